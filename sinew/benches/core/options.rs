@@ -1,0 +1,110 @@
+//! The command line.
+
+use crate::case::{Contender, Scheduler};
+
+pub const USAGE: &str = "\
+cargo bench -p sinew --bench core -- [experiment ...] [options]
+
+experiments (default: all)
+  yield      100 strands per processor that only yield; fairness of their counts
+  cycle      rings of five strands, each unparks the next and parks
+  transfer   a leader that spins until all others have acknowledged it
+  spawn      spawn and join, in batches of 1000 and one at a time
+  burst      100,000 spawned at once, then joined; cold and warm
+  memory     resident bytes per parked strand
+  idle       CPU time and system calls of a runtime with nothing to do
+
+options
+  --quick                                    shorter windows, 3 repeats
+  --repeat N                                 repeats of each measurement (5)
+  --scheduler fair|inverted|shared|all       Sinew's scheduler (fair)
+  --peers tokio,may,threads                  whom to compare with (all); `none` for nobody";
+
+pub struct Options {
+    /// Empty: all.
+    experiments: Vec<String>,
+    pub quick: bool,
+    pub repeats: usize,
+    pub schedulers: Vec<Scheduler>,
+    pub peers: Vec<Contender>,
+}
+
+impl Options {
+    pub fn parse(arguments: &[String], known: &[&str]) -> Result<Options, String> {
+        let mut options = Options {
+            experiments: Vec::new(),
+            quick: false,
+            repeats: 0,
+            schedulers: vec![Scheduler::Fair],
+            peers: Contender::PEERS.to_vec(),
+        };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let (name, inline) = match argument.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (argument.as_str(), None),
+            };
+            let mut value = || {
+                inline
+                    .or_else(|| rest.next().map(String::as_str))
+                    .ok_or_else(|| format!("{name} needs a value"))
+            };
+            match name {
+                "--quick" => options.quick = true,
+                "--repeat" => options.repeats = parse_repeats(value()?)?,
+                "--scheduler" => options.schedulers = parse_schedulers(value()?)?,
+                "--peers" => options.peers = parse_peers(value()?)?,
+                name if known.contains(&name) => options.experiments.push(name.to_owned()),
+                _ => return Err(format!("unknown argument: {argument}")),
+            }
+        }
+        if options.repeats == 0 {
+            options.repeats = if options.quick { 3 } else { 5 };
+        }
+        Ok(options)
+    }
+
+    pub fn includes(&self, experiment: &str) -> bool {
+        self.experiments.is_empty() || self.experiments.iter().any(|e| e == experiment)
+    }
+
+    /// Sinew's schedulers, then those of `eligible` that the command line lets in.
+    pub fn contenders(&self, eligible: &[Contender]) -> Vec<Contender> {
+        let sinew = self.schedulers.iter().map(|&s| Contender::Sinew(s));
+        let peers = self.peers.iter().copied().filter(|p| eligible.contains(p));
+        sinew.chain(peers).collect()
+    }
+
+    /// The window of a throughput measurement in milliseconds.
+    pub fn window_ms(&self) -> u64 {
+        if self.quick { 300 } else { 1000 }
+    }
+}
+
+fn parse_repeats(value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err(format!("--repeat {value}: a number above 0 is needed")),
+    }
+}
+
+fn parse_schedulers(value: &str) -> Result<Vec<Scheduler>, String> {
+    if value == "all" {
+        return Ok(Scheduler::ALL.to_vec());
+    }
+    value
+        .split(',')
+        .map(|name| Scheduler::from_name(name).ok_or_else(|| format!("unknown scheduler: {name}")))
+        .collect()
+}
+
+fn parse_peers(value: &str) -> Result<Vec<Contender>, String> {
+    value
+        .split(',')
+        .filter(|name| !name.is_empty() && *name != "none")
+        .map(|name| match Contender::from_name(name) {
+            Some(peer) if !peer.is_sinew() => Ok(peer),
+            _ => Err(format!("unknown peer: {name}")),
+        })
+        .collect()
+}

@@ -1,0 +1,164 @@
+//! Counting what many strands do during one window of time.
+//!
+//! A kernel thread of its own, asleep but for the few moments at which it turns
+//! the phase, opens the window when all strands have started and have warmed
+//! up. The strands count in a local variable and look at the phase once per
+//! operation, so that counting costs every contender the same: one load of a
+//! line that nobody writes.
+//!
+//! After the window an *audit* can follow: each strand then notes on its kernel
+//! thread that it ran last. One that returns from a yield and finds its own
+//! note has yielded to nobody. The share of those yields is taken off the
+//! count.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const WARM_UP: Duration = Duration::from_millis(50);
+const AUDIT: Duration = Duration::from_millis(30);
+
+/// The phase only grows.
+const WARMING: u8 = 0;
+const OPEN: u8 = 1;
+const AUDITING: u8 = 2;
+const OVER: u8 = 3;
+
+/// What a strand's [`Tally`] never holds: leads to the slow path each time.
+const NEVER: u8 = u8::MAX;
+
+pub struct Window {
+    /// Written by the timekeeper only.
+    phase: AtomicU8,
+    /// Strands that have made their tally.
+    started: AtomicUsize,
+    audited: AtomicUsize,
+    yielded_to_nobody: AtomicUsize,
+}
+
+impl Window {
+    /// Opens for `length` as soon as `strands` tallies exist; the timekeeper
+    /// returns the length that it really had.
+    pub fn open(
+        strands: usize,
+        length: Duration,
+        audit: bool,
+    ) -> (Arc<Window>, thread::JoinHandle<Duration>) {
+        let window = Arc::new(Window {
+            phase: AtomicU8::new(WARMING),
+            started: AtomicUsize::new(0),
+            audited: AtomicUsize::new(0),
+            yielded_to_nobody: AtomicUsize::new(0),
+        });
+        let timekeeper = thread::spawn({
+            let window = window.clone();
+            move || window.keep_time(strands, length, audit)
+        });
+        (window, timekeeper)
+    }
+
+    fn keep_time(&self, strands: usize, length: Duration, audit: bool) -> Duration {
+        while self.started.load(Relaxed) < strands {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(WARM_UP);
+        let begin = Instant::now();
+        self.phase.store(OPEN, Relaxed);
+        thread::sleep(length);
+        let elapsed = begin.elapsed();
+        if audit {
+            self.phase.store(AUDITING, Relaxed);
+            thread::sleep(AUDIT);
+        }
+        self.phase.store(OVER, Relaxed);
+        elapsed
+    }
+
+    /// The share of audited yields after which another strand had run; 1 where
+    /// there was no audit.
+    pub fn share_of_switches(&self) -> f64 {
+        match self.audited.load(Relaxed) {
+            0 => 1.0,
+            audited => 1.0 - self.yielded_to_nobody.load(Relaxed) as f64 / audited as f64,
+        }
+    }
+}
+
+/// One strand's count.
+pub struct Tally {
+    window: Arc<Window>,
+    strand: usize,
+    count: u64,
+    /// The phase in which the fast path suffices, or `NEVER`.
+    phase: u8,
+    counted: u64,
+    audited: usize,
+    yielded_to_nobody: usize,
+}
+
+impl Tally {
+    /// Made by the strand itself, once it runs.
+    pub fn new(window: Arc<Window>, strand: usize) -> Tally {
+        window.started.fetch_add(1, Relaxed);
+        Tally {
+            window,
+            strand,
+            count: 0,
+            phase: WARMING,
+            counted: 0,
+            audited: 0,
+            yielded_to_nobody: 0,
+        }
+    }
+
+    /// Counts one operation; whether there shall be another.
+    #[inline]
+    pub fn tick(&mut self) -> bool {
+        self.count += 1;
+        let phase = self.window.phase.load(Relaxed);
+        phase == self.phase || self.turn(phase)
+    }
+
+    #[cold]
+    fn turn(&mut self, phase: u8) -> bool {
+        match phase {
+            OPEN => self.count = 0,
+            AUDITING | OVER if self.phase == OPEN => self.counted = self.count,
+            AUDITING => self.audit(),
+            _ => {}
+        }
+        self.phase = if phase == OPEN { OPEN } else { NEVER };
+        phase != OVER
+    }
+
+    fn audit(&mut self) {
+        self.audited += 1;
+        if ran_last(self.strand) == Some(self.strand) {
+            self.yielded_to_nobody += 1;
+        }
+    }
+
+    /// The operations inside the window.
+    pub fn close(self) -> u64 {
+        self.window.audited.fetch_add(self.audited, Relaxed);
+        self.window
+            .yielded_to_nobody
+            .fetch_add(self.yielded_to_nobody, Relaxed);
+        self.counted
+    }
+}
+
+thread_local! {
+    static RAN_LAST: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Which strand called this last on the calling kernel thread.
+///
+/// Never inlined and returning a value: a caller that was suspended and moved
+/// must not use the address of another thread's variable.
+#[inline(never)]
+fn ran_last(strand: usize) -> Option<usize> {
+    RAN_LAST.with(|last| last.replace(Some(strand)))
+}

@@ -1,0 +1,51 @@
+//! What the kernel may lack, and how a test pretends that it does.
+//!
+//! The variable `SINEW_WITHOUT` holds a comma-separated list of facilities
+//! that the runtime is to do without, so that every fallback can be run on a
+//! machine that does not need it: `SINEW_WITHOUT=membarrier,madvise-guards`.
+
+use std::sync::OnceLock;
+
+/// A facility of the machine for which the runtime has a fallback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Facility {
+    /// `membarrier(2)`. Fallback: a full fence on the hot side.
+    Membarrier,
+    /// `MADV_GUARD_INSTALL`. Fallback: `mprotect`, one mapping per guard.
+    MadviseGuards,
+    /// Many ranges in one `process_madvise`. Fallback: one call per range.
+    BatchedMadvise,
+    /// `/sys/devices/system/cpu`. Fallback: one cache for all CPUs.
+    Topology,
+}
+
+const NAMES: [(&str, Facility); 4] = [
+    ("membarrier", Facility::Membarrier),
+    ("madvise-guards", Facility::MadviseGuards),
+    ("batched-madvise", Facility::BatchedMadvise),
+    ("topology", Facility::Topology),
+];
+
+/// Whether `SINEW_WITHOUT` asks to do without `facility`.
+pub(crate) fn denied(facility: Facility) -> bool {
+    static DENIED: OnceLock<Vec<Facility>> = OnceLock::new();
+    DENIED
+        .get_or_init(|| parse(&std::env::var("SINEW_WITHOUT").unwrap_or_default()))
+        .contains(&facility)
+}
+
+fn parse(list: &str) -> Vec<Facility> {
+    let known = |word: &str| NAMES.iter().find(|(name, _)| *name == word).map(|(_, facility)| *facility);
+    list.split(',').filter_map(|word| known(word.trim())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_facilities_and_ignores_the_rest() {
+        assert_eq!(parse(" topology,nonsense,,membarrier"), [Facility::Topology, Facility::Membarrier]);
+        assert_eq!(parse(""), []);
+    }
+}

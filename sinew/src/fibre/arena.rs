@@ -1,0 +1,291 @@
+//! Where stacks are: one large range of addresses, reserved once per process.
+//!
+//! The range is divided into one part for each size of stack, each part into
+//! equal slots. A slot is a guard page and a stack above it, so its length is
+//! an odd number of pages, and the tops of neighbouring stacks fall into
+//! different sets of the caches. From any address within a stack its slot is
+//! found by arithmetic alone: that is how a fibre knows who it is.
+//!
+//! Slots are *carved* when they are first needed: made writable and given their
+//! guard. They stay carved; what is given back to the kernel are their pages.
+#![allow(unsafe_code)]
+
+use crate::fallback::{Facility, denied};
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The page size that the layout is made for. Where the kernel's pages are
+/// larger the arena refuses to start.
+pub(crate) const PAGE: usize = 4096;
+
+/// The smallest stack that a fibre can have.
+pub(crate) const SMALLEST_STACK: usize = 16 * 1024;
+
+/// The largest.
+pub(crate) const LARGEST_STACK: usize = SMALLEST_STACK << (CLASSES - 1);
+
+/// The sizes: each twice the one before.
+pub(crate) const CLASSES: usize = 15;
+
+/// 256 GiB of addresses for each size: four million stacks of 64 KiB. Address
+/// space costs nothing until it is used; halved until the kernel agrees.
+const LARGEST_PART: usize = 1 << 38;
+const SMALLEST_PART: usize = 1 << 28;
+
+/// A size of stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class(u8);
+
+/// A slot: its class and its number within the class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) class: Class,
+    pub(crate) number: u32,
+}
+
+impl Class {
+    /// The class whose stacks have at least `bytes`.
+    pub(crate) fn of_size(bytes: usize) -> Option<Class> {
+        let fits = |class: &Class| class.stack_size() >= bytes;
+        (0..CLASSES as u8).map(Class).find(fits)
+    }
+
+    /// The bytes of a stack, without its guard.
+    pub(crate) const fn stack_size(self) -> usize {
+        SMALLEST_STACK << self.0
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.0.into()
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = Class> {
+        (0..CLASSES as u8).map(Class)
+    }
+
+    const fn pages(self) -> usize {
+        self.stack_size() / PAGE + 1
+    }
+}
+
+/// The reserved range. Both 0 until there is one.
+static BASE: AtomicUsize = AtomicUsize::new(0);
+static SPAN: AtomicUsize = AtomicUsize::new(0);
+/// Binary logarithm of a part's length.
+static PART_SHIFT: AtomicUsize = AtomicUsize::new(0);
+
+/// For each class, 2^64 divided by the pages of a slot, rounded up: multiplying
+/// by it and keeping the upper half divides exactly, page numbers being small.
+static RECIPROCALS: [u64; CLASSES] = {
+    let mut table = [0; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        table[class] = u64::MAX / Class(class as u8).pages() as u64 + 1;
+        class += 1;
+    }
+    table
+};
+
+/// The slot that `address` lies in, guard page included.
+#[inline]
+pub(crate) fn slot_at(address: usize) -> Option<Slot> {
+    let offset = address.wrapping_sub(BASE.load(Ordering::Relaxed));
+    if offset >= SPAN.load(Ordering::Relaxed) {
+        return None;
+    }
+    let shift = PART_SHIFT.load(Ordering::Relaxed);
+    let class = offset >> shift;
+    let page = (offset & ((1 << shift) - 1)) / PAGE;
+    let number = (page as u128 * u128::from(RECIPROCALS[class])) >> 64;
+    Some(Slot { class: Class(class as u8), number: number as u32 })
+}
+
+impl Slot {
+    /// The lowest address: that of the guard page.
+    #[inline]
+    pub(crate) fn bottom(self) -> usize {
+        let part = BASE.load(Ordering::Relaxed) + (self.class.index() << PART_SHIFT.load(Ordering::Relaxed));
+        part + self.number as usize * self.class.pages() * PAGE
+    }
+
+    /// The address past the highest one.
+    #[inline]
+    pub(crate) fn top(self) -> usize {
+        self.bottom() + self.class.pages() * PAGE
+    }
+}
+
+/// How many slots of `class` the arena has addresses for.
+pub(crate) fn capacity(class: Class) -> usize {
+    if SPAN.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    (1 << PART_SHIFT.load(Ordering::Relaxed)) / (class.pages() * PAGE)
+}
+
+/// Reserves the range, once per process.
+pub(crate) fn reserve() -> io::Result<()> {
+    static RESERVED: OnceLock<Result<(), i32>> = OnceLock::new();
+    let result = RESERVED.get_or_init(|| reserve_range().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM)));
+    result.map_err(io::Error::from_raw_os_error)
+}
+
+fn reserve_range() -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    if unsafe { libc::sysconf(libc::_SC_PAGESIZE) } != PAGE as libc::c_long {
+        return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
+    }
+    let mut part = largest_part();
+    loop {
+        let span = part * CLASSES;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let range = unsafe { libc::mmap(std::ptr::null_mut(), span, libc::PROT_NONE, flags, -1, 0) };
+        if range != libc::MAP_FAILED {
+            // A huge page below small stacks would cost 2 MiB for the first
+            // byte. A kernel without huge pages refuses, which is as good.
+            // SAFETY: the range is ours, and holds nothing yet.
+            unsafe { libc::madvise(range, span, libc::MADV_NOHUGEPAGE) };
+            PART_SHIFT.store(part.trailing_zeros() as usize, Ordering::Relaxed);
+            BASE.store(range as usize, Ordering::Relaxed);
+            SPAN.store(span, Ordering::Relaxed);
+            return Ok(());
+        }
+        if part == SMALLEST_PART {
+            return Err(io::Error::last_os_error());
+        }
+        part /= 2;
+    }
+}
+
+/// Under a limit on address space the arena leaves half of it to the program.
+fn largest_part() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writing.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    if !known || limit.rlim_cur == libc::RLIM_INFINITY {
+        return LARGEST_PART;
+    }
+    let share = (limit.rlim_cur as usize / 2 / CLASSES).max(1);
+    (1 << share.ilog2()).clamp(SMALLEST_PART, LARGEST_PART)
+}
+
+/// Makes slots `first..first + count` usable. On error, how many were made
+/// before it.
+pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io::Error)> {
+    /// Whether `MADV_GUARD_INSTALL` was refused once.
+    static NO_MADVISE: AtomicBool = AtomicBool::new(false);
+    if !denied(Facility::MadviseGuards) && !NO_MADVISE.load(Ordering::Relaxed) {
+        match carve_with_madvise(class, first, count) {
+            // An older kernel does not know the advice; locked memory forbids it.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => NO_MADVISE.store(true, Ordering::Relaxed),
+            Err(error) => return Err((0, error)),
+            Ok(()) => return Ok(()),
+        }
+    }
+    for done in 0..count {
+        let slot = Slot { class, number: first + done };
+        // The guard was never writable; it becomes a mapping of its own.
+        protect(slot.bottom(), PAGE, libc::PROT_NONE).map_err(|error| (done, error))?;
+        protect(slot.bottom() + PAGE, class.stack_size(), libc::PROT_READ | libc::PROT_WRITE)
+            .map_err(|error| (done, error))?;
+    }
+    Ok(())
+}
+
+fn carve_with_madvise(class: Class, first: u32, count: u32) -> io::Result<()> {
+    let start = Slot { class, number: first }.bottom();
+    let length = count as usize * class.pages() * PAGE;
+    protect(start, length, libc::PROT_READ | libc::PROT_WRITE)?;
+    let guards = (first..first + count).map(|number| (Slot { class, number }.bottom(), PAGE));
+    advise_all(guards, MADV_GUARD_INSTALL)
+}
+
+fn protect(start: usize, length: usize, protection: libc::c_int) -> io::Result<()> {
+    // SAFETY: the range lies within the arena, in slots that nobody uses yet.
+    match unsafe { libc::mprotect(start as *mut libc::c_void, length, protection) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+const MADV_GUARD_INSTALL: libc::c_int = 102;
+/// This process, where a descriptor of one is expected.
+const PIDFD_SELF: libc::c_int = -10001;
+/// Ranges in one call: beyond this a call saves nothing more.
+const BATCH: usize = 64;
+
+/// Gives the pages of these ranges, none of them in use, back to the kernel.
+pub(crate) fn discard(ranges: impl Iterator<Item = (usize, usize)>) {
+    // Keeping the memory is the worst that a failure can do.
+    let _ = advise_all(ranges, libc::MADV_DONTNEED);
+}
+
+/// Gives one advice on many ranges, in as few calls as the kernel allows.
+fn advise_all(mut ranges: impl Iterator<Item = (usize, usize)>, advice: libc::c_int) -> io::Result<()> {
+    /// Whether `process_madvise` was refused once.
+    static ONE_BY_ONE: AtomicBool = AtomicBool::new(false);
+    let mut batch = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+    loop {
+        let mut filled = 0;
+        let mut bytes = 0;
+        for (entry, (start, length)) in batch.iter_mut().zip(ranges.by_ref().take(BATCH)) {
+            *entry = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: length };
+            filled += 1;
+            bytes += length;
+        }
+        if filled == 0 {
+            return Ok(());
+        }
+        let ranges = &batch[..filled];
+        if !denied(Facility::BatchedMadvise) && !ONE_BY_ONE.load(Ordering::Relaxed) {
+            // SAFETY: the ranges are unused parts of the arena.
+            let done = unsafe {
+                libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, ranges.as_ptr(), ranges.len(), advice, 0)
+            };
+            if usize::try_from(done) == Ok(bytes) {
+                continue;
+            }
+            if done < 0 {
+                ONE_BY_ONE.store(true, Ordering::Relaxed);
+            }
+        }
+        for range in ranges {
+            // SAFETY: as above; doing it twice does no harm.
+            if unsafe { libc::madvise(range.iov_base, range.iov_len, advice) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_of_a_slot_leads_back_to_it() {
+        reserve().unwrap();
+        for class in Class::all() {
+            for number in [0, 1, 2, 17, capacity(class) as u32 - 1] {
+                let slot = Slot { class, number };
+                for address in [slot.bottom(), slot.bottom() + PAGE, slot.top() - 1] {
+                    assert_eq!(slot_at(address), Some(slot));
+                }
+            }
+        }
+        assert_eq!(slot_at(0), None);
+        assert_eq!(slot_at(usize::MAX), None);
+        assert_eq!(slot_at(BASE.load(Ordering::Relaxed) - 1), None);
+    }
+
+    #[test]
+    fn the_smallest_class_that_fits_is_taken() {
+        assert_eq!(Class::of_size(0).unwrap().stack_size(), SMALLEST_STACK);
+        assert_eq!(Class::of_size(SMALLEST_STACK + 1).unwrap().stack_size(), 2 * SMALLEST_STACK);
+        assert_eq!(Class::of_size(LARGEST_STACK).unwrap().stack_size(), LARGEST_STACK);
+        assert_eq!(Class::of_size(LARGEST_STACK + 1), None);
+        assert_eq!(Class::of_size(1 << 60), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! Spawning.
+#![allow(unsafe_code)]
+
+use super::arena::{Class, LARGEST_STACK};
+use super::handle::JoinHandle;
+use super::record::{Plan, Record, ResultOf};
+use super::scope::{Scope, ScopeShared, ScopedJoinHandle};
+use super::{fresh_ids, stacks};
+use crate::cluster::{Cluster, ClusterShared};
+use crate::processor::{self, Processor};
+use crate::strand::{Priority, Ready};
+use std::num::NonZeroU64;
+use std::panic::Location;
+use std::sync::Arc;
+use std::{fmt, io};
+
+/// Starts a fibre that runs `f`, on the cluster of the caller.
+///
+/// ```
+/// sinew::run(|| {
+///     let answer = sinew::spawn(|| 6 * 7);
+///     assert_eq!(answer.join().unwrap(), 42);
+/// });
+/// ```
+///
+/// # Panics
+///
+/// If the caller is not a fibre: there is no runtime then. If there is no memory
+/// for another stack; [`FibreBuilder::spawn`] returns that as an error.
+#[track_caller]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    FibreBuilder::new().spawn(f).unwrap_or_else(|error| error.panic())
+}
+
+/// Why a fibre could not be spawned.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The caller is a kernel thread that runs no fibre, and named no cluster.
+    NoRuntime,
+    /// The name contains a NUL byte.
+    NameContainsNul,
+    /// The stack asked for is larger than the largest that there is.
+    StackTooLarge {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The kernel gives no memory, or no mapping, for another stack.
+    OutOfStacks(io::Error),
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpawnError::NoRuntime => {
+                f.write_str("there is no runtime here: call this inside of `sinew::run`, or spawn on a `Runtime` or `Cluster`")
+            }
+            SpawnError::NameContainsNul => f.write_str("the name of a fibre may not contain a NUL byte"),
+            SpawnError::StackTooLarge { bytes } => {
+                write!(f, "a stack of {bytes} bytes is too large: the largest has {LARGEST_STACK}")
+            }
+            SpawnError::OutOfStacks(error) => write!(
+                f,
+                "no memory for another stack: {error} (a limit of the process or, where guards need one mapping each, vm.max_map_count)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SpawnError::OutOfStacks(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<SpawnError> for io::Error {
+    fn from(error: SpawnError) -> io::Error {
+        let kind = match &error {
+            SpawnError::OutOfStacks(_) => io::ErrorKind::OutOfMemory,
+            SpawnError::NoRuntime => io::ErrorKind::Unsupported,
+            _ => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+impl SpawnError {
+    #[track_caller]
+    #[cold]
+    pub(crate) fn panic(self) -> ! {
+        panic!("cannot spawn a fibre: {self}")
+    }
+}
+
+/// Makes fibres with other properties than [`spawn`] does.
+///
+/// ```
+/// sinew::run(|| {
+///     let fibre = sinew::FibreBuilder::new().name("worker").stack_size(256 * 1024);
+///     let handle = fibre.spawn(|| sinew::current().name().map(str::to_owned)).unwrap();
+///     assert_eq!(handle.join().unwrap().as_deref(), Some("worker"));
+/// });
+/// ```
+#[derive(Debug, Default)]
+#[must_use]
+pub struct FibreBuilder {
+    name: Option<Box<str>>,
+    stack_size: Option<usize>,
+    priority: Priority,
+    pinned: bool,
+    cluster: Option<Cluster>,
+}
+
+impl FibreBuilder {
+    /// A fibre as [`spawn`] makes it.
+    #[inline]
+    pub fn new() -> Self {
+        FibreBuilder::default()
+    }
+
+    /// Names it, for messages and for [`Fibre::name`](super::Fibre::name).
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into().into_boxed_str());
+        self
+    }
+
+    /// Gives it a stack of at least `bytes`. Stacks come in powers of two from
+    /// 16 KiB to 256 MiB; a smaller wish gets the smallest. Address space is all
+    /// that a larger stack costs until it is used.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Makes it more or less urgent than others.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Keeps it on the processor that first runs it. Where started fibres do not
+    /// migrate, all of them are like this.
+    pub fn pinned(mut self) -> Self {
+        self.pinned = true;
+        self
+    }
+
+    /// Runs it on `cluster` instead of the caller's.
+    pub fn cluster(mut self, cluster: &Cluster) -> Self {
+        self.cluster = Some(cluster.clone());
+        self
+    }
+
+    /// Starts the fibre.
+    ///
+    /// # Errors
+    /// [`SpawnError`] says what is wrong; nothing has been started then, and `f`
+    /// has been dropped.
+    #[track_caller]
+    #[inline]
+    pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: nothing is borrowed.
+        unsafe { self.spawn_borrowing(f, None) }
+    }
+
+    /// Starts the fibre in a scope, so that it may borrow.
+    ///
+    /// # Errors
+    /// As [`spawn`](FibreBuilder::spawn).
+    #[track_caller]
+    pub fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> Result<ScopedJoinHandle<'scope, T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        scope.spawn_built(self, f)
+    }
+
+    /// # Safety
+    /// As for [`Record::create`].
+    #[track_caller]
+    #[inline]
+    pub(crate) unsafe fn spawn_borrowing<F, T>(self, f: F, scope: Option<Arc<ScopeShared>>) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let spawned_at = Location::caller();
+        processor::with_current(|processor| {
+            let origin = match (&self.cluster, processor) {
+                (None, None) => return Err(SpawnError::NoRuntime),
+                (None, Some(processor)) => Origin::Processor(processor, processor.cluster()),
+                (Some(cluster), Some(processor)) if processor.is_of_runtime(cluster.shared()) => {
+                    Origin::Processor(processor, cluster.shared())
+                }
+                (Some(cluster), _) => Origin::Outside(cluster.shared()),
+            };
+            if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
+                return Err(SpawnError::NameContainsNul);
+            }
+            let class = match self.stack_size {
+                None => origin.cluster().default_class(),
+                Some(bytes) => Class::of_size(bytes).ok_or(SpawnError::StackTooLarge { bytes })?,
+            };
+            origin.promise_stack(class).map_err(SpawnError::OutOfStacks)?;
+            let plan = Plan {
+                cluster: origin.cluster(),
+                priority: self.priority,
+                class,
+                pinned: self.pinned,
+                id: origin.fresh_id(),
+                name: self.name,
+                scope,
+                spawned_at,
+            };
+            // SAFETY: the caller's promise.
+            let (ready, strand) = unsafe { Record::create(plan, f) };
+            // SAFETY: the fibre has this `T` and `F`, and no handle yet.
+            let handle = unsafe { JoinHandle::new(strand, ResultOf::new::<F>()) };
+            origin.start(ready);
+            Ok(handle)
+        })
+    }
+}
+
+/// Who spawns, and where to.
+enum Origin<'a> {
+    /// A processor, to a cluster of its own runtime.
+    Processor(&'a Processor, &'a ClusterShared),
+    /// Anyone else.
+    Outside(&'a ClusterShared),
+}
+
+impl<'a> Origin<'a> {
+    fn cluster(&self) -> &'a ClusterShared {
+        let (Origin::Processor(_, cluster) | Origin::Outside(cluster)) = *self;
+        cluster
+    }
+
+    fn promise_stack(&self, class: Class) -> io::Result<()> {
+        match self {
+            Origin::Processor(processor, _) => processor.stacks().promise(class),
+            Origin::Outside(_) => stacks::promise(class),
+        }
+    }
+
+    fn fresh_id(&self) -> NonZeroU64 {
+        match self {
+            Origin::Processor(processor, _) => processor.fresh_id(),
+            Origin::Outside(_) => fresh_ids(1),
+        }
+    }
+
+    fn start(&self, ready: Ready) {
+        match self {
+            Origin::Processor(processor, _) => {
+                processor.seat().count_spawned();
+                processor.make_ready(ready);
+            }
+            Origin::Outside(cluster) => {
+                cluster.runtime().count_spawned_outside();
+                processor::make_ready_from_outside(ready);
+            }
+        }
+    }
+}

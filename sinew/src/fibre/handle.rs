@@ -1,0 +1,153 @@
+//! Handles to fibres: how the calling one is found, how one is joined.
+#![allow(unsafe_code)]
+
+use super::join::{Wait, Waiter};
+use super::record::{KERNEL_THREAD, Record, ResultOf, waiter_number};
+use super::{Fibre, KernelThread, Who, current, park, stack};
+use crate::processor;
+use crate::strand::{Strand, StrandArc};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The record of the calling fibre. Valid while the fibre runs; not to be kept
+/// where another might use it.
+#[inline]
+pub(super) fn current_record() -> Option<&'static Record> {
+    let record = match stack::current_on_stack() {
+        Some((_, record)) => Some(record),
+        // A kernel thread, or a fibre whose code has switched to a stack of its
+        // own making.
+        None => processor::fibre_of_thread(),
+    };
+    // SAFETY: the calling fibre is running, hence alive.
+    record.map(|record| unsafe { record.as_ref() })
+}
+
+/// Calls `f` with [`current_record`].
+#[inline]
+pub(super) fn with_current_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
+    f(current_record())
+}
+
+/// The record that a `Fibre`'s strand is the head of.
+#[inline]
+pub(super) fn record_of(strand: &StrandArc) -> &Record {
+    // SAFETY: handles to fibres are made from fibres' strands only.
+    unsafe { Record::of(strand.strand()) }
+}
+
+pub(super) fn into_waiter(fibre: Fibre) -> Waiter {
+    match fibre.0 {
+        Who::Fibre(strand) => {
+            let number = waiter_number(strand.as_ptr().as_ptr().expose_provenance(), 0);
+            std::mem::forget(strand);
+            number
+        }
+        Who::Kernel(kernel) => waiter_number(Arc::into_raw(kernel).expose_provenance(), KERNEL_THREAD),
+    }
+}
+
+/// # Safety
+/// The number came from `into_waiter`, and is used once.
+pub(super) unsafe fn from_waiter(waiter: Waiter) -> Fibre {
+    let address = (waiter.get() & !KERNEL_THREAD) as usize;
+    if waiter.get() & KERNEL_THREAD != 0 {
+        let kernel = std::ptr::with_exposed_provenance::<KernelThread>(address);
+        // SAFETY: `into_waiter` gave up this reference.
+        return Fibre(Who::Kernel(unsafe { Arc::from_raw(kernel) }));
+    }
+    let strand = NonNull::new(std::ptr::with_exposed_provenance_mut::<Strand>(address)).expect("waiters are not null");
+    // SAFETY: as above.
+    Fibre::of(unsafe { StrandArc::from_raw(strand) })
+}
+
+/// The right to a fibre's result. Dropped, it lets the fibre go on by itself.
+pub struct JoinHandle<T> {
+    fibre: Fibre,
+    result: ResultOf<T>,
+}
+
+// SAFETY: a handle gives `T` from the fibre's side to the holder's, once.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: through a shared handle nothing of `T` can be reached.
+unsafe impl<T> Sync for JoinHandle<T> {}
+
+/// What [`JoinHandle::join`] returns, as the payload of its error, to a fibre
+/// that joins itself: waiting would never end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelfJoin;
+
+impl fmt::Display for SelfJoin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fibre tried to join itself")
+    }
+}
+
+impl std::error::Error for SelfJoin {}
+
+impl<T> JoinHandle<T> {
+    /// # Safety
+    /// The fibre was created with this `T` and the `F` of `result`; there is no
+    /// other handle.
+    pub(super) unsafe fn new(strand: StrandArc, result: ResultOf<T>) -> Self {
+        JoinHandle { fibre: Fibre::of(strand), result }
+    }
+
+    fn record(&self) -> &Record {
+        self.fibre.record().expect("join handles are for fibres")
+    }
+
+    /// Waits until the fibre has finished and returns what its closure returned,
+    /// or the payload of its panic. A fibre that joins itself gets [`SelfJoin`]
+    /// as payload, and is detached.
+    pub fn join(self) -> std::thread::Result<T> {
+        if !self.record().join().is_done() {
+            if super::with_record(|record| record.is_some_and(|record| std::ptr::eq(record, self.record()))) {
+                return Err(Box::new(SelfJoin));
+            }
+            self.wait();
+        }
+        // SAFETY: the word says DONE, and this is the handle.
+        let result = unsafe { self.result.take(self.record()) };
+        result.expect("the result of a fibre is taken once")
+    }
+
+    /// Waits until the fibre has finished.
+    pub(super) fn wait(&self) {
+        let join = self.record().join();
+        let waiter = current().into_waiter();
+        match join.wait(waiter) {
+            Wait::Entered => {
+                while !join.is_done() {
+                    park();
+                }
+            }
+            // SAFETY: the word did not take the waiter.
+            Wait::Done => drop(unsafe { from_waiter(waiter) }),
+        }
+    }
+
+    /// Whether the fibre has finished; then [`join`](JoinHandle::join) does not
+    /// wait.
+    pub fn is_finished(&self) -> bool {
+        self.record().join().is_done()
+    }
+
+    /// The fibre itself.
+    pub fn fibre(&self) -> &Fibre {
+        &self.fibre
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        self.record().detach();
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("fibre", &self.fibre).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! The hand-over of a result: from a strand that finishes to whoever holds its
+//! join handle.
+//!
+//! ```text
+//!   RUNNING --wait--> a waiter --complete--> DONE    (the waiter is woken)
+//!   RUNNING --------------------complete--> DONE    (the handle will look)
+//!   RUNNING --detach--> DETACHED --complete--> DONE  (the strand drops the result)
+//!   a waiter --withdraw--> RUNNING                   (it no longer waits)
+//! ```
+//!
+//! There is one handle, so there is at most one waiter. A waiter is a number
+//! that stands for something owned (a reference to a fibre or kernel thread);
+//! whoever reads it out of the word owns it from then on, so a waiter that has
+//! been woken for another reason and left cannot be touched afterwards.
+
+use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
+use std::num::NonZeroU64;
+
+const RUNNING: u64 = 0;
+const DONE: u64 = 1;
+const DETACHED: u64 = 2;
+
+/// The word. Any other value than the three above is a waiter.
+pub(crate) struct Join(AtomicU64);
+
+/// A number that is larger than every state, and stands for a waiter.
+pub(crate) type Waiter = NonZeroU64;
+
+/// What became of the request to be woken.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The waiter is in the word and will be woken.
+    Entered,
+    /// The result is there; the waiter is still the caller's.
+    Done,
+}
+
+/// What the strand that finished now owes.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Completed {
+    /// The holder of the handle will find the result.
+    Kept,
+    /// There is no handle any more: drop the result.
+    Unwanted,
+    /// Wake this waiter, which is the caller's now.
+    Wake(Waiter),
+}
+
+/// What the handle that is dropped now owes.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Detached {
+    /// Nothing: the strand will drop its result itself.
+    Running,
+    /// The result is there: drop it.
+    Done,
+}
+
+impl Join {
+    pub(crate) fn new() -> Self {
+        Join(AtomicU64::new(RUNNING))
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        // Acquire pairs with the Release in `complete`: the result is visible.
+        self.0.load(Acquire) == DONE
+    }
+
+    /// `RUNNING -> waiter`. By the holder of the handle, which has no other
+    /// waiter in the word.
+    pub(crate) fn wait(&self, waiter: Waiter) -> Wait {
+        debug_assert!(waiter.get() > DETACHED);
+        // Release: `complete` may use what the waiter stands for. Acquire on
+        // failure: as in `is_done`.
+        match self.0.compare_exchange(RUNNING, waiter.get(), AcqRel, Acquire) {
+            Ok(_) => Wait::Entered,
+            Err(_) => Wait::Done,
+        }
+    }
+
+    /// `waiter -> RUNNING`: takes the waiter back. `false` if it was taken by
+    /// `complete`.
+    pub(crate) fn withdraw(&self, waiter: Waiter) -> bool {
+        // Acquire on failure: as in `is_done`.
+        self.0.compare_exchange(waiter.get(), RUNNING, Relaxed, Acquire).is_ok()
+    }
+
+    /// `RUNNING | DETACHED | waiter -> DONE`. By the strand, once, after it has
+    /// stored its result.
+    pub(crate) fn complete(&self) -> Completed {
+        // Release: the result, for `is_done`, `wait` and `detach`. Acquire: the
+        // waiter, from `wait`.
+        match self.0.swap(DONE, AcqRel) {
+            RUNNING => Completed::Kept,
+            DETACHED => Completed::Unwanted,
+            waiter => Completed::Wake(Waiter::new(waiter).expect("RUNNING is 0")),
+        }
+    }
+
+    /// `RUNNING -> DETACHED`. By the holder of the handle, which gives it up.
+    pub(crate) fn detach(&self) -> Detached {
+        // Acquire on failure: as in `is_done`.
+        match self.0.compare_exchange(RUNNING, DETACHED, Relaxed, Acquire) {
+            Ok(_) => Detached::Running,
+            Err(_) => Detached::Done,
+        }
+    }
+}

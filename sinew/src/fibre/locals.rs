@@ -1,0 +1,253 @@
+//! Fibre-local storage: what `thread_local!` is to kernel threads.
+#![allow(unsafe_code)]
+
+use super::with_record;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Declares variables of which every fibre has its own:
+///
+/// ```
+/// use std::cell::Cell;
+/// sinew::fibre_local! {
+///     /// How many requests this fibre has served.
+///     static SERVED: Cell<u32> = Cell::new(0);
+/// }
+/// sinew::run(|| {
+///     SERVED.with(|served| served.set(served.get() + 1));
+///     let other = sinew::spawn(|| SERVED.get()).join().unwrap();
+///     assert_eq!((SERVED.get(), other), (1, 0));
+/// });
+/// ```
+///
+/// A variable is made when a fibre first uses it, and dropped when that fibre
+/// ends, before whoever joins it goes on. On a kernel thread that runs no fibre
+/// it is a variable of that thread.
+#[macro_export]
+macro_rules! fibre_local {
+    () => {};
+    ($(#[$attr:meta])* $vis:vis static $name:ident: $t:ty = const $init:block $(; $($rest:tt)*)?) => {
+        $crate::fibre_local!($(#[$attr])* $vis static $name: $t = $init $(; $($rest)*)?);
+    };
+    ($(#[$attr:meta])* $vis:vis static $name:ident: $t:ty = $init:expr $(; $($rest:tt)*)?) => {
+        $(#[$attr])*
+        $vis static $name: $crate::LocalKey<$t> = $crate::LocalKey::new(|| $init);
+        $($crate::fibre_local!($($rest)*);)?
+    };
+}
+
+/// A fibre-local variable, declared by [`fibre_local!`](crate::fibre_local).
+pub struct LocalKey<T: 'static> {
+    init: fn() -> T,
+    /// The variable's number, from 1; 0 until it is first used.
+    number: AtomicU32,
+}
+
+/// The variable cannot be had: its fibre is ending and has dropped it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessError;
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fibre-local variable was used while or after it was dropped")
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+impl<T: 'static> LocalKey<T> {
+    #[doc(hidden)]
+    pub const fn new(init: fn() -> T) -> Self {
+        LocalKey { init, number: AtomicU32::new(0) }
+    }
+
+    fn number(&self) -> usize {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let known = self.number.load(Ordering::Relaxed);
+        if known != 0 {
+            return known as usize;
+        }
+        let fresh = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.number.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => fresh as usize,
+            Err(other) => other as usize,
+        }
+    }
+
+    /// Calls `f` with this fibre's value, which is made now if there is none.
+    ///
+    /// # Panics
+    /// If the fibre is ending and has dropped the variable already.
+    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        self.try_with(f).expect("cannot access a fibre-local variable")
+    }
+
+    /// As [`with`](LocalKey::with), with an error instead of the panic.
+    pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
+        let number = self.number();
+        let value = with_locals(|locals| locals.get(number))?;
+        let value = match value {
+            Some(value) => value,
+            None => {
+                // Outside of the table: the initialiser may use other variables.
+                let fresh = Box::new((self.init)());
+                let (place, surplus) = with_locals(|locals| locals.insert(number, fresh))?;
+                drop(surplus);
+                place
+            }
+        };
+        // SAFETY: entry `number` was made by this key, so it is a `T`; the table
+        // belongs to the caller's fibre, which drops it only when it ends.
+        Ok(f(unsafe { &*value.cast::<T>() }))
+    }
+}
+
+impl<T: 'static> LocalKey<Cell<T>> {
+    /// Replaces the value.
+    pub fn set(&'static self, value: T) {
+        self.with(|cell| cell.set(value));
+    }
+
+    /// A copy of the value.
+    pub fn get(&'static self) -> T
+    where
+        T: Copy,
+    {
+        self.with(Cell::get)
+    }
+
+    /// The value, with the default left in its place.
+    pub fn take(&'static self) -> T
+    where
+        T: Default,
+    {
+        self.with(Cell::take)
+    }
+
+    /// The value, with `value` left in its place.
+    pub fn replace(&'static self, value: T) -> T {
+        self.with(|cell| cell.replace(value))
+    }
+}
+
+impl<T: 'static> LocalKey<RefCell<T>> {
+    /// Calls `f` with the value borrowed.
+    pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        self.with(|cell| f(&cell.borrow()))
+    }
+
+    /// Calls `f` with the value borrowed mutably.
+    pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.with(|cell| f(&mut cell.borrow_mut()))
+    }
+}
+
+impl<T: 'static> fmt::Debug for LocalKey<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalKey").finish_non_exhaustive()
+    }
+}
+
+/// The variables of one fibre. Used by that fibre only.
+pub(crate) struct Locals(UnsafeCell<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// Boxes by number; made when the first is.
+    values: Option<Box<Vec<Option<Value>>>>,
+    /// Whether the fibre is ending.
+    closed: bool,
+}
+
+struct Value {
+    place: *const (),
+    /// # Safety
+    /// To be called once, with `place`.
+    drop: unsafe fn(*const ()),
+}
+
+impl Locals {
+    pub(crate) const fn new() -> Self {
+        Locals(UnsafeCell::new(Table { values: None, closed: false }))
+    }
+
+    /// # Safety of the body
+    /// No reference into the table outlives a method, no method calls out.
+    #[allow(clippy::mut_from_ref)]
+    fn table(&self) -> &mut Table {
+        // SAFETY: only the owning fibre gets here, and see above.
+        unsafe { &mut *self.0.get() }
+    }
+
+    fn get(&self, number: usize) -> Result<Option<*const ()>, AccessError> {
+        let table = self.table();
+        if table.closed {
+            return Err(AccessError);
+        }
+        let entry = table.values.as_ref().and_then(|values| values.get(number)?.as_ref());
+        Ok(entry.map(|value| value.place))
+    }
+
+    /// Enters a value and says where it is. If the initialiser has made the
+    /// variable itself, by recursion, the first one stays, for references to it
+    /// may be around, and the caller gets `value` back to drop.
+    fn insert<T>(&self, number: usize, value: Box<T>) -> Result<(*const (), Option<Box<T>>), AccessError> {
+        /// # Safety
+        /// `place` came out of a `Box<T>` and is not used again.
+        unsafe fn drop_box<T>(place: *const ()) {
+            // SAFETY: by the contract.
+            drop(unsafe { Box::from_raw(place.cast_mut().cast::<T>()) });
+        }
+        let table = self.table();
+        if table.closed {
+            return Err(AccessError);
+        }
+        let values = table.values.get_or_insert_default();
+        if values.len() <= number {
+            values.resize_with(number + 1, || None);
+        }
+        if let Some(first) = &values[number] {
+            return Ok((first.place, Some(value)));
+        }
+        let place = Box::into_raw(value).cast_const().cast();
+        values[number] = Some(Value { place, drop: drop_box::<T> });
+        Ok((place, None))
+    }
+
+    /// Drops all variables. From then on none can be used, so the destructor of
+    /// one cannot reach another. By the fibre, when its closure has ended.
+    pub(crate) fn clear(&self) {
+        if self.table().values.is_none() {
+            self.table().closed = true;
+            return;
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            self.table().closed = true;
+            let values = self.table().values.take();
+            for value in values.into_iter().flat_map(|values| values.into_iter().flatten()) {
+                // SAFETY: the table is closed, so nobody else has the value.
+                unsafe { (value.drop)(value.place) };
+            }
+        }));
+        if result.is_err() {
+            crate::fatal("a fibre-local variable panicked when it was dropped");
+        }
+    }
+}
+
+/// The table of whoever calls: a fibre's, or a kernel thread's.
+fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> R {
+    struct OfThread(Locals);
+    impl Drop for OfThread {
+        fn drop(&mut self) {
+            self.0.clear();
+        }
+    }
+    thread_local!(static THREAD: OfThread = const { OfThread(Locals::new()) });
+    with_record(|record| match record {
+        Some(record) => f(record.locals()),
+        None => THREAD.with(|of_thread| f(&of_thread.0)),
+    })
+}

@@ -1,0 +1,263 @@
+#![doc = include_str!("README.md")]
+
+pub(crate) mod arena;
+mod builder;
+mod handle;
+pub(crate) mod join;
+mod locals;
+mod overflow;
+pub(crate) mod record;
+mod scope;
+pub(crate) mod stack;
+pub(crate) mod stacks;
+
+pub use builder::{FibreBuilder, SpawnError, spawn};
+pub use handle::{JoinHandle, SelfJoin};
+pub use locals::{AccessError, LocalKey};
+pub(crate) use overflow::install_overflow_handler;
+pub use scope::{Scope, ScopedJoinHandle, scope};
+
+use crate::processor;
+use crate::strand::{After, StrandArc};
+use crate::time::Deadline;
+use join::Waiter;
+use record::Record;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Calls `f` with the record of the fibre that calls, if a fibre calls. `f`
+/// must not suspend the fibre.
+#[inline]
+pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
+    handle::with_current_record(f)
+}
+
+/// Gives up the processor. By a fibre.
+pub(crate) fn suspend(after: After) {
+    handle::current_record().expect("only fibres are suspended").suspend(after);
+}
+
+/// A number that no other fibre of the process has, or had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FibreId(NonZeroU64);
+
+impl fmt::Display for FibreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A handle to a fibre, as `std::thread::Thread` is one to a thread: it says
+/// who the fibre is, and unparks it. It keeps a few hundred bytes alive, not
+/// the fibre's stack.
+///
+/// [`current`] on a kernel thread that runs no fibre returns a handle to that
+/// thread, which is parked and unparked in the same way.
+#[derive(Clone)]
+pub struct Fibre(Who);
+
+#[derive(Clone)]
+enum Who {
+    Fibre(StrandArc),
+    Kernel(Arc<KernelThread>),
+}
+
+/// A kernel thread that is not a processor, or one outside of its fibres.
+struct KernelThread {
+    thread: std::thread::Thread,
+    id: FibreId,
+}
+
+impl Fibre {
+    pub(crate) fn of(strand: StrandArc) -> Fibre {
+        Fibre(Who::Fibre(strand))
+    }
+
+    pub(crate) fn record(&self) -> Option<&Record> {
+        match &self.0 {
+            Who::Fibre(strand) => Some(handle::record_of(strand)),
+            Who::Kernel(_) => None,
+        }
+    }
+
+    /// Lets the fibre go on: it returns from the [`park`] that it is in, or else
+    /// from the next one. One such token is remembered, not several. To unpark
+    /// a fibre that has finished does nothing.
+    #[inline]
+    pub fn unpark(&self) {
+        match &self.0 {
+            Who::Fibre(strand) => {
+                if let Some(ready) = strand.strand().unpark() {
+                    processor::make_ready(ready);
+                }
+            }
+            Who::Kernel(kernel) => kernel.thread.unpark(),
+        }
+    }
+
+    /// A number that no other fibre of the process has, or had.
+    pub fn id(&self) -> FibreId {
+        match &self.0 {
+            Who::Fibre(strand) => FibreId(handle::record_of(strand).id()),
+            Who::Kernel(kernel) => kernel.id,
+        }
+    }
+
+    /// The name that it was given.
+    pub fn name(&self) -> Option<&str> {
+        match &self.0 {
+            Who::Fibre(strand) => handle::record_of(strand).name(),
+            Who::Kernel(kernel) => kernel.thread.name(),
+        }
+    }
+
+    /// Whether this stands for a kernel thread rather than a fibre.
+    pub fn is_kernel_thread(&self) -> bool {
+        matches!(self.0, Who::Kernel(_))
+    }
+
+    /// A number for a join word; it owns a reference.
+    pub(crate) fn into_waiter(self) -> Waiter {
+        handle::into_waiter(self)
+    }
+
+    /// # Safety
+    /// The number came from `into_waiter`, and is used once.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn from_waiter(waiter: Waiter) -> Fibre {
+        // SAFETY: the caller's promise is the same.
+        unsafe { handle::from_waiter(waiter) }
+    }
+}
+
+impl fmt::Debug for Fibre {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Fibre");
+        debug.field("id", &self.id()).field("name", &self.name());
+        if let Some(record) = self.record() {
+            debug.field("spawned_at", &format_args!("{}", record.spawned_at()));
+        }
+        debug.finish()
+    }
+}
+
+/// A handle to the fibre that calls; on a kernel thread that runs no fibre, one
+/// to that thread.
+pub fn current() -> Fibre {
+    thread_local!(static KERNEL: Arc<KernelThread> = Arc::new(KernelThread {
+        thread: std::thread::current(),
+        id: FibreId(fresh_ids(1)),
+    }));
+    with_record(|record| match record {
+        Some(record) => Fibre::of(StrandArc::new(record.strand())),
+        None => Fibre(Who::Kernel(KERNEL.with(Arc::clone))),
+    })
+}
+
+/// The first of `count` numbers for fibres.
+pub(crate) fn fresh_ids(count: u64) -> NonZeroU64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NonZeroU64::new(NEXT.fetch_add(count, Ordering::Relaxed)).expect("2^64 fibres")
+}
+
+/// Gives other fibres a turn. On a kernel thread that runs no fibre it gives
+/// other threads one.
+#[inline]
+pub fn yield_now() {
+    match handle::current_record() {
+        Some(record) => record.suspend(After::Yielded),
+        None => std::thread::yield_now(),
+    }
+}
+
+/// Waits until somebody calls [`Fibre::unpark`] on this fibre; returns at once
+/// if that has happened since the last `park`. May return without a reason, so
+/// it belongs in a loop. On a kernel thread that runs no fibre it parks that
+/// thread.
+#[inline]
+pub fn park() {
+    match handle::current_record() {
+        Some(record) => {
+            if !record.strand().state().take_token() {
+                record.suspend(After::Parking);
+            }
+        }
+        None => std::thread::park(),
+    }
+}
+
+/// As [`park`], but for no longer than `timeout`.
+pub fn park_timeout(timeout: Duration) {
+    match handle::current_record() {
+        Some(record) => {
+            if !record.strand().state().take_token() {
+                let _ = park_until(record, Deadline::after(timeout));
+            }
+        }
+        None => std::thread::park_timeout(timeout),
+    }
+}
+
+/// Parks until unparked or until `deadline`. Whether it was the latter, or both.
+fn park_until(record: &Record, deadline: Deadline) -> bool {
+    record.strand().cluster().with_alarm(record.strand(), deadline, || record.suspend(After::Parking))
+}
+
+/// Lets `duration` pass, at least. The fibre keeps a token that it is given
+/// meanwhile. On a kernel thread that runs no fibre the thread sleeps.
+pub fn sleep(duration: Duration) {
+    let Some(record) = handle::current_record() else {
+        return std::thread::sleep(duration);
+    };
+    let deadline = Deadline::after(duration);
+    let mut token = false;
+    while !deadline.is_past() {
+        token |= record.strand().state().take_token();
+        token |= !park_until(record, deadline);
+    }
+    if token {
+        current().unpark();
+    }
+}
+
+/// Lets time pass until `deadline`.
+pub fn sleep_until(deadline: Instant) {
+    sleep(deadline.saturating_duration_since(Instant::now()));
+}
+
+/// Runs `f` with the fibre bound to the processor that it is on, so that what
+/// belongs to the kernel thread (its `thread_local!` variables, its identity
+/// for a C library) stays the same across everything in `f` that blocks.
+///
+/// ```
+/// sinew::run(|| {
+///     let (before, after) = sinew::pinned(|| {
+///         let before = std::thread::current().id();
+///         sinew::yield_now();
+///         (before, std::thread::current().id())
+///     });
+///     assert_eq!(before, after);
+/// });
+/// ```
+pub fn pinned<R>(f: impl FnOnce() -> R) -> R {
+    struct Unpin;
+    impl Drop for Unpin {
+        fn drop(&mut self) {
+            with_record(|record| record.expect("pinned code runs in its fibre").unpin());
+        }
+    }
+    let in_fibre = processor::with_current(|processor| {
+        with_record(|record| match (record, processor) {
+            (Some(record), Some(processor)) => {
+                record.pin(processor);
+                true
+            }
+            _ => false,
+        })
+    });
+    let _unpin = in_fibre.then_some(Unpin);
+    f()
+}

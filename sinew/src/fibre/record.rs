@@ -1,0 +1,361 @@
+//! The memory of a fibre: its record, its closure, later its result.
+//!
+//! One allocation, made when the fibre is spawned. The stack comes only when it
+//! first runs, and goes back when it ends; so a fibre that waits for its first
+//! turn costs no stack, and a handle to one that has ended keeps none.
+#![allow(unsafe_code)]
+
+use super::Fibre;
+use super::arena::Class;
+use super::join::{Completed, Detached, Join, Waiter};
+use super::locals::Locals;
+use super::scope::ScopeShared;
+use super::stack::Stack;
+use crate::cluster::ClusterShared;
+use crate::processor::Processor;
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound};
+use std::cell::{Cell, UnsafeCell};
+use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread;
+
+/// What the runtime keeps of a fibre.
+#[repr(C)]
+pub(crate) struct Record {
+    /// First, so that a pointer to it is one to the record.
+    strand: Strand,
+    join: Join,
+    /// Set from the first run to the end. Owner: the processor that runs it.
+    stack: Cell<Option<Stack>>,
+    /// How often `pinned` is nested. Owner: the fibre.
+    pins: Cell<u32>,
+    class: Class,
+    pinned: bool,
+    id: NonZeroU64,
+    locals: Locals,
+    name: Option<Box<str>>,
+    scope: Option<Arc<ScopeShared>>,
+    spawned_at: &'static Location<'static>,
+    typed: &'static Typed,
+}
+
+/// What depends on the types of the closure and its result.
+struct Typed {
+    /// Runs the closure, keeps what it returns. By the fibre, once.
+    ///
+    /// # Safety
+    /// The record is at the start of an `Allocation` of the right type.
+    execute: unsafe fn(&Record),
+    /// Drops the closure or the result, whichever is there.
+    ///
+    /// # Safety
+    /// As above, and nobody else uses it.
+    clear: unsafe fn(&Record),
+    /// # Safety
+    /// As above; no reference is left.
+    free: unsafe fn(NonNull<Strand>),
+}
+
+/// What a fibre is made with.
+pub(crate) struct Plan<'a> {
+    pub(crate) cluster: &'a ClusterShared,
+    pub(crate) priority: Priority,
+    pub(crate) class: Class,
+    pub(crate) pinned: bool,
+    pub(crate) id: NonZeroU64,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) scope: Option<Arc<ScopeShared>>,
+    pub(crate) spawned_at: &'static Location<'static>,
+}
+
+#[repr(C)]
+struct Allocation<F, T> {
+    record: Record,
+    /// Owner: before the fibre begins, nobody; then the fibre, until
+    /// `Join::complete`; then whoever that makes the owner.
+    stage: UnsafeCell<Stage<F, T>>,
+}
+
+enum Stage<F, T> {
+    Closure(F),
+    Result(thread::Result<T>),
+    Empty,
+}
+
+impl Record {
+    /// Makes a fibre that is ready for its first run.
+    ///
+    /// # Safety
+    /// The fibre ends before anything that `F` or `T` borrow does, and the
+    /// result is taken out or dropped before as well.
+    pub(crate) unsafe fn create<F, T>(plan: Plan<'_>, closure: F) -> (Ready, StrandArc)
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        static KIND: Kind = Kind { run: Record::run, free: Record::free };
+        let record = Record {
+            strand: Strand::new(&KIND, plan.cluster, plan.priority),
+            join: Join::new(),
+            stack: Cell::new(None),
+            pins: Cell::new(0),
+            class: plan.class,
+            pinned: plan.pinned,
+            id: plan.id,
+            locals: Locals::new(),
+            name: plan.name,
+            scope: plan.scope,
+            spawned_at: plan.spawned_at,
+            typed: const {
+                &Typed {
+                    execute: Allocation::<F, T>::execute,
+                    clear: Allocation::<F, T>::clear,
+                    free: Allocation::<F, T>::free,
+                }
+            },
+        };
+        let stage = UnsafeCell::new(Stage::<F, T>::Closure(closure));
+        let allocation = Box::leak(Box::new(Allocation { record, stage }));
+        // SAFETY: the strand is new, and `KIND` frees it.
+        unsafe { Ready::of_new(NonNull::from(allocation).cast()) }
+    }
+
+    /// The record that `strand` is the head of.
+    ///
+    /// # Safety
+    /// The strand is a fibre's.
+    #[inline]
+    pub(crate) unsafe fn of(strand: &Strand) -> &Record {
+        // SAFETY: by the contract; `strand` is the first field.
+        unsafe { &*std::ptr::from_ref(strand).cast() }
+    }
+
+    pub(crate) fn strand(&self) -> &Strand {
+        &self.strand
+    }
+
+    pub(crate) fn join(&self) -> &Join {
+        &self.join
+    }
+
+    pub(crate) fn id(&self) -> NonZeroU64 {
+        self.id
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    pub(crate) fn locals(&self) -> &Locals {
+        &self.locals
+    }
+
+    pub(crate) fn spawned_at(&self) -> &'static Location<'static> {
+        self.spawned_at
+    }
+
+    pub(crate) fn stack(&self) -> Option<Stack> {
+        self.stack.get()
+    }
+
+    /// Binds the fibre to `processor` until as many `unpin`s. By the fibre.
+    pub(crate) fn pin(&self, processor: &Processor) {
+        if self.pins.replace(self.pins.get() + 1) == 0 {
+            self.strand.bind(processor.seat(), bound::PINNED);
+        }
+    }
+
+    pub(crate) fn unpin(&self) {
+        self.pins.set(self.pins.get() - 1);
+        if self.pins.get() == 0 && !self.pinned {
+            self.strand.unbind(bound::PINNED);
+        }
+    }
+
+    /// Gives up the processor. By the fibre itself.
+    #[inline]
+    pub(crate) fn suspend(&self, after: After) {
+        let stack = self.stack.get().expect("a running fibre has a stack");
+        // SAFETY: the caller is this fibre.
+        unsafe { stack.suspend(after) };
+    }
+
+    #[inline]
+    fn run(strand: &Strand, processor: &Processor) -> After {
+        // SAFETY: `KIND` is the kind of fibres.
+        let record = unsafe { Record::of(strand) };
+        let stack = match record.stack.get() {
+            Some(stack) => stack,
+            None => record.begin(processor),
+        };
+        let after = stack.resume(processor);
+        if after == After::Finished {
+            record.end(processor, stack);
+        }
+        after
+    }
+
+    /// The first run: a stack is needed, and the fibre may become bound.
+    fn begin(&self, processor: &Processor) -> Stack {
+        let stack = processor.stacks().take(self.class);
+        stack.begin(self);
+        self.stack.set(Some(stack));
+        if !processor.is_migrating() {
+            self.strand.bind(processor.seat(), bound::STARTED);
+        }
+        if self.pinned {
+            self.strand.bind(processor.seat(), bound::PINNED);
+        }
+        stack
+    }
+
+    fn end(&self, processor: &Processor, stack: Stack) {
+        self.stack.set(None);
+        processor.stacks().put(self.class, stack);
+        self.strand.unbind(u8::MAX);
+    }
+
+    /// What runs on the fibre's stack.
+    pub(super) fn execute(&self) {
+        // SAFETY: `create` paired this record with its types.
+        unsafe { (self.typed.execute)(self) };
+        self.locals.clear();
+        match self.join.complete() {
+            Completed::Kept => {}
+            Completed::Unwanted => self.drop_result(),
+            // SAFETY: waiters are made by `Fibre::into_waiter` only.
+            Completed::Wake(waiter) => unsafe { Fibre::from_waiter(waiter) }.unpark(),
+        }
+        if let Some(scope) = &self.scope {
+            scope.one_finished();
+        }
+    }
+
+    /// Gives up the join handle's claim to the result.
+    pub(crate) fn detach(&self) {
+        match self.join.detach() {
+            Detached::Running => {}
+            Detached::Done => self.drop_result(),
+        }
+    }
+
+    /// A destructor that panics here has nobody to tell: as with std's threads
+    /// the process ends.
+    fn drop_result(&self) {
+        // SAFETY: the result is there, and the join word made it ours.
+        let clear = AssertUnwindSafe(|| unsafe { (self.typed.clear)(self) });
+        if catch_unwind(clear).is_err() {
+            crate::fatal("a fibre's result panicked when it was dropped");
+        }
+    }
+
+    /// Notes in the scope, if there is one, that a panic was not looked at.
+    fn note_panic(&self) {
+        if let Some(scope) = &self.scope {
+            scope.one_panicked();
+        }
+    }
+
+    /// # Safety
+    /// The strand is a fibre's, and no reference to it is left.
+    unsafe fn free(strand: NonNull<Strand>) {
+        // SAFETY: by the contract.
+        let free = unsafe { Record::of(strand.as_ref()) }.typed.free;
+        // SAFETY: by the contract.
+        unsafe { free(strand) };
+    }
+}
+
+impl<F: FnOnce() -> T, T> Allocation<F, T> {
+    /// # Safety
+    /// `record` is at the start of one of these.
+    unsafe fn of(record: &Record) -> &Self {
+        // SAFETY: by the contract; `record` is the first field.
+        unsafe { &*std::ptr::from_ref(record).cast() }
+    }
+
+    /// # Safety
+    /// See [`Typed::execute`].
+    unsafe fn execute(record: &Record) {
+        // SAFETY: by the contract.
+        let stage = unsafe { Self::of(record) }.stage.get();
+        // SAFETY: until `Join::complete` the stage is the fibre's own.
+        let Stage::Closure(closure) = (unsafe { stage.replace(Stage::Empty) }) else {
+            crate::fatal("a fibre began twice");
+        };
+        let result = catch_unwind(AssertUnwindSafe(closure));
+        // SAFETY: as above.
+        unsafe { stage.write(Stage::Result(result)) };
+    }
+
+    /// # Safety
+    /// See [`Typed::clear`].
+    unsafe fn clear(record: &Record) {
+        // SAFETY: by the contract.
+        let stage = unsafe { Self::of(record) }.stage.get();
+        // SAFETY: by the contract nobody else uses the stage.
+        let stage = unsafe { stage.replace(Stage::Empty) };
+        if matches!(stage, Stage::Result(Err(_))) {
+            record.note_panic();
+        }
+    }
+
+    /// # Safety
+    /// See [`Typed::free`].
+    unsafe fn free(strand: NonNull<Strand>) {
+        // SAFETY: `create` leaked this box, and no reference is left.
+        drop(unsafe { Box::from_raw(strand.cast::<Self>().as_ptr()) });
+    }
+}
+
+/// The result of a fibre whose closure's type is forgotten: where it lies does
+/// not depend on that type, but finding it does, so the typed part is asked.
+pub(crate) struct ResultOf<T> {
+    take: unsafe fn(&Record) -> Option<thread::Result<T>>,
+}
+
+impl<T> Clone for ResultOf<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ResultOf<T> {}
+
+impl<T> ResultOf<T> {
+    pub(crate) fn new<F: FnOnce() -> T>() -> Self {
+        /// # Safety
+        /// `record` was created with these types, and its result is the caller's.
+        unsafe fn take<F: FnOnce() -> T, T>(record: &Record) -> Option<thread::Result<T>> {
+            // SAFETY: by the contract.
+            let stage = unsafe { Allocation::<F, T>::of(record) }.stage.get();
+            // SAFETY: by the contract.
+            match unsafe { stage.replace(Stage::Empty) } {
+                Stage::Result(result) => Some(result),
+                _ => None,
+            }
+        }
+        ResultOf { take: take::<F, T> }
+    }
+
+    /// # Safety
+    /// The fibre was created with this `T` and the `F` of `new`; its join word
+    /// says DONE, and the caller is the holder of its handle.
+    pub(crate) unsafe fn take(self, record: &Record) -> Option<thread::Result<T>> {
+        // SAFETY: by the contract.
+        unsafe { (self.take)(record) }
+    }
+}
+
+/// What a waiter number is made from; see [`Fibre::into_waiter`].
+pub(crate) const KERNEL_THREAD: u64 = 1;
+
+pub(crate) fn waiter_number(pointer: usize, tag: u64) -> Waiter {
+    Waiter::new(pointer as u64 | tag).expect("pointers are not null")
+}

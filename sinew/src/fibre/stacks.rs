@@ -1,0 +1,235 @@
+//! Pools of stacks, and the promise that a spawned fibre will get one.
+//!
+//! A fibre gets its stack when it first runs, but spawning is where a shortage
+//! can be reported. So spawning *promises* a stack: for each class
+//!
+//! ```text
+//!   carved slots  >=  promises
+//!   promises       =  fibres that live  +  credits  +  hoards
+//! ```
+//!
+//! *Credits* are promises that a processor has made ahead, so that spawning
+//! takes no lock; a *hoard* is what a processor may keep in its own pool. At
+//! most one slot is in use per live fibre and at most a hoard's worth lies in
+//! each processor's pool, so whenever a live fibre asks for its stack, there is
+//! one in the processor's pool or in the shared one.
+#![allow(unsafe_code)]
+
+use super::arena::{self, CLASSES, Class, Slot};
+use super::stack::{self, Stack};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::{Mutex, MutexGuard};
+
+/// How many stacks of a class a processor keeps for itself, and how many
+/// credits it asks for at once. Large enough that the lock of the shared pool
+/// is taken once in 32 spawns at worst.
+const HOARD: u32 = 64;
+
+/// Of those, so many may have grown: sessions that need more than a page find
+/// it there, and 16 grown stacks of 64 KiB are 1 MiB per processor.
+const GROWN_KEPT: usize = 16;
+
+/// Stacks in the shared pool that keep their top page: 64 MiB of them. Beyond
+/// that the page goes back to the kernel.
+const WARM_SHARED: usize = 16 * 1024;
+
+/// At least so many slots are carved at once.
+const CARVE_AT_LEAST: u32 = 64;
+/// ... and when there are many already, an eighth as many more, but not more
+/// than this: a carved slot costs about 1 µs, once.
+const CARVE_AT_MOST: u32 = 4096;
+
+struct Shared {
+    promised: u32,
+    carved: u32,
+    /// Slots from this number up to `carved` were never used.
+    fresh: u32,
+    /// Free slots that still have their top page.
+    warm: Vec<u32>,
+    /// Free slots without any page.
+    cold: Vec<u32>,
+}
+
+static SHARED: [Mutex<Shared>; CLASSES] = [const {
+    Mutex::new(Shared { promised: 0, carved: 0, fresh: 0, warm: Vec::new(), cold: Vec::new() })
+}; CLASSES];
+
+fn shared(class: Class) -> MutexGuard<'static, Shared> {
+    SHARED[class.index()].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Shared {
+    fn promise(&mut self, class: Class, count: u32) -> io::Result<()> {
+        let needed = self.promised + count;
+        if needed > self.carved {
+            self.carve(class, needed - self.carved)?;
+        }
+        self.promised = needed;
+        Ok(())
+    }
+
+    /// Carves at least `count` more slots.
+    #[cold]
+    fn carve(&mut self, class: Class, count: u32) -> io::Result<()> {
+        let room = u32::try_from(arena::capacity(class)).unwrap_or(u32::MAX) - self.carved;
+        if count > room {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        let ahead = (self.carved / 8).clamp(CARVE_AT_LEAST, CARVE_AT_MOST).max(count).min(room);
+        let result = arena::carve(class, self.carved, ahead);
+        self.carved += match &result {
+            Ok(()) => ahead,
+            Err((done, _)) => *done,
+        };
+        match result {
+            Err((done, error)) if done < count => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        self.warm.pop().or_else(|| self.cold.pop()).or_else(|| {
+            let fresh = self.fresh < self.carved;
+            self.fresh += u32::from(fresh);
+            fresh.then(|| self.fresh - 1)
+        })
+    }
+}
+
+/// Promises a stack to a fibre that is spawned outside of any processor.
+pub(crate) fn promise(class: Class) -> io::Result<()> {
+    shared(class).promise(class, 1)
+}
+
+/// How many stacks have been promised, over all classes. For tests that look
+/// for leaks.
+pub(crate) fn promised() -> usize {
+    Class::all().map(|class| shared(class).promised as usize).sum()
+}
+
+/// A processor's own pools.
+pub(crate) struct Stacks {
+    pools: [Pool; CLASSES],
+}
+
+#[derive(Default)]
+struct Pool {
+    free: RefCell<Vec<Stack>>,
+    credits: Cell<u32>,
+    /// How many stacks may be kept. 0 until there was the first.
+    hoard: Cell<u32>,
+}
+
+impl Stacks {
+    pub(crate) fn new() -> Self {
+        Stacks { pools: std::array::from_fn(|_| Pool::default()) }
+    }
+
+    /// Promises a stack to a fibre that is being spawned.
+    #[inline]
+    pub(crate) fn promise(&self, class: Class) -> io::Result<()> {
+        let credits = &self.pools[class.index()].credits;
+        match credits.get() {
+            0 => self.promise_slow(class),
+            some => {
+                credits.set(some - 1);
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn promise_slow(&self, class: Class) -> io::Result<()> {
+        let mut shared = shared(class);
+        if shared.promise(class, HOARD).is_ok() {
+            self.pools[class.index()].credits.set(HOARD - 1);
+            return Ok(());
+        }
+        shared.promise(class, 1)
+    }
+
+    /// Takes back the promise to a fibre whose stack has been put back.
+    fn refund(&self, class: Class) {
+        let credits = &self.pools[class.index()].credits;
+        credits.set(credits.get() + 1);
+        if credits.get() > 2 * HOARD {
+            credits.set(credits.get() - HOARD);
+            shared(class).promised -= HOARD;
+        }
+    }
+
+    /// The stack that was promised to a fibre.
+    #[inline]
+    pub(crate) fn take(&self, class: Class) -> Stack {
+        let pool = &self.pools[class.index()];
+        if let Some(stack) = pool.free.borrow_mut().pop() {
+            return stack;
+        }
+        self.take_slow(class)
+    }
+
+    #[cold]
+    fn take_slow(&self, class: Class) -> Stack {
+        let pool = &self.pools[class.index()];
+        let mut shared = shared(class);
+        if pool.hoard.get() == 0 && shared.promise(class, HOARD).is_ok() {
+            pool.hoard.set(HOARD);
+        }
+        let wanted = (pool.hoard.get() / 2).max(1);
+        let slots = std::iter::from_fn(|| shared.pop()).take(wanted as usize);
+        // SAFETY: slots of the shared pool are carved and nobody's.
+        let stacks = slots.map(|number| unsafe { Stack::at(Slot { class, number }) });
+        let mut free = pool.free.borrow_mut();
+        free.extend(stacks);
+        // The most recently used was popped first and is to be used first.
+        free.reverse();
+        free.pop().unwrap_or_else(|| crate::fatal("a stack was promised and is not there"))
+    }
+
+    /// Puts back the stack of a fibre that has ended, and its promise.
+    #[inline]
+    pub(crate) fn put(&self, class: Class, stack: Stack) {
+        self.refund(class);
+        let pool = &self.pools[class.index()];
+        let mut free = pool.free.borrow_mut();
+        if free.len() >= GROWN_KEPT && stack.has_grown() {
+            arena::discard([stack::grown_pages(stack.slot())].into_iter());
+        }
+        free.push(stack);
+        if free.len() > pool.hoard.get() as usize {
+            let half = free.len() - pool.hoard.get() as usize / 2;
+            give_back(class, free.drain(..half));
+        }
+    }
+}
+
+/// Gives stacks to the shared pool.
+#[cold]
+fn give_back(class: Class, stacks: impl Iterator<Item = Stack>) {
+    let stacks: Vec<Stack> = stacks.collect();
+    let grown = stacks.iter().filter(|stack| stack.has_grown()).map(|stack| stack::grown_pages(stack.slot()));
+    arena::discard(grown);
+    let numbers = stacks.iter().map(|stack| stack.slot().number);
+    let mut pool = shared(class);
+    let spare = WARM_SHARED.saturating_sub(pool.warm.len());
+    pool.warm.extend(numbers.clone().take(spare));
+    if stacks.len() > spare {
+        // Outside of the lock: this is the slow part, and the slots are ours.
+        drop(pool);
+        arena::discard(stacks[spare..].iter().map(|stack| stack::all_pages(stack.slot())));
+        shared(class).cold.extend(numbers.skip(spare));
+    }
+}
+
+impl Drop for Stacks {
+    fn drop(&mut self) {
+        for (class, pool) in Class::all().zip(&self.pools) {
+            let (credits, hoard) = (pool.credits.get(), pool.hoard.get());
+            if credits + hoard > 0 || !pool.free.borrow().is_empty() {
+                give_back(class, pool.free.borrow_mut().drain(..));
+                shared(class).promised -= credits + hoard;
+            }
+        }
+    }
+}

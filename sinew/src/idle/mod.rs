@@ -1,0 +1,383 @@
+#![doc = include_str!("README.md")]
+
+use crate::atomic::{AcqRel, Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release};
+use crate::fence;
+use crate::sched::{ProcessorId, Wake};
+use std::time::Duration;
+
+/// States of a sleeper's word, which is also what it sleeps on in the kernel.
+const AWAKE: u32 = 0;
+const SEARCHING: u32 = 1;
+const ASLEEP: u32 = 2;
+const NOTIFIED: u32 = 3;
+
+/// Fields of [`Idle::word`].
+const SLEEPER: u32 = 1;
+const SLEEPERS: u32 = 0xfff;
+const LINGERER: u32 = 1 << 12;
+const LINGERERS: u32 = 0xfff << 12;
+const WATCHED: u32 = 1 << 31;
+
+/// The processors of a cluster that have nothing to do.
+pub(crate) struct Idle {
+    /// How many have announced that they sleep, how many linger, and whether
+    /// the sentinel keeps watch. Written only by processors that fall asleep
+    /// or are woken; read by everyone who makes a strand ready.
+    word: AtomicU32,
+    /// The stack of sleepers: a counter against ABA above the index plus one
+    /// of the top one.
+    top: AtomicU64,
+    /// The index plus one of the sentinel, or 0.
+    sentinel: AtomicU32,
+    sleepers: Box<[Sleeper]>,
+}
+
+struct Sleeper {
+    state: AtomicU32,
+    /// The index plus one of the sleeper below. Written before it is pushed.
+    below: AtomicU32,
+    /// Whether it is in the stack, be it asleep or a leftover from before.
+    stacked: AtomicBool,
+    /// Whether `Idle::word` counts it. Written before the state says that it
+    /// sleeps.
+    counted: AtomicBool,
+}
+
+impl Idle {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let sleeper = || Sleeper {
+            state: AtomicU32::new(AWAKE),
+            below: AtomicU32::new(0),
+            stacked: AtomicBool::new(false),
+            counted: AtomicBool::new(false),
+        };
+        Idle {
+            word: AtomicU32::new(0),
+            top: AtomicU64::new(0),
+            sentinel: AtomicU32::new(0),
+            sleepers: std::iter::repeat_with(sleeper).take(capacity).collect(),
+        }
+    }
+
+    /// To be called after a strand has been made ready: wakes a processor if
+    /// one is needed. Never waits.
+    #[inline]
+    pub(crate) fn notify(&self, wake: Wake) {
+        if wake == Wake::Nobody {
+            return;
+        }
+        // Publish first, then look for sleepers. Pairs with the heavy fence in
+        // `Lingering::announce`.
+        fence::light();
+        let word = self.word.load(Relaxed);
+        if word & SLEEPERS != 0 {
+            self.notify_slow(wake, word);
+        }
+    }
+
+    #[cold]
+    fn notify_slow(&self, wake: Wake, word: u32) {
+        match wake {
+            Wake::Nobody => {}
+            Wake::Processor(id) => {
+                self.claim(id);
+            }
+            // Somebody lingers: it is awake, and it searches once more after it
+            // has announced itself, or hands the duty on when it finds work.
+            Wake::Lone | Wake::Backlog if word & LINGERERS != 0 => {}
+            Wake::Lone if word & WATCHED != 0 => {}
+            Wake::Lone | Wake::Backlog => self.wake_one(),
+        }
+    }
+
+    /// To be called after something was put where only `id` looks.
+    #[inline]
+    pub(crate) fn notify_processor(&self, id: ProcessorId) {
+        // As in `notify`.
+        fence::light();
+        if self.sleepers[id.index()].state.load(Relaxed) != AWAKE {
+            self.claim(id);
+        }
+    }
+
+    /// Wakes `id` whatever it sleeps for.
+    pub(crate) fn rouse(&self, id: ProcessorId) {
+        fence::heavy();
+        self.claim(id);
+    }
+
+    /// Wakes the sentinel, so that it looks at its timers again.
+    pub(crate) fn rouse_sentinel(&self) {
+        // As in `notify`: the timer is armed before the sentinel is looked for.
+        fence::light();
+        let sentinel = self.sentinel.load(Relaxed);
+        if sentinel != 0 {
+            self.claim(ProcessorId((sentinel - 1) as u16));
+        }
+    }
+
+    /// How many have announced that they sleep.
+    pub(crate) fn sleeping(&self) -> u32 {
+        self.word.load(Relaxed) & SLEEPERS
+    }
+
+    /// The processor that fell asleep last; the sentinel when there is no other.
+    #[cold]
+    fn wake_one(&self) {
+        while let Some(id) = self.pop() {
+            if self.claim(id) {
+                return;
+            }
+        }
+        let sentinel = self.sentinel.load(Relaxed);
+        if sentinel != 0 {
+            self.claim(ProcessorId((sentinel - 1) as u16));
+        }
+    }
+
+    /// `SEARCHING | ASLEEP -> NOTIFIED`. Whether this call did it.
+    fn claim(&self, id: ProcessorId) -> bool {
+        let Sleeper { state, counted, .. } = &self.sleepers[id.index()];
+        // Acquire pairs with the Release in `announce` and `hide`.
+        let mut seen = state.load(Acquire);
+        while seen == SEARCHING || seen == ASLEEP {
+            // Release: the sleeper sees what the notifier published; pairs with
+            // the Acquire in `Announced::sleep` and `Announced::retract`.
+            match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Acquire) {
+                Ok(_) => {
+                    if counted.load(Relaxed) {
+                        self.word.fetch_sub(SLEEPER, Relaxed);
+                    }
+                    if seen == ASLEEP {
+                        kernel_wake(state);
+                    }
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    fn push(&self, id: ProcessorId) {
+        let sleeper = &self.sleepers[id.index()];
+        // AcqRel pairs with the same exchange in `pop`: either the popper sees
+        // the state that was set before, or we see that it has popped us.
+        if sleeper.stacked.swap(true, AcqRel) {
+            return;
+        }
+        let mut top = self.top.load(Relaxed);
+        loop {
+            sleeper.below.store(top as u32, Relaxed);
+            let new = next_stamp(top) | u64::from(id.0 + 1);
+            // Release: whoever pops us reads our `below`.
+            match self.top.compare_exchange_weak(top, new, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<ProcessorId> {
+        // Acquire pairs with the Release in `push`.
+        let mut top = self.top.load(Acquire);
+        loop {
+            let index = (top as u32).checked_sub(1)?;
+            let sleeper = &self.sleepers[index as usize];
+            let new = next_stamp(top) | u64::from(sleeper.below.load(Relaxed));
+            match self.top.compare_exchange_weak(top, new, AcqRel, Acquire) {
+                Ok(_) => {
+                    // AcqRel: see `push`.
+                    sleeper.stacked.swap(false, AcqRel);
+                    return Some(ProcessorId(index as u16));
+                }
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// The processor has run out of work and looks around before it sleeps.
+    pub(crate) fn linger(&self, id: ProcessorId) -> Lingering<'_> {
+        self.word.fetch_add(LINGERER, Relaxed);
+        Lingering { idle: self, id }
+    }
+
+    /// As [`Lingering::announce`], for a processor that runs only what is bound
+    /// to it: nobody will wake it for anything else.
+    pub(crate) fn hide(&self, id: ProcessorId) -> Announced<'_> {
+        let sleeper = &self.sleepers[id.index()];
+        sleeper.counted.store(false, Relaxed);
+        // Release pairs with the Acquire in `claim`.
+        sleeper.state.store(SEARCHING, Release);
+        // As in `announce`.
+        fence::heavy();
+        Announced { idle: self, id, sentinel: false }
+    }
+}
+
+/// The upper half of `top` counted on, the lower half empty.
+fn next_stamp(top: u64) -> u64 {
+    ((top >> 32) + 1) << 32
+}
+
+#[cfg(not(sinew_loom))]
+fn kernel_wake(state: &AtomicU32) {
+    crate::kernel::futex_wake(state);
+}
+
+#[cfg(sinew_loom)]
+fn kernel_wake(_state: &AtomicU32) {}
+
+#[cfg(not(sinew_loom))]
+fn kernel_wait(state: &AtomicU32, timeout: Option<Duration>) -> bool {
+    let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
+    // Acquire pairs with the Release in `claim`.
+    while state.load(Acquire) == ASLEEP {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return false;
+        }
+        crate::kernel::futex_wait(state, ASLEEP, left);
+    }
+    true
+}
+
+/// A model has no time: a timed sleep ends at once, any other only when woken.
+#[cfg(sinew_loom)]
+fn kernel_wait(state: &AtomicU32, timeout: Option<Duration>) -> bool {
+    while state.load(Acquire) == ASLEEP {
+        if timeout.is_some() {
+            return false;
+        }
+        loom::thread::yield_now();
+    }
+    true
+}
+
+/// A processor that is awake, has no work, and has promised either to search
+/// once more after it announces itself or to hand the duty on.
+#[must_use]
+pub(crate) struct Lingering<'a> {
+    idle: &'a Idle,
+    id: ProcessorId,
+}
+
+impl<'a> Lingering<'a> {
+    /// It found work. If it was the last to linger, strands for which nobody
+    /// was woken because of it become another sleeper's matter.
+    pub(crate) fn found(self) {
+        let before = self.idle.word.fetch_sub(LINGERER, Relaxed);
+        if before & LINGERERS == LINGERER && before & SLEEPERS != 0 {
+            self.idle.wake_one();
+        }
+    }
+
+    /// Announces that the processor is about to sleep. The caller has to search
+    /// exhaustively before it does.
+    pub(crate) fn announce(self) -> Announced<'a> {
+        let Lingering { idle, id } = self;
+        // The count first: whoever claims the state below takes from it.
+        idle.word.fetch_add(SLEEPER, Relaxed);
+        let sleeper = &idle.sleepers[id.index()];
+        sleeper.counted.store(true, Relaxed);
+        // Release pairs with the Acquire in `claim`.
+        sleeper.state.store(SEARCHING, Release);
+        let sentinel = idle.sentinel.compare_exchange(0, u32::from(id.0) + 1, Relaxed, Relaxed).is_ok();
+        if !sentinel {
+            idle.push(id);
+        }
+        idle.word.fetch_sub(LINGERER, Relaxed);
+        // Announce first, then search. Pairs with the light fences in `notify`,
+        // `notify_processor` and `rouse_sentinel`.
+        fence::heavy();
+        Announced { idle, id, sentinel }
+    }
+}
+
+/// A processor that others may see as asleep. It has been entered in the list
+/// of sleepers and does not leave it without [`retract`](Announced::retract)
+/// or a notification.
+#[must_use]
+pub(crate) struct Announced<'a> {
+    idle: &'a Idle,
+    id: ProcessorId,
+    sentinel: bool,
+}
+
+/// How a sleep ended.
+#[must_use]
+pub(crate) enum Slept<'a> {
+    /// Somebody woke the processor, which is awake again.
+    Notified,
+    /// The time was up; the processor is still announced.
+    TimedOut(Announced<'a>),
+}
+
+impl<'a> Announced<'a> {
+    /// Whether this is the one sleeper that minds the clock for the others.
+    pub(crate) fn is_sentinel(&self) -> bool {
+        self.sentinel
+    }
+
+    /// Whether the sentinel keeps watch over single strands.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.idle.word.load(Relaxed) & WATCHED != 0
+    }
+
+    /// The sentinel begins or ceases to keep watch: to look, soon and again, for
+    /// single strands whose processor does not get to them. Having ceased, the
+    /// caller has to search once more.
+    pub(crate) fn keep_watch(&self, watch: bool) {
+        debug_assert!(self.sentinel);
+        if watch {
+            self.idle.word.fetch_or(WATCHED, Relaxed);
+        } else if self.idle.word.fetch_and(!WATCHED, Relaxed) & WATCHED != 0 {
+            // As in `announce`.
+            fence::heavy();
+        }
+    }
+
+    /// Sleeps until notified or until `timeout` has passed.
+    pub(crate) fn sleep(self, timeout: Option<Duration>) -> Slept<'a> {
+        let state = &self.idle.sleepers[self.id.index()].state;
+        // Acquire pairs with the Release in `claim`.
+        let asleep = state.compare_exchange(SEARCHING, ASLEEP, AcqRel, Acquire).is_ok();
+        let notified =
+            !asleep || kernel_wait(state, timeout) || state.compare_exchange(ASLEEP, SEARCHING, AcqRel, Acquire).is_err();
+        if !notified {
+            return Slept::TimedOut(self);
+        }
+        self.wake_up();
+        Slept::Notified
+    }
+
+    /// The search was not in vain: the processor stays awake. A notification
+    /// that came meanwhile was for another strand and goes to another sleeper.
+    pub(crate) fn retract(self) {
+        let Sleeper { state, counted, .. } = &self.idle.sleepers[self.id.index()];
+        // Acquire pairs with the Release in `claim`.
+        if state.compare_exchange(SEARCHING, AWAKE, AcqRel, Acquire).is_ok() {
+            if counted.load(Relaxed) {
+                self.idle.word.fetch_sub(SLEEPER, Relaxed);
+            }
+            self.leave_seat();
+        } else {
+            let idle = self.idle;
+            self.wake_up();
+            idle.notify(Wake::Backlog);
+        }
+    }
+
+    /// `NOTIFIED -> AWAKE`.
+    fn wake_up(self) {
+        self.idle.sleepers[self.id.index()].state.store(AWAKE, Relaxed);
+        self.leave_seat();
+    }
+
+    fn leave_seat(&self) {
+        if self.sentinel {
+            self.idle.word.fetch_and(!WATCHED, Relaxed);
+            self.idle.sentinel.store(0, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Sinew.
+#![warn(missing_docs)]
+
+mod atomic;
+mod clock;
+mod cluster;
+mod fallback;
+mod fence;
+mod fibre;
+mod idle;
+mod kernel;
+mod processor;
+mod runtime;
+pub mod sched;
+mod spin;
+mod strand;
+mod time;
+
+pub use cluster::{Cluster, MigrateError, ResizeError, migrate_to};
+pub use fibre::{
+    AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, LocalKey, Scope, ScopedJoinHandle, SelfJoin, SpawnError,
+    current, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, yield_now,
+};
+pub use runtime::{BuildError, Builder, Leftovers, Runtime, run, run_migrating};
+pub use strand::Priority;
+
+/// A broken invariant, or a state that cannot be left: one line, then the end.
+#[cold]
+fn fatal(message: &str) -> ! {
+    eprintln!("sinew: fatal: {message}");
+    std::process::abort()
+}

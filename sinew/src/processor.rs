@@ -1,0 +1,580 @@
+//! A processor: one kernel thread that runs strands.
+//!
+//! Its loop takes the next strand, runs it until it gives up the processor, and
+//! does what that asks for, on the kernel thread's own stack. What a processor
+//! may run comes from two places: its scheduler, and its *lane*, in which those
+//! strands wait that may run on no other.
+#![allow(unsafe_code)]
+
+use crate::clock;
+use crate::cluster::ClusterShared;
+use crate::fence;
+use crate::fibre::record::Record;
+use crate::fibre::stack;
+use crate::fibre::stacks::Stacks;
+use crate::fibre::fresh_ids;
+use crate::idle::Slept;
+use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
+use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The clock is read at every dispatch while dispatches are long and at every
+/// eighth while they are short: reading it takes 6 to 11 ns, a third of a yield.
+const DISPATCHES_PER_READING: u32 = 8;
+/// Dispatches are long when eight of them take longer than this.
+const SHORT_DISPATCHES_US: u64 = 4;
+
+/// How long a processor looks around before it sleeps. Sleeping and being woken
+/// costs about as much here: 10 µs on a virtual machine.
+const LINGER_US: u64 = 20;
+/// How many turns of an empty loop lie between two looks.
+const LINGER_PAUSE: u32 = 30;
+
+/// How long the sentinel sleeps at first, and at most, while others are awake:
+/// this bounds how long a single strand can wait behind a busy processor.
+const WATCH_FIRST: Duration = Duration::from_micros(50);
+const WATCH_LAST: Duration = Duration::from_millis(1);
+
+/// How many numbers for fibres a processor draws at once.
+const ID_BLOCK: u64 = 1024;
+
+/// The part of a processor that others see.
+pub(crate) struct Seat {
+    id: ProcessorId,
+    /// Strands of the lane that others have made ready.
+    arrivals: Inbox,
+    /// What the processor is to do.
+    order: AtomicU8,
+    /// Strands that may not leave. Written by the processor only.
+    bound: AtomicU32,
+    /// Strands of the runtime that were spawned and that ended here. Written by
+    /// the processor only.
+    spawned: AtomicU64,
+    finished: AtomicU64,
+}
+
+/// What a processor is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Order {
+    /// Run strands.
+    Serve = 0,
+    /// Run only those that may not leave, and end after the last of them.
+    Retire = 1,
+    /// End: there are no strands any more.
+    Stop = 2,
+}
+
+impl Seat {
+    pub(crate) fn new(id: ProcessorId) -> Self {
+        Seat {
+            id,
+            arrivals: Inbox::new(),
+            order: AtomicU8::new(Order::Serve as u8),
+            bound: AtomicU32::new(0),
+            spawned: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn id(&self) -> ProcessorId {
+        self.id
+    }
+
+    pub(crate) fn order(&self) -> Order {
+        match self.order.load(Ordering::Relaxed) {
+            0 => Order::Serve,
+            1 => Order::Retire,
+            _ => Order::Stop,
+        }
+    }
+
+    pub(crate) fn give_order(&self, order: Order) {
+        self.order.store(order as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bound_one(&self) {
+        self.bound.store(self.bound.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn freed_one(&self) {
+        self.bound.store(self.bound.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn count_spawned(&self) {
+        self.spawned.store(self.spawned.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn count_finished(&self) {
+        // Release pairs with the Acquire in `finished`: whoever counts this end
+        // also counts the spawns that came before it.
+        self.finished.store(self.finished.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    pub(crate) fn spawned(&self) -> u64 {
+        self.spawned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn finished(&self) -> u64 {
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// Puts a strand that is bound to this processor where it finds it.
+    fn deliver(&self, cluster: &ClusterShared, ready: Ready) {
+        self.arrivals.put(ready);
+        cluster.idle().notify_processor(self.id);
+    }
+}
+
+/// The part of a processor that only its own kernel thread touches: its loop,
+/// and the fibres while they run on it.
+pub(crate) struct Processor {
+    cluster: Arc<ClusterShared>,
+    seat: Arc<Seat>,
+    local: Box<dyn Local>,
+    /// Strands that may run only here.
+    lane: RefCell<Levels>,
+    /// Those of them that run only when nothing else does.
+    background_lane: RefCell<Fifo>,
+    stacks: Stacks,
+    /// The strand that runs now.
+    running: Cell<*const Strand>,
+    /// The last reading of the clock, in ticks.
+    now: Cell<u64>,
+    /// Dispatches until the clock is read again, and how many that was.
+    until_reading: Cell<u32>,
+    /// When to look at timers and at others.
+    next_tick: Cell<u64>,
+    tick: u64,
+    short: u64,
+    linger: u64,
+    ids: Cell<(u64, u64)>,
+    migrating: bool,
+    /// Whether the scheduler's end has been given up.
+    detached: Cell<bool>,
+}
+
+thread_local! {
+    /// The processor that this kernel thread is.
+    static THREAD: Cell<*const Processor> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Never inlined, and returns a value: a compiler that assumed that the calling
+/// function stays on its kernel thread could not reuse an earlier result.
+#[inline(never)]
+fn processor_of_thread() -> *const Processor {
+    std::hint::black_box(THREAD.get())
+}
+
+/// The fibre that this kernel thread runs, whatever stack the caller is on.
+pub(crate) fn fibre_of_thread() -> Option<NonNull<Record>> {
+    // SAFETY: set while the processor's loop runs, which is below us.
+    let processor = unsafe { processor_of_thread().as_ref() }?;
+    // Every strand is a fibre so far.
+    NonNull::new(processor.running.get().cast_mut()).map(NonNull::cast)
+}
+
+/// Whether the caller's kernel thread is unwinding. Never inlined: see
+/// [`processor_of_thread`].
+#[inline(never)]
+pub(crate) fn is_unwinding() -> bool {
+    std::hint::black_box(std::thread::panicking())
+}
+
+/// Calls `f` with the processor that runs the caller, if there is one. `f` must
+/// not suspend the calling fibre.
+#[inline]
+pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
+    let processor = match stack::current_on_stack() {
+        Some((processor, _)) => processor.as_ptr().cast_const(),
+        None => processor_of_thread(),
+    };
+    // SAFETY: a processor outlives what runs on it, and `f` does not leave it.
+    f(unsafe { processor.as_ref() })
+}
+
+/// Makes a strand ready, from anywhere.
+#[inline]
+pub(crate) fn make_ready(ready: Ready) {
+    with_current(|processor| match processor {
+        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.make_ready(ready),
+        _ => make_ready_from_outside(ready),
+    });
+}
+
+/// Makes a strand ready, from a thread that is no processor of its runtime.
+#[cold]
+pub(crate) fn make_ready_from_outside(ready: Ready) {
+    // The strand may finish and its runtime end while we are still notifying.
+    let cluster = ready.strand().cluster().to_arc();
+    ready.stamp(clock::ticks());
+    cluster.accept(ready);
+}
+
+impl ClusterShared {
+    /// Takes a strand that a processor of another cluster, or no processor at
+    /// all, has made ready.
+    pub(crate) fn accept(&self, ready: Ready) {
+        if let Some(home) = ready.strand().home().map(std::ptr::from_ref) {
+            // SAFETY: seats live as long as their cluster.
+            unsafe { &*home }.deliver(self, ready);
+        } else if ready.priority() == Priority::Background {
+            self.defer(ready);
+        } else {
+            let now = ready.ready_at();
+            let wake = self.scheduler().inject(ready, now);
+            self.idle().notify(wake);
+        }
+    }
+}
+
+impl Processor {
+    /// The life of a processor's kernel thread.
+    pub(crate) fn serve(cluster: Arc<ClusterShared>, seat: Arc<Seat>) {
+        let local = cluster.scheduler().attach(Place::new(seat.id(), cluster.topology()));
+        let processor = Processor {
+            migrating: cluster.runtime().is_migrating(),
+            cluster,
+            seat,
+            local,
+            lane: RefCell::new(Levels::new()),
+            background_lane: RefCell::new(Fifo::new()),
+            stacks: Stacks::new(),
+            running: Cell::new(std::ptr::null()),
+            now: Cell::new(clock::ticks()),
+            until_reading: Cell::new(0),
+            next_tick: Cell::new(0),
+            tick: clock::ticks_in_us(TICK_US),
+            short: clock::ticks_in_us(SHORT_DISPATCHES_US),
+            linger: clock::ticks_in_us(LINGER_US),
+            ids: Cell::new((0, 0)),
+            detached: Cell::new(false),
+        };
+        THREAD.set(&processor);
+        processor.run();
+        THREAD.set(std::ptr::null());
+    }
+
+    pub(crate) fn cluster(&self) -> &ClusterShared {
+        &self.cluster
+    }
+
+    #[inline]
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    #[inline]
+    pub(crate) fn stacks(&self) -> &Stacks {
+        &self.stacks
+    }
+
+    /// Whether started fibres may leave this processor.
+    #[inline]
+    pub(crate) fn is_migrating(&self) -> bool {
+        self.migrating
+    }
+
+    #[inline]
+    pub(crate) fn is_of_runtime(&self, cluster: &ClusterShared) -> bool {
+        std::ptr::eq(cluster, &*self.cluster) || self.cluster.is_of_same_runtime(cluster)
+    }
+
+    #[inline]
+    pub(crate) fn fresh_id(&self) -> NonZeroU64 {
+        let (mut next, mut end) = self.ids.get();
+        if next == end {
+            next = fresh_ids(ID_BLOCK).get();
+            end = next + ID_BLOCK;
+        }
+        self.ids.set((next + 1, end));
+        NonZeroU64::new(next).expect("numbers begin at 1")
+    }
+
+    /// Makes a strand of this runtime ready.
+    #[inline]
+    pub(crate) fn make_ready(&self, ready: Ready) {
+        let now = self.now.get();
+        ready.stamp(now);
+        if let Some(home) = ready.strand().home() {
+            if std::ptr::eq(home, self.seat()) {
+                return self.keep(ready);
+            }
+            return self.pass_on(ready);
+        }
+        let elsewhere = !std::ptr::eq(ready.strand().cluster(), &*self.cluster) || self.detached.get();
+        if elsewhere || ready.priority() == Priority::Background {
+            return self.pass_on(ready);
+        }
+        let wake = self.local.push(ready, now);
+        self.cluster.idle().notify(wake);
+    }
+
+    /// Leaves a strand to the cluster that it belongs to.
+    fn pass_on(&self, ready: Ready) {
+        let cluster = std::ptr::from_ref(ready.strand().cluster());
+        // SAFETY: a cluster of this runtime, which lives as long as any of the
+        // runtime's processors, even if the strand ends meanwhile.
+        unsafe { &*cluster }.accept(ready);
+    }
+
+    /// Enters a strand that is bound to this processor.
+    fn keep(&self, ready: Ready) {
+        match ready.priority() {
+            Priority::Background => self.background_lane.borrow_mut().push(ready),
+            _ => self.lane.borrow_mut().push(ready),
+        }
+    }
+
+    fn run(&self) {
+        let mut next = None;
+        loop {
+            let strand = match next.take().or_else(|| self.next()) {
+                Some(strand) => strand,
+                None => match self.wait_for_work() {
+                    Some(strand) => strand,
+                    None => break,
+                },
+            };
+            self.running.set(strand.strand());
+            let after = strand.run(self);
+            self.running.set(std::ptr::null());
+            self.read_clock();
+            next = match after {
+                After::Yielded => self.exchange(strand),
+                After::Parking => {
+                    self.mind_unwinding(&strand);
+                    strand.commit_park().and_then(|woken| self.exchange(woken))
+                }
+                After::Moving => {
+                    strand.stamp(self.now.get());
+                    self.pass_on(strand);
+                    None
+                }
+                After::Finished => {
+                    strand.retire();
+                    self.count_finished();
+                    None
+                }
+            };
+        }
+        debug_assert!(self.lane.borrow().is_empty());
+    }
+
+    /// Reads the clock if it is time to, and does what is due at a tick.
+    #[inline]
+    fn read_clock(&self) {
+        let left = self.until_reading.get();
+        if left > 0 {
+            return self.until_reading.set(left - 1);
+        }
+        let now = clock::ticks();
+        let brisk = now.saturating_sub(self.now.replace(now)) < self.short;
+        self.until_reading.set(if brisk { DISPATCHES_PER_READING - 1 } else { 0 });
+        if now >= self.next_tick.get() {
+            self.tick(now);
+        }
+    }
+
+    #[cold]
+    fn tick(&self, now: u64) {
+        self.next_tick.set(now + self.tick);
+        self.cluster.timers().fire_due();
+        if !self.detached.get() {
+            self.local.tick(now);
+        }
+        if self.seat.order() != Order::Serve {
+            self.detach();
+        }
+    }
+
+    /// The next strand to run, of those that are here.
+    #[inline]
+    fn next(&self) -> Option<Ready> {
+        let now = self.now.get();
+        if !self.seat.arrivals.is_empty() {
+            self.unpack_arrivals();
+        }
+        if self.lane.borrow().is_empty() {
+            return if self.detached.get() { None } else { self.local.next(now) };
+        }
+        self.next_with_lane(now)
+    }
+
+    /// Weighs the lane against the scheduler's queue.
+    fn next_with_lane(&self, now: u64) -> Option<Ready> {
+        let claim = self.lane.borrow().claim();
+        let other = if self.detached.get() { None } else { self.local.claim() };
+        if other.is_some_and(|other| claim.is_none_or(|claim| other < claim)) {
+            // The scheduler may find that another processor was faster; what it
+            // then did to await work has to be undone.
+            if let Some(strand) = self.local.next(now).or_else(|| self.local.retract(now)) {
+                return Some(strand);
+            }
+        }
+        self.lane.borrow_mut().pop()
+    }
+
+    #[cold]
+    fn unpack_arrivals(&self) {
+        let mut arrivals = self.seat.arrivals.take_all();
+        while let Some(strand) = arrivals.pop() {
+            self.keep(strand);
+        }
+    }
+
+    /// Takes back a strand that is ready to go on, and gives the next one.
+    #[inline]
+    fn exchange(&self, strand: Ready) -> Option<Ready> {
+        self.mind_unwinding(&strand);
+        strand.stamp(self.now.get());
+        let plain = strand.strand().home().is_none() && strand.priority() != Priority::Background;
+        if plain && self.lane.borrow().is_empty() && self.seat.arrivals.is_empty() && !self.detached.get() {
+            return Some(self.local.exchange(strand, self.now.get()));
+        }
+        self.make_ready(strand);
+        None
+    }
+
+    /// Keeps a fibre that is unwinding on its kernel thread, whose count of
+    /// panics it has raised.
+    #[inline]
+    fn mind_unwinding(&self, strand: &Ready) {
+        if std::thread::panicking() {
+            strand.strand().bind(&self.seat, bound::UNWINDING);
+        } else if strand.strand().is_bound(bound::UNWINDING) {
+            strand.strand().unbind(bound::UNWINDING);
+        }
+    }
+
+    fn count_finished(&self) {
+        self.seat.count_finished();
+        // Pairs with the heavy fence in `RuntimeShared::drain`.
+        fence::light();
+        self.cluster.runtime().wake_drainer();
+    }
+
+    /// Anything that can be run by this processor.
+    fn find(&self, effort: Effort) -> Option<Ready> {
+        self.now.set(clock::ticks());
+        self.cluster.timers().fire_due();
+        let found = self.next().or_else(|| match self.detached.get() {
+            true => None,
+            false => self.local.search(self.now.get(), effort),
+        });
+        let strand = found.or_else(|| self.background_lane.borrow_mut().pop()).or_else(|| match self.detached.get() {
+            true => None,
+            false => self.cluster.take_deferred(),
+        })?;
+        // The scheduler may have been told that the processor waits, and may
+        // have given it a strand meanwhile.
+        if !self.detached.get()
+            && let Some(given) = self.local.retract(self.now.get())
+        {
+            let _ = self.local.push(given, self.now.get());
+        }
+        Some(strand)
+    }
+
+    /// Finds something to run, or sleeps until there is. `None` when the
+    /// processor is to end.
+    #[cold]
+    fn wait_for_work(&self) -> Option<Ready> {
+        while !self.is_to_end() {
+            let found = if self.detached.get() { self.rest() } else { self.linger() };
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Sleeps until a strand that is bound to this processor becomes ready.
+    fn rest(&self) -> Option<Ready> {
+        let hidden = self.cluster.idle().hide(self.seat.id());
+        let found = self.find(Effort::Polite);
+        if found.is_some() || self.is_to_end() {
+            hidden.retract();
+            return found;
+        }
+        let _ = hidden.sleep(None);
+        None
+    }
+
+    /// Looks around for a while, then sleeps. Returns what it found, or nothing
+    /// when it was woken up.
+    fn linger(&self) -> Option<Ready> {
+        let idle = self.cluster.idle();
+        let lingering = idle.linger(self.seat.id());
+        let end = clock::ticks() + self.linger;
+        loop {
+            if let Some(strand) = self.find(Effort::Polite) {
+                lingering.found();
+                return Some(strand);
+            }
+            if self.now.get() >= end {
+                break;
+            }
+            (0..LINGER_PAUSE).for_each(|_| std::hint::spin_loop());
+        }
+        let mut announced = lingering.announce();
+        let mut watch = WATCH_FIRST;
+        loop {
+            let found = self.find(Effort::Polite).or_else(|| {
+                if announced.is_sentinel() {
+                    announced.keep_watch(idle.sleeping() < self.cluster.serving());
+                }
+                // Where nobody will look again soon, nothing may be left.
+                if announced.is_watched() { None } else { self.find(Effort::Greedy) }
+            });
+            if found.is_some() || self.seat.order() != Order::Serve {
+                announced.retract();
+                return found;
+            }
+            let timeout = match announced.is_sentinel() {
+                false => None,
+                true => {
+                    let watch = announced.is_watched().then_some(watch);
+                    self.cluster.timers().until_next().into_iter().chain(watch).min()
+                }
+            };
+            match announced.sleep(timeout) {
+                Slept::Notified => return None,
+                Slept::TimedOut(still) => announced = still,
+            }
+            watch = (watch * 2).min(WATCH_LAST);
+        }
+    }
+
+    /// Whether the processor has nothing to do any more, ever. Carries out an
+    /// order to retire.
+    fn is_to_end(&self) -> bool {
+        match self.seat.order() {
+            Order::Serve => false,
+            Order::Stop => true,
+            Order::Retire => {
+                self.detach();
+                self.seat.bound.load(Ordering::Relaxed) == 0
+            }
+        }
+    }
+
+    /// Gives all strands that may leave to the others, for good.
+    #[cold]
+    fn detach(&self) {
+        if self.detached.replace(true) {
+            return;
+        }
+        let waiting = self.local.retract(self.now.get());
+        for strand in waiting.into_iter().chain(std::iter::from_fn(|| self.local.drain())) {
+            let wake = self.cluster.scheduler().inject(strand, self.now.get());
+            self.cluster.idle().notify(wake);
+        }
+    }
+}

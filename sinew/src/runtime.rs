@@ -1,0 +1,449 @@
+//! The runtime: how one is built, what it runs, and how it ends.
+
+use crate::cluster::{Cluster, ClusterPlan, ClusterShared};
+use crate::fallback::{Facility, denied};
+use crate::fence;
+use crate::fibre::arena::{self, Class, LARGEST_STACK};
+use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle};
+use crate::processor;
+use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io, thread};
+
+/// The stack that a fibre gets unless something else is asked for.
+const DEFAULT_STACK: usize = 64 * 1024;
+
+/// Builds a runtime with one processor for each CPU that the process may use,
+/// runs `f` as its first fibre, and returns what `f` returns when all fibres
+/// that it started have finished as well.
+///
+/// ```
+/// let total: u32 = sinew::run(|| {
+///     let parts: Vec<_> = (1..=10).map(|n| sinew::spawn(move || n * n)).collect();
+///     parts.into_iter().map(|part| part.join().unwrap()).sum()
+/// });
+/// assert_eq!(total, 385);
+/// ```
+///
+/// A fibre stays on the kernel thread that started it, so everything that is
+/// safe in a thread is safe here; fibres that have not begun are shared out
+/// among the processors. See [`run_migrating`] for the alternative.
+///
+/// # Panics
+/// If `f` panics, with the same payload; if the runtime cannot be built.
+#[track_caller]
+pub fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    run_with(Runtime::builder(), f)
+}
+
+/// As [`run`], in a runtime whose started fibres migrate between kernel threads.
+///
+/// # Safety
+/// The contract of [`Builder::migrating`] has to hold for everything that runs
+/// in a fibre.
+#[allow(unsafe_code)]
+#[track_caller]
+pub unsafe fn run_migrating<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    // SAFETY: the caller's promise is the same.
+    run_with(unsafe { Runtime::builder().migrating() }, f)
+}
+
+#[track_caller]
+fn run_with<F, T>(builder: Builder, f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    builder.build().unwrap_or_else(|error| panic!("cannot build a runtime: {error}")).run(f)
+}
+
+/// A set of clusters on which fibres run. Dropping it waits for the fibres that
+/// are left, or as [`Builder::leftovers`] says.
+pub struct Runtime {
+    main: Cluster,
+    shared: Arc<RuntimeShared>,
+}
+
+impl Runtime {
+    /// A runtime as [`run`] makes it, to be changed.
+    pub fn builder() -> Builder {
+        Builder {
+            processors: None,
+            stack_size: DEFAULT_STACK,
+            scheduler: ClusterPlan::default_scheduler(),
+            name: "sinew".to_owned(),
+            cpus: None,
+            topology: None,
+            leftovers: Leftovers::Wait,
+            migrating: false,
+        }
+    }
+
+    /// Runs `f` as a fibre, waits for it, and returns what it returns. The
+    /// caller may be a kernel thread or a fibre, and `f` may borrow from it.
+    /// Fibres that `f` has started go on when it returns.
+    ///
+    /// # Panics
+    /// If `f` does, with the same payload.
+    #[allow(unsafe_code)]
+    #[track_caller]
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        // SAFETY: `join` returns only when the fibre has ended, and takes its
+        // result; a fibre cannot join itself here, for it is a new one.
+        let root = unsafe { FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None) };
+        root.unwrap_or_else(|error| error.panic()).join().unwrap_or_else(|payload| resume_unwind(payload))
+    }
+
+    /// Starts a fibre, from anywhere.
+    ///
+    /// # Panics
+    /// If there is no memory for another stack.
+    #[track_caller]
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.main.spawn(f)
+    }
+
+    /// The cluster that fibres of this runtime begin on.
+    pub fn main_cluster(&self) -> &Cluster {
+        &self.main
+    }
+
+    /// Adds a cluster. Of `builder`, what concerns a cluster counts: processors,
+    /// stack size, scheduler, name, CPUs and topology.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn cluster(&self, builder: Builder) -> Result<Cluster, BuildError> {
+        Cluster::start(builder.plan()?, Arc::clone(&self.shared))
+    }
+
+    /// How many fibres have been spawned and not yet finished.
+    pub fn live_fibres(&self) -> u64 {
+        self.shared.live()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let from_inside = processor::with_current(|processor| {
+            processor.is_some_and(|processor| std::ptr::eq(processor.cluster().runtime(), &*shared))
+        });
+        if from_inside || shared.leftovers == Leftovers::LetRun {
+            // A fibre cannot wait for its own end.
+            let reaper = thread::Builder::new().name("sinew-reaper".to_owned()).spawn(move || shared.end());
+            if let Err(error) = reaper {
+                crate::fatal(&format!("no thread to end a runtime with: {error}"));
+            }
+        } else {
+            shared.end();
+        }
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("main_cluster", &self.main).field("live_fibres", &self.live_fibres()).finish()
+    }
+}
+
+/// What dropping a [`Runtime`] does about fibres that have not finished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Leftovers {
+    /// It waits for them.
+    #[default]
+    Wait,
+    /// It returns at once; the runtime ends by itself after the last of them.
+    LetRun,
+}
+
+/// Says what a [`Runtime`], or a further [`Cluster`] of one, is to be like.
+#[must_use]
+pub struct Builder {
+    processors: Option<usize>,
+    stack_size: usize,
+    scheduler: Box<dyn Scheduler>,
+    name: String,
+    cpus: Option<Vec<usize>>,
+    topology: Option<Topology>,
+    leftovers: Leftovers,
+    migrating: bool,
+}
+
+impl Builder {
+    /// How many processors there are. Without this, as many as there are CPUs
+    /// that the process may use: its affinity and the quota of its container
+    /// count.
+    pub fn processors(mut self, processors: usize) -> Self {
+        self.processors = Some(processors);
+        self
+    }
+
+    /// How large stacks are, at least, unless a fibre asks for another size.
+    /// Without this, 64 KiB; see [`FibreBuilder::stack_size`].
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = bytes;
+        self
+    }
+
+    /// Which scheduler decides. Without this, [`Fair`](crate::sched::Fair).
+    pub fn scheduler(mut self, scheduler: impl Scheduler) -> Self {
+        self.scheduler = Box::new(scheduler);
+        self
+    }
+
+    /// What kernel threads are called, a number behind it. Without this, "sinew".
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Pins each processor to one of these CPUs, in turn.
+    pub fn pin_cpus(mut self, cpus: impl Into<Vec<usize>>) -> Self {
+        self.cpus = Some(cpus.into());
+        self
+    }
+
+    /// Which caches CPUs share. Without this, what the kernel tells.
+    pub fn topology(mut self, topology: Topology) -> Self {
+        self.topology = Some(topology);
+        self
+    }
+
+    /// What dropping the runtime does about fibres that have not finished.
+    pub fn leftovers(mut self, leftovers: Leftovers) -> Self {
+        self.leftovers = leftovers;
+        self
+    }
+
+    /// Lets fibres that have begun go on on other kernel threads of their
+    /// cluster, so that all of them, and not only new ones, are shared out
+    /// fairly.
+    ///
+    /// # Safety
+    ///
+    /// Whenever a fibre can be suspended (it calls a function of this crate that
+    /// may block or yield, directly or through others), it must not hold
+    /// anything that is bound to a kernel thread and is used after that point:
+    ///
+    /// - no value that is not [`Send`] and was obtained from, or is shared with,
+    ///   something outside of the fibre: an `Rc` cloned out of a `thread_local!`,
+    ///   a guard of a lock that has to be released by the thread that took it
+    ///   (`std::sync::MutexGuard`);
+    /// - no reference into, or address of, a `thread_local!` variable; in
+    ///   particular no suspension inside of `LocalKey::with`;
+    /// - no function that uses a `thread_local!` variable both before and after a
+    ///   suspension within one function body, including what is inlined into it:
+    ///   the compiler may compute the variable's address once. A function that is
+    ///   not inlined and returns the *value* is the way around this;
+    /// - no identity of the kernel thread (`thread::current().id()`, `errno`, a C
+    ///   library's per-thread handle) that is relied on to stay the same.
+    ///
+    /// Values that are created, used and dropped within one fibre may be of any
+    /// type. [`pinned`](crate::pinned) keeps a fibre in place for as long as this
+    /// cannot be upheld.
+    #[allow(unsafe_code)]
+    pub unsafe fn migrating(mut self) -> Self {
+        self.migrating = true;
+        self
+    }
+
+    /// Builds the runtime and starts its processors.
+    ///
+    /// # Errors
+    /// [`BuildError`] says what to change; nothing is left running.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        arena::reserve().map_err(BuildError::NoAddressSpace)?;
+        fence::register();
+        fibre::install_overflow_handler();
+        let shared = Arc::new(RuntimeShared {
+            migrating: self.migrating,
+            leftovers: self.leftovers,
+            clusters: Mutex::default(),
+            spawned_outside: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            drainer: Mutex::new(None),
+        });
+        let main = Cluster::start(self.plan()?, Arc::clone(&shared))?;
+        Ok(Runtime { main, shared })
+    }
+
+    fn plan(self) -> Result<ClusterPlan, BuildError> {
+        let processors = match self.processors {
+            Some(0) => return Err(BuildError::NoProcessors),
+            Some(processors) if processors > MAX_PROCESSORS => return Err(BuildError::TooManyProcessors),
+            Some(processors) => processors,
+            None => thread::available_parallelism().map_or(1, |cpus| cpus.get().min(MAX_PROCESSORS)),
+        };
+        let class = Class::of_size(self.stack_size).ok_or(BuildError::StackTooLarge { bytes: self.stack_size })?;
+        if self.name.contains('\0') {
+            return Err(BuildError::NameContainsNul);
+        }
+        if self.cpus.as_ref().is_some_and(Vec::is_empty) {
+            return Err(BuildError::EmptyCpuSet);
+        }
+        let topology = self.topology.unwrap_or_else(|| match denied(Facility::Topology) {
+            true => Topology::flat(processors),
+            false => Topology::detect(),
+        });
+        Ok(ClusterPlan {
+            name: self.name,
+            processors,
+            scheduler: self.scheduler,
+            class,
+            cpus: self.cpus.unwrap_or_default(),
+            topology: Arc::new(topology),
+        })
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Builder");
+        debug.field("name", &self.name).field("processors", &self.processors);
+        debug.field("scheduler", &self.scheduler.name()).field("stack_size", &self.stack_size);
+        debug.field("cpus", &self.cpus).field("migrating", &self.migrating).finish_non_exhaustive()
+    }
+}
+
+/// Why a runtime or a cluster could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Zero processors were asked for.
+    NoProcessors,
+    /// More than [`MAX_PROCESSORS`] were.
+    TooManyProcessors,
+    /// The stack asked for is larger than the largest that there is.
+    StackTooLarge {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The name contains a NUL byte.
+    NameContainsNul,
+    /// An empty list of CPUs to pin processors to.
+    EmptyCpuSet,
+    /// The kernel refused to start a thread, or to pin it to its CPU.
+    Kernel(io::Error),
+    /// The kernel has no room for the stacks' addresses.
+    NoAddressSpace(io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::NoProcessors => f.write_str("a runtime needs at least one processor: give `processors` 1 or more"),
+            BuildError::TooManyProcessors => write!(f, "a cluster has at most {MAX_PROCESSORS} processors"),
+            BuildError::StackTooLarge { bytes } => {
+                write!(f, "a stack of {bytes} bytes is too large: give `stack_size` at most {LARGEST_STACK}")
+            }
+            BuildError::NameContainsNul => f.write_str("the name of a runtime may not contain a NUL byte"),
+            BuildError::EmptyCpuSet => f.write_str("`pin_cpus` was given no CPU"),
+            BuildError::Kernel(error) => write!(f, "the kernel refused a processor: {error}"),
+            BuildError::NoAddressSpace(error) => {
+                write!(f, "no address space for stacks: {error}; the limit on it (ulimit -v) is too low")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Kernel(error) | BuildError::NoAddressSpace(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<BuildError> for io::Error {
+    fn from(error: BuildError) -> io::Error {
+        let kind = match &error {
+            BuildError::Kernel(error) => error.kind(),
+            BuildError::NoAddressSpace(_) => io::ErrorKind::OutOfMemory,
+            _ => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// What the clusters of a runtime share.
+pub(crate) struct RuntimeShared {
+    migrating: bool,
+    leftovers: Leftovers,
+    clusters: Mutex<Vec<Arc<ClusterShared>>>,
+    /// Fibres that were not spawned by a processor of this runtime.
+    spawned_outside: AtomicU64,
+    /// Whether somebody waits for the last fibre to finish.
+    draining: AtomicBool,
+    drainer: Mutex<Option<Fibre>>,
+}
+
+impl RuntimeShared {
+    pub(crate) fn is_migrating(&self) -> bool {
+        self.migrating
+    }
+
+    pub(crate) fn enter(&self, cluster: &ClusterShared) {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).push(cluster.to_arc());
+    }
+
+    pub(crate) fn count_spawned_outside(&self) {
+        self.spawned_outside.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Spawned fibres less finished ones. 0 only if at some moment during the
+    /// call no fibre was alive: the counters only grow, and the ends are read
+    /// first, so if both sums are equal nobody was alive between the readings.
+    fn live(&self) -> u64 {
+        let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        let finished: u64 = clusters.iter().map(|cluster| cluster.finished()).sum();
+        let spawned: u64 = clusters.iter().map(|cluster| cluster.spawned()).sum();
+        (spawned + self.spawned_outside.load(Ordering::Relaxed)).saturating_sub(finished)
+    }
+
+    /// By a processor, when a fibre has finished and has been counted.
+    #[inline]
+    pub(crate) fn wake_drainer(&self) {
+        if self.draining.load(Ordering::Relaxed)
+            && let Some(drainer) = &*self.drainer.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            drainer.unpark();
+        }
+    }
+
+    /// Waits for the last fibre, then stops all processors.
+    fn end(&self) {
+        *self.drainer.lock().unwrap_or_else(PoisonError::into_inner) = Some(fibre::current());
+        self.draining.store(true, Ordering::Relaxed);
+        // Announce first, then count. Pairs with the light fence in
+        // `Processor::count_finished`.
+        fence::heavy();
+        while self.live() > 0 {
+            fibre::park();
+        }
+        let clusters = std::mem::take(&mut *self.clusters.lock().unwrap_or_else(PoisonError::into_inner));
+        for cluster in clusters {
+            cluster.stop();
+        }
+    }
+}

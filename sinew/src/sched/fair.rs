@@ -1,0 +1,432 @@
+//! Fair work stealing: processors keep to their own queues, and watch that no
+//! other queue is neglected. The folder's README tells the whole story.
+
+use super::seats::Seats;
+use super::{CacheId, Claim, Effort, Local, Place, Ready, Scheduler, Wake};
+use crate::clock::ticks_in_us;
+use crate::spin::SpinLock;
+use crate::strand::{Inbox, Levels};
+use crossbeam_utils::CachePadded;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+
+/// A new sample of the waiting time weighs 12 parts of 16, as in Cforall; the
+/// thesis finds that only the magnitude matters.
+const NEW_SAMPLE: u64 = 12;
+const SAMPLE_PARTS: u64 = 16;
+
+/// A queue is neglected when its head has waited this many times as long as
+/// one's own strands do (Cforall's bias).
+const RESCUE_BIAS: u64 = 8;
+
+/// ... and for at least so long. Below this, what looks like neglect is mostly
+/// an interrupt: with 20 µs two processors in `yield` took strands from each
+/// other 300 times a second for nothing, with 40 µs twice.
+const RESCUE_FLOOR_US: u64 = 40;
+
+/// Two queues are out of balance when the waits in them differ by more than a
+/// quarter, seen at this many looks in a row.
+const BALANCE_LOOKS: u32 = 3;
+
+/// A single strand this old is not about to be run by its own processor: a
+/// switch takes hundredths of this. Unmeasured beyond that.
+const YOUNG_US: u64 = 2;
+
+/// At most this many strands move at once when a queue is shared out: each is
+/// a cache miss under the victim's lock.
+const LARGEST_SHARE: usize = 64;
+
+/// Chances in 256 to look at a queue behind another last-level cache
+/// (Cforall's figure).
+const REMOTE_LOOKS: u32 = 3;
+
+/// A fair work-stealing scheduler: no strand waits long because of where it
+/// waits, although nothing is preempted.
+#[derive(Default)]
+pub struct Fair {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queues: Seats<Queue>,
+    /// Where the next injected strand goes.
+    turn: AtomicUsize,
+}
+
+/// The two sub-queues of one processor.
+struct Queue {
+    /// What the processor made ready itself.
+    own: CachePadded<Own>,
+    /// What came from elsewhere.
+    inbox: CachePadded<Arrivals>,
+    /// A copy of what others want to know, for them to read without disturbing
+    /// the processor. Written at ticks and when an empty queue fills.
+    bulletin: CachePadded<Bulletin>,
+}
+
+struct Own {
+    strands: SpinLock<Levels>,
+    /// The length of `strands`. Written under its lock.
+    len: AtomicU32,
+    /// When its head became ready. Written under its lock.
+    head_since: AtomicU64,
+}
+
+struct Arrivals {
+    strands: Inbox,
+    /// When the first strand came into the empty inbox, about.
+    since: AtomicU64,
+}
+
+struct Bulletin {
+    len: AtomicU32,
+    head_since: AtomicU64,
+    /// Moving average of how long strands waited before they ran.
+    wait: AtomicU64,
+    cache: AtomicU16,
+    /// Whether a processor sits here.
+    taken: AtomicBool,
+}
+
+impl Scheduler for Fair {
+    fn name(&self) -> &'static str {
+        "fair"
+    }
+
+    fn attach(&self, place: Place) -> Box<dyn Local> {
+        let (seat, queue) = self.shared.queues.take();
+        queue.bulletin.taken.store(true, Relaxed);
+        let end = End {
+            shared: Arc::clone(&self.shared),
+            seat,
+            queue,
+            random: Cell::new(0x9e37_79b9 ^ (seat as u32 + 1).wrapping_mul(0x85eb_ca6b)),
+            wait: Cell::new(0),
+            advertised: Cell::new(false),
+            imbalance: Cell::new(0),
+            rescue_floor: ticks_in_us(RESCUE_FLOOR_US),
+            young: ticks_in_us(YOUNG_US),
+            place,
+        };
+        end.note_cache();
+        Box::new(end)
+    }
+
+    fn inject(&self, strand: Ready, now: u64) -> Wake {
+        let queues = &self.shared.queues;
+        let used = queues.used().max(1);
+        let first = self.shared.turn.fetch_add(1, Relaxed);
+        // With every seat vacant the strand waits in one of them, where the
+        // next processor to attach or to look finds it.
+        let taken = (0..used).find_map(|offset| queues.get((first + offset) % used).filter(|queue| queue.is_taken()));
+        taken.unwrap_or_else(|| queues.get_or_new(0)).arrive(strand, now);
+        Wake::Backlog
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue {
+            own: CachePadded::new(Own {
+                strands: SpinLock::new(Levels::new()),
+                len: AtomicU32::new(0),
+                head_since: AtomicU64::new(0),
+            }),
+            inbox: CachePadded::new(Arrivals { strands: Inbox::new(), since: AtomicU64::new(0) }),
+            bulletin: CachePadded::new(Bulletin {
+                len: AtomicU32::new(0),
+                head_since: AtomicU64::new(0),
+                wait: AtomicU64::new(0),
+                cache: AtomicU16::new(0),
+                taken: AtomicBool::new(false),
+            }),
+        }
+    }
+}
+
+impl Queue {
+    fn is_taken(&self) -> bool {
+        self.bulletin.taken.load(Relaxed)
+    }
+
+    fn arrive(&self, strand: Ready, now: u64) {
+        if self.inbox.strands.is_empty() {
+            self.inbox.since.store(now, Relaxed);
+        }
+        self.inbox.strands.put(strand);
+    }
+
+    /// Moves what has arrived behind what is in `arrived`.
+    #[cold]
+    fn unpack(&self, arrived: &mut Levels) {
+        let mut fifo = self.inbox.strands.take_all();
+        while let Some(strand) = fifo.pop() {
+            arrived.push(strand);
+        }
+    }
+}
+
+impl Own {
+    /// Notes what others read, after `strands` has changed under its lock.
+    #[inline]
+    fn note(&self, strands: &Levels) {
+        self.len.store(strands.len() as u32, Relaxed);
+        if let Some(claim) = strands.claim() {
+            self.head_since.store(claim.ready_at, Relaxed);
+        }
+    }
+}
+
+/// A processor's own end.
+struct End {
+    shared: Arc<Shared>,
+    place: Place,
+    seat: usize,
+    queue: Arc<Queue>,
+    /// State of a small generator (xorshift).
+    random: Cell<u32>,
+    /// Moving average of how long strands waited before they ran here.
+    wait: Cell<u64>,
+    /// Whether the bulletin says that there is something.
+    advertised: Cell<bool>,
+    /// How many looks in a row found the looked-at queue longer.
+    imbalance: Cell<u32>,
+    rescue_floor: u64,
+    young: u64,
+}
+
+impl Local for End {
+    #[inline]
+    fn push(&self, strand: Ready, _now: u64) -> Wake {
+        let own = &self.queue.own;
+        let mut strands = own.strands.lock();
+        strands.push(strand);
+        own.note(&strands);
+        let len = strands.len();
+        drop(strands);
+        if !self.advertised.get() {
+            self.advertise();
+        }
+        if len > 1 { Wake::Backlog } else { Wake::Lone }
+    }
+
+    #[inline]
+    fn next(&self, now: u64) -> Option<Ready> {
+        let queue = &*self.queue;
+        if queue.own.len.load(Relaxed) == 0 && queue.inbox.strands.is_empty() {
+            return None;
+        }
+        let mut strands = queue.own.strands.lock();
+        if !queue.inbox.strands.is_empty() {
+            queue.unpack(&mut strands);
+        }
+        let next = strands.pop()?;
+        queue.own.note(&strands);
+        drop(strands);
+        self.sample(&next, now);
+        Some(next)
+    }
+
+    #[inline]
+    fn exchange(&self, strand: Ready, now: u64) -> Ready {
+        let queue = &*self.queue;
+        let mut strands = queue.own.strands.lock();
+        if !queue.inbox.strands.is_empty() {
+            queue.unpack(&mut strands);
+        }
+        strands.push(strand);
+        let next = strands.pop().expect("a strand was pushed just now");
+        queue.own.note(&strands);
+        drop(strands);
+        self.sample(&next, now);
+        next
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        let queue = &*self.queue;
+        if queue.own.len.load(Relaxed) == 0 && queue.inbox.strands.is_empty() {
+            return None;
+        }
+        let mut strands = queue.own.strands.lock();
+        queue.unpack(&mut strands);
+        queue.own.note(&strands);
+        strands.claim()
+    }
+
+    fn search(&self, now: u64, effort: Effort) -> Option<Ready> {
+        let cache = self.note_cache();
+        let others = |near| self.shared.queues.others(self.seat).filter(move |queue| (queue.cache() == cache) == near);
+        // Those under one's own cache first; the rest only then.
+        let found = others(true).chain(others(false)).any(|queue| self.share(queue, now, effort));
+        if found || effort == Effort::Greedy { self.next(now) } else { None }
+    }
+
+    fn tick(&self, now: u64) {
+        self.advertise();
+        if let Some(other) = self.pick() {
+            self.look_at(other, now);
+        }
+    }
+
+    fn drain(&self) -> Option<Ready> {
+        let next = self.next(0);
+        if next.is_none() && self.queue.bulletin.taken.swap(false, Relaxed) {
+            self.advertise();
+            self.shared.queues.leave(self.seat);
+        }
+        next
+    }
+}
+
+impl End {
+    #[inline]
+    fn sample(&self, strand: &Ready, now: u64) {
+        let waited = now.saturating_sub(strand.ready_at());
+        self.wait.set(average(self.wait.get(), waited));
+    }
+
+    /// Copies what others want to know to where they read it.
+    fn advertise(&self) {
+        let queue = &*self.queue;
+        let len = queue.own.len.load(Relaxed);
+        self.advertised.set(len > 0);
+        queue.bulletin.head_since.store(queue.own.head_since.load(Relaxed), Relaxed);
+        queue.bulletin.wait.store(self.wait.get(), Relaxed);
+        queue.bulletin.len.store(len, Relaxed);
+    }
+
+    /// Writes down the cache that the processor runs under, if it has changed.
+    fn note_cache(&self) -> CacheId {
+        let cache = self.place.cache();
+        let noted = &self.queue.bulletin.cache;
+        if noted.load(Relaxed) != cache.0 {
+            noted.store(cache.0, Relaxed);
+        }
+        cache
+    }
+
+    /// A queue to look at: any of those under this cache, seldom another.
+    fn pick(&self) -> Option<&Queue> {
+        let used = self.shared.queues.used();
+        if used < 2 {
+            return None;
+        }
+        let random = self.next_random();
+        let other = (random >> 8) as usize % (used - 1);
+        let queue = self.shared.queues.get(other + usize::from(other >= self.seat))?;
+        // A vacant seat belongs to no cache, and may hold what was left behind.
+        let near = queue.cache() == self.note_cache() || !queue.is_taken();
+        (near || random % 256 < REMOTE_LOOKS).then_some(queue)
+    }
+
+    fn look_at(&self, other: &Queue, now: u64) {
+        let mine = self.wait.get();
+        let limit = (mine * RESCUE_BIAS).max(self.rescue_floor);
+        let bulletin = &other.bulletin;
+        let len = bulletin.len.load(Relaxed);
+        let waiting = now.saturating_sub(bulletin.head_since.load(Relaxed));
+        if len > 0 && average(bulletin.wait.load(Relaxed), waiting) > limit {
+            self.rescue(other, now, limit);
+        } else if len > 0 {
+            self.balance(other, len as usize);
+        }
+        if !other.inbox.strands.is_empty() && now.saturating_sub(other.inbox.since.load(Relaxed)) > limit {
+            self.unpack_from(other);
+        }
+    }
+
+    /// Takes everything from a queue whose processor does not get to it.
+    #[cold]
+    fn rescue(&self, other: &Queue, now: u64, limit: u64) {
+        // The bulletin may be out of date in the direction of looking neglected.
+        let waiting = now.saturating_sub(other.own.head_since.load(Relaxed));
+        if other.own.len.load(Relaxed) > 0 && waiting > limit {
+            self.take(other, Effort::Polite, |strands| strands.take_all());
+        }
+    }
+
+    /// Takes what evens out the waits, when they have differed for a while.
+    fn balance(&self, other: &Queue, their_len: usize) {
+        let my_len = self.queue.own.len.load(Relaxed) as usize;
+        let (mine, theirs) = (self.wait.get(), other.bulletin.wait.load(Relaxed));
+        if theirs <= mine + mine / 4 || their_len <= my_len + 1 {
+            self.imbalance.set(0);
+            return;
+        }
+        self.imbalance.set(self.imbalance.get() + 1);
+        if self.imbalance.get() >= BALANCE_LOOKS {
+            self.imbalance.set(0);
+            let share = ((their_len - my_len) / 2).min(LARGEST_SHARE);
+            self.take(other, Effort::Polite, |strands| strands.take_some(share));
+        }
+    }
+
+    /// Takes half of another queue, for a processor that has nothing. Whether
+    /// there is something of its own now.
+    fn share(&self, other: &Queue, now: u64, effort: Effort) -> bool {
+        let mut found = false;
+        if !other.inbox.strands.is_empty() {
+            let waiting = now.saturating_sub(other.inbox.since.load(Relaxed));
+            if effort == Effort::Greedy || waiting > self.young || !other.is_taken() {
+                found = self.unpack_from(other);
+            }
+        }
+        let len = other.own.len.load(Relaxed) as usize;
+        let young = now.saturating_sub(other.own.head_since.load(Relaxed)) <= self.young;
+        if len == 0 || (len == 1 && young && effort == Effort::Polite) {
+            return found;
+        }
+        let share = len.div_ceil(2).min(LARGEST_SHARE);
+        self.take(other, effort, |strands| strands.take_some(share)) || found
+    }
+
+    /// Takes what has arrived for another. Whether there is something now.
+    fn unpack_from(&self, other: &Queue) -> bool {
+        let mut strands = self.queue.own.strands.lock();
+        other.unpack(&mut strands);
+        self.queue.own.note(&strands);
+        !strands.is_empty()
+    }
+
+    /// Moves strands from another queue to the front of one's own, for they are
+    /// the older ones. Whether there were any.
+    fn take(&self, other: &Queue, effort: Effort, which: impl FnOnce(&mut Levels) -> Levels) -> bool {
+        let mut theirs = match effort {
+            Effort::Greedy => other.own.strands.lock(),
+            Effort::Polite => match other.own.strands.try_lock() {
+                Some(theirs) => theirs,
+                None => return false,
+            },
+        };
+        let taken = which(&mut theirs);
+        other.own.note(&theirs);
+        drop(theirs);
+        let any = !taken.is_empty();
+        let mut mine = self.queue.own.strands.lock();
+        mine.prepend(taken);
+        self.queue.own.note(&mine);
+        any
+    }
+
+    fn next_random(&self) -> u32 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        self.random.set(x);
+        x
+    }
+}
+
+impl Queue {
+    fn cache(&self) -> CacheId {
+        CacheId(self.bulletin.cache.load(Relaxed))
+    }
+}
+
+/// The moving average `old` after another `sample`.
+fn average(old: u64, sample: u64) -> u64 {
+    (old.saturating_mul(SAMPLE_PARTS - NEW_SAMPLE).saturating_add(sample.saturating_mul(NEW_SAMPLE))) / SAMPLE_PARTS
+}

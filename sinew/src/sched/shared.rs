@@ -1,0 +1,99 @@
+//! One queue for all processors: the baseline that the other schedulers have
+//! to beat.
+
+use super::{Claim, Effort, Local, Place, Ready, Scheduler, Wake};
+use crate::spin::SpinLock;
+use crate::strand::Levels;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One first-in-first-out queue per priority, shared by all processors of the
+/// cluster: perfectly fair, perfectly balanced, and contended.
+#[derive(Default)]
+pub struct Shared {
+    queue: Arc<Queue>,
+}
+
+struct Queue {
+    strands: SpinLock<Levels>,
+    /// The number of strands, written under the lock, so that a processor that
+    /// looks in vain need not take it.
+    len: AtomicUsize,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue { strands: SpinLock::new(Levels::new()), len: AtomicUsize::new(0) }
+    }
+}
+
+impl Queue {
+    fn push(&self, strand: Ready) -> Wake {
+        let mut strands = self.strands.lock();
+        strands.push(strand);
+        self.len.store(strands.len(), Ordering::Relaxed);
+        if strands.len() > 1 { Wake::Backlog } else { Wake::Lone }
+    }
+
+    fn pop(&self) -> Option<Ready> {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut strands = self.strands.lock();
+        let strand = strands.pop();
+        self.len.store(strands.len(), Ordering::Relaxed);
+        strand
+    }
+}
+
+impl Scheduler for Shared {
+    fn name(&self) -> &'static str {
+        "shared"
+    }
+
+    fn attach(&self, _place: Place) -> Box<dyn Local> {
+        Box::new(End { queue: Arc::clone(&self.queue) })
+    }
+
+    fn inject(&self, strand: Ready, _now: u64) -> Wake {
+        let _ = self.queue.push(strand);
+        Wake::Backlog
+    }
+}
+
+struct End {
+    queue: Arc<Queue>,
+}
+
+impl Local for End {
+    fn push(&self, strand: Ready, _now: u64) -> Wake {
+        self.queue.push(strand)
+    }
+
+    fn next(&self, _now: u64) -> Option<Ready> {
+        self.queue.pop()
+    }
+
+    fn exchange(&self, strand: Ready, _now: u64) -> Ready {
+        let mut strands = self.queue.strands.lock();
+        strands.push(strand);
+        let next = strands.pop().expect("a strand was pushed just now");
+        self.queue.len.store(strands.len(), Ordering::Relaxed);
+        next
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        if self.queue.len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.queue.strands.lock().claim()
+    }
+
+    fn search(&self, _now: u64, _effort: Effort) -> Option<Ready> {
+        self.queue.pop()
+    }
+
+    fn drain(&self) -> Option<Ready> {
+        None
+    }
+}

@@ -1,0 +1,201 @@
+//! Intrusive queues of strands: no memory besides the strands themselves.
+#![allow(unsafe_code)]
+
+use super::{Priority, Ready, Strand};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+/// A first-in-first-out queue with a single owner.
+pub(crate) struct Fifo {
+    /// First and last strand; both or neither.
+    ends: Option<(NonNull<Strand>, NonNull<Strand>)>,
+}
+
+// SAFETY: the strands inside are owned, as `Ready` is, and `Ready` is `Send`.
+unsafe impl Send for Fifo {}
+
+impl Fifo {
+    pub(crate) const fn new() -> Self {
+        Fifo { ends: None }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_none()
+    }
+
+    /// When the strand at the head became ready.
+    #[inline]
+    pub(crate) fn head_ready_at(&self) -> Option<u64> {
+        // SAFETY: strands in the queue are owned by it, hence alive.
+        self.ends.map(|(first, _)| unsafe { first.as_ref() }.ready_at.get())
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, ready: Ready) {
+        let strand = ready.into_raw();
+        // SAFETY: `ready` gave us the strand, and with it the right to its link.
+        unsafe { strand.as_ref() }.next.set(None);
+        self.ends = match self.ends {
+            None => Some((strand, strand)),
+            Some((first, last)) => {
+                // SAFETY: `last` is owned by the queue.
+                unsafe { last.as_ref() }.next.set(Some(strand));
+                Some((first, strand))
+            }
+        };
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Ready> {
+        let (first, last) = self.ends?;
+        // SAFETY: `first` is owned by the queue.
+        let next = unsafe { first.as_ref() }.next.get();
+        self.ends = next.map(|next| (next, last));
+        Some(Ready(first))
+    }
+
+    /// Puts all of `other` behind what is here.
+    pub(crate) fn append(&mut self, other: Fifo) {
+        let other = ManuallyDrop::new(other);
+        let Some((other_first, other_last)) = other.ends else { return };
+        self.ends = match self.ends {
+            None => Some((other_first, other_last)),
+            Some((first, last)) => {
+                // SAFETY: `last` is owned by the queue.
+                unsafe { last.as_ref() }.next.set(Some(other_first));
+                Some((first, other_last))
+            }
+        };
+    }
+
+    /// Splits off up to `count` strands from the head; also says how many.
+    pub(crate) fn split_head(&mut self, count: usize) -> (Fifo, usize) {
+        let mut head = Fifo::new();
+        let mut taken = 0;
+        while taken < count {
+            let Some(ready) = self.pop() else { break };
+            head.push(ready);
+            taken += 1;
+        }
+        (head, taken)
+    }
+
+    /// Builds a queue from a chain linked newest first, in the order of arrival.
+    ///
+    /// # Safety
+    /// The chain is the caller's: each strand in it was a `Ready`.
+    pub(super) unsafe fn from_reversed(mut newest: Option<NonNull<Strand>>) -> Fifo {
+        let last = newest;
+        let mut first = None;
+        while let Some(strand) = newest {
+            // SAFETY: by the contract the strand is ours.
+            let link = unsafe { &strand.as_ref().next };
+            newest = link.replace(first);
+            first = Some(strand);
+        }
+        Fifo { ends: first.zip(last) }
+    }
+}
+
+impl Drop for Fifo {
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            crate::fatal("a queue was dropped with strands that were ready to run");
+        }
+    }
+}
+
+/// One queue for each level of priority.
+pub(crate) struct Levels {
+    queues: [Fifo; Priority::LEVELS],
+    len: usize,
+}
+
+/// What a strand has to show when queues are compared: the smaller goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// How urgent it is.
+    pub priority: Priority,
+    /// When it became ready.
+    pub ready_at: u64,
+}
+
+impl Levels {
+    pub(crate) const fn new() -> Self {
+        Levels { queues: [const { Fifo::new() }; Priority::LEVELS], len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Background strands, where they come here at all, go to the lowest level.
+    #[inline]
+    pub(crate) fn push(&mut self, ready: Ready) {
+        let level = (ready.priority() as usize).min(Priority::LEVELS - 1);
+        self.queues[level].push(ready);
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Ready> {
+        if self.len == 0 {
+            return None;
+        }
+        let ready = self.queues.iter_mut().find_map(Fifo::pop);
+        self.len -= 1;
+        ready
+    }
+
+    /// The claim of the strand that `pop` would give.
+    #[inline]
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        if self.len == 0 {
+            return None;
+        }
+        const PRIORITIES: [Priority; Priority::LEVELS] = [Priority::High, Priority::Normal, Priority::Low];
+        self.queues
+            .iter()
+            .zip(PRIORITIES)
+            .find_map(|(queue, priority)| queue.head_ready_at().map(|ready_at| Claim { priority, ready_at }))
+    }
+
+    /// Takes everything, in constant time.
+    pub(crate) fn take_all(&mut self) -> Levels {
+        std::mem::replace(self, Levels::new())
+    }
+
+    /// Takes up to `count` strands from the head, most urgent first.
+    pub(crate) fn take_some(&mut self, count: usize) -> Levels {
+        let mut taken = Levels::new();
+        for (to, from) in taken.queues.iter_mut().zip(&mut self.queues) {
+            let (head, number) = from.split_head(count - taken.len);
+            *to = head;
+            taken.len += number;
+        }
+        self.len -= taken.len;
+        taken
+    }
+
+    /// Puts older strands in front of what is here.
+    pub(crate) fn prepend(&mut self, older: Levels) {
+        let newer = std::mem::replace(self, older);
+        self.append(newer);
+    }
+
+    /// Puts strands behind what is here.
+    pub(crate) fn append(&mut self, mut newer: Levels) {
+        self.len += newer.len;
+        newer.len = 0;
+        for (to, from) in self.queues.iter_mut().zip(&mut newer.queues) {
+            to.append(std::mem::replace(from, Fifo::new()));
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Strands: what schedulers run.
+//!
+//! A strand is an intrusive header at the start of something larger, a fibre
+//! for instance. Three types stand for it, each of which says what its holder
+//! may do:
+//!
+//! - [`Ready`]: the strand is ready and belongs to the holder, who either runs
+//!   it or passes it on. There is never more than one.
+//! - [`StrandArc`]: a counted reference. Its holder may unpark the strand.
+//! - a parked strand has no owner; unparking it makes a `Ready`.
+//!
+//! This is a storage file: all the `unsafe` about a strand's lifetime is here.
+#![allow(unsafe_code)]
+
+mod fifo;
+mod inbox;
+mod state;
+
+pub use fifo::Claim;
+pub(crate) use fifo::{Fifo, Levels};
+pub(crate) use inbox::Inbox;
+#[cfg_attr(not(sinew_loom), allow(unused_imports))]
+pub(crate) use state::{Commit, State, Unparked};
+
+use crate::cluster::ClusterShared;
+use crate::processor::{Processor, Seat};
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+
+/// How urgent a strand is. A processor runs a strand of a lower level only
+/// when it has none of a higher one, so levels are for work that is short or
+/// rare; strands of one level share fairly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Priority {
+    /// Before everything else.
+    High = 0,
+    /// What a fibre has unless it asks for something else.
+    #[default]
+    Normal = 1,
+    /// After everything normal.
+    Low = 2,
+    /// Only when no processor of the cluster finds anything else to run.
+    Background = 3,
+}
+
+impl Priority {
+    pub(crate) const LEVELS: usize = 3;
+}
+
+/// What a kind of strand has to offer.
+pub(crate) struct Kind {
+    /// Runs the strand until it gives up the processor.
+    pub(crate) run: fn(&Strand, &Processor) -> After,
+    /// Frees the strand's memory.
+    ///
+    /// # Safety
+    /// No reference to the strand is left.
+    pub(crate) free: unsafe fn(NonNull<Strand>),
+}
+
+/// Why a strand gave up its processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It is ready to go on.
+    Yielded,
+    /// It wants to park, unless a token has come.
+    Parking,
+    /// It is ready, and `Strand::cluster` names another cluster by now.
+    Moving,
+    /// It will not run again.
+    Finished,
+}
+
+/// Reasons for which a started strand may not leave its processor.
+pub(crate) mod bound {
+    /// The runtime does not let started fibres migrate.
+    pub(crate) const STARTED: u8 = 1;
+    /// The fibre asked for it.
+    pub(crate) const PINNED: u8 = 2;
+    /// It is unwinding, and the count of panics belongs to the kernel thread.
+    pub(crate) const UNWINDING: u8 = 4;
+}
+
+/// The header of everything that a scheduler runs. One cache line.
+#[repr(C, align(64))]
+pub(crate) struct Strand {
+    /// The next strand of the queue that this one is in. Owner: the `Ready`.
+    next: Cell<Option<NonNull<Strand>>>,
+    /// When it became ready, in ticks. Owner: the `Ready`.
+    ready_at: Cell<u64>,
+    /// References counted: one for being alive, one for each `StrandArc`.
+    refs: AtomicU32,
+    state: State,
+    kind: &'static Kind,
+    /// Where it runs. Written by the strand itself while it runs; read by
+    /// whoever unparks it, after the acquire of the state word.
+    cluster: AtomicPtr<ClusterShared>,
+    /// The processor that it is bound to, while `bound` is not 0. Written and
+    /// read as `cluster` is.
+    home: AtomicPtr<Seat>,
+    /// The reasons of [`bound`]. Written and read as `cluster` is.
+    bound: AtomicU8,
+    priority: Priority,
+}
+
+impl Strand {
+    /// A strand that is alive and has one more reference, for the first
+    /// [`StrandArc`]; see [`Ready::of_new`].
+    pub(crate) fn new(kind: &'static Kind, cluster: &ClusterShared, priority: Priority) -> Self {
+        Strand {
+            next: Cell::new(None),
+            ready_at: Cell::new(0),
+            refs: AtomicU32::new(2),
+            state: State::new(),
+            kind,
+            cluster: AtomicPtr::new(std::ptr::from_ref(cluster).cast_mut()),
+            home: AtomicPtr::new(std::ptr::null_mut()),
+            bound: AtomicU8::new(0),
+            priority,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(crate) fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// The cluster that the strand belongs to.
+    #[inline]
+    pub(crate) fn cluster(&self) -> &ClusterShared {
+        // SAFETY: clusters live until their runtime has seen its last strand
+        // finish, and only a live strand is asked for its cluster.
+        unsafe { &*self.cluster.load(Ordering::Relaxed) }
+    }
+
+    /// Makes `cluster` the one that the strand belongs to. By the strand itself.
+    pub(crate) fn set_cluster(&self, cluster: &ClusterShared) {
+        self.cluster.store(std::ptr::from_ref(cluster).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// The seat that the strand may not leave, if it is bound.
+    #[inline]
+    pub(crate) fn home(&self) -> Option<&Seat> {
+        if self.bound.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        // SAFETY: `bind` stored it; seats live as long as their cluster.
+        unsafe { self.home.load(Ordering::Relaxed).as_ref() }
+    }
+
+    pub(crate) fn is_bound(&self, reason: u8) -> bool {
+        self.bound.load(Ordering::Relaxed) & reason != 0
+    }
+
+    /// Binds the strand to `seat` for `reason`. By its processor or by itself.
+    pub(crate) fn bind(&self, seat: &Seat, reason: u8) {
+        let before = self.bound.load(Ordering::Relaxed);
+        if before == 0 {
+            seat.bound_one();
+        }
+        self.home.store(std::ptr::from_ref(seat).cast_mut(), Ordering::Relaxed);
+        self.bound.store(before | reason, Ordering::Relaxed);
+    }
+
+    /// Takes `reason` away again. By its processor or by itself.
+    pub(crate) fn unbind(&self, reason: u8) {
+        let before = self.bound.load(Ordering::Relaxed);
+        let after = before & !reason;
+        if before != 0 && after == 0 {
+            self.home().expect("a bound strand has a home").freed_one();
+        }
+        self.bound.store(after, Ordering::Relaxed);
+    }
+
+    /// Unparks the strand: `Some` if it was parked and is now the caller's.
+    #[inline]
+    pub(crate) fn unpark(&self) -> Option<Ready> {
+        match self.state.unpark() {
+            Unparked::LeaveIt => None,
+            // SAFETY: the transition out of PARKED has one winner, and a parked
+            // strand has no other owner.
+            Unparked::Enqueue => Some(Ready(NonNull::from(self))),
+        }
+    }
+
+    /// Drops one reference.
+    ///
+    /// # Safety
+    /// The caller owns the reference and does not use it again.
+    unsafe fn release(strand: NonNull<Strand>) {
+        // SAFETY: the caller's reference keeps the strand alive until here.
+        let header = unsafe { strand.as_ref() };
+        // Release: what this holder did with the strand happens before it is
+        // freed; pairs with the fence below.
+        if header.refs.fetch_sub(1, Ordering::Release) == 1 {
+            std::sync::atomic::fence(Ordering::Acquire);
+            let free = header.kind.free;
+            // SAFETY: that was the last reference.
+            unsafe { free(strand) };
+        }
+    }
+}
+
+/// A strand that is ready to run: a scheduler takes it, keeps it in any order
+/// that it likes, and gives it back when a processor asks. It must not be
+/// dropped: the thread of control that it stands for would be lost, so that
+/// ends the process.
+pub struct Ready(NonNull<Strand>);
+
+// SAFETY: a ready strand may be run by any processor that its scheduler gives
+// it to; strands that are bound to one never reach a scheduler.
+unsafe impl Send for Ready {}
+
+impl Ready {
+    /// The first owner of a strand that was just made.
+    ///
+    /// # Safety
+    /// `strand` was never given out before, and will be freed by its `Kind`.
+    pub(crate) unsafe fn of_new(strand: NonNull<Strand>) -> (Ready, StrandArc) {
+        (Ready(strand), StrandArc(strand))
+    }
+
+    /// How urgent it is.
+    #[inline]
+    pub fn priority(&self) -> Priority {
+        self.strand().priority
+    }
+
+    /// When it became ready, on the clock whose present time a scheduler is
+    /// told at each call.
+    #[inline]
+    pub fn ready_at(&self) -> u64 {
+        self.strand().ready_at.get()
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&self, now: u64) {
+        self.strand().ready_at.set(now);
+    }
+
+    #[inline]
+    pub(crate) fn strand(&self) -> &Strand {
+        // SAFETY: a strand is not freed before it has finished, and it cannot
+        // finish while it is ready.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Runs it on `processor` until it gives up.
+    #[inline]
+    pub(crate) fn run(&self, processor: &Processor) -> After {
+        (self.strand().kind.run)(self.strand(), processor)
+    }
+
+    /// Commits a park: gives the strand back if a token had come.
+    #[inline]
+    pub(crate) fn commit_park(self) -> Option<Ready> {
+        match self.strand().state.commit_park() {
+            Commit::Parked => {
+                std::mem::forget(self);
+                None
+            }
+            Commit::Woken => Some(self),
+        }
+    }
+
+    /// Ends the life of a strand that has finished.
+    pub(crate) fn retire(self) {
+        self.strand().state.finish();
+        let strand = self.into_raw();
+        // SAFETY: this is the reference for being alive; `self` is gone.
+        unsafe { Strand::release(strand) };
+    }
+
+    #[inline]
+    fn into_raw(self) -> NonNull<Strand> {
+        let strand = self.0;
+        std::mem::forget(self);
+        strand
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        crate::fatal("a scheduler dropped a strand that was ready to run");
+    }
+}
+
+impl std::fmt::Debug for Ready {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ready").field("priority", &self.priority()).field("ready_at", &self.ready_at()).finish()
+    }
+}
+
+/// A counted reference to a strand: it may be unparked, and its memory stays.
+pub(crate) struct StrandArc(NonNull<Strand>);
+
+// SAFETY: what a holder can reach of the strand is atomic or never changes.
+unsafe impl Send for StrandArc {}
+// SAFETY: as above.
+unsafe impl Sync for StrandArc {}
+
+impl StrandArc {
+    /// A new reference to a strand that is known to be alive.
+    pub(crate) fn new(strand: &Strand) -> Self {
+        // Relaxed: the caller's access to the strand orders what matters.
+        if strand.refs.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
+            crate::fatal("more than two thousand million handles to one fibre");
+        }
+        StrandArc(NonNull::from(strand))
+    }
+
+    /// # Safety
+    /// The caller owns a reference, and gives it up.
+    pub(crate) unsafe fn from_raw(strand: NonNull<Strand>) -> Self {
+        StrandArc(strand)
+    }
+
+    #[inline]
+    pub(crate) fn strand(&self) -> &Strand {
+        // SAFETY: the reference counted for `self` keeps it.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn as_ptr(&self) -> NonNull<Strand> {
+        self.0
+    }
+}
+
+impl Clone for StrandArc {
+    fn clone(&self) -> Self {
+        StrandArc::new(self.strand())
+    }
+}
+
+impl Drop for StrandArc {
+    fn drop(&mut self) {
+        // SAFETY: this reference is ours and is not used again.
+        unsafe { Strand::release(self.0) };
+    }
+}

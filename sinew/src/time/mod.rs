@@ -1,0 +1,125 @@
+//! Time: one timer wheel per cluster, minded by whoever is awake, and by one
+//! of the sleepers when nobody is.
+//!
+//! A processor that is busy looks at the wheel at its ticks; the *sentinel*,
+//! the one sleeper that minds the clock, sleeps no longer than to the next
+//! deadline. Arming a timer that is due before that wakes the sentinel. There
+//! is no timer thread, and nothing wakes up when nothing is due.
+#![allow(unsafe_code)]
+
+mod wheel;
+
+use crate::clock;
+use crate::idle::Idle;
+use crate::processor;
+use crate::strand::{Fifo, Strand};
+use std::pin::pin;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+use wheel::{Timer, Wheel};
+
+/// A point in time on the monotonic clock, or never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Deadline {
+    ns: u64,
+}
+
+impl Deadline {
+    /// What lies beyond the clock's range is never.
+    pub(crate) fn after(duration: Duration) -> Deadline {
+        let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Deadline { ns: clock::now_ns().saturating_add(duration_ns) }
+    }
+
+    pub(crate) fn is_past(self) -> bool {
+        self.ns <= clock::now_ns()
+    }
+}
+
+/// The strand to unpark when its time has come.
+#[derive(Clone, Copy)]
+struct Alarm(NonNull<Strand>);
+
+// SAFETY: a strand may be unparked from anywhere; `Timers` says why it is alive.
+unsafe impl Send for Alarm {}
+
+/// The timers of a cluster.
+pub(crate) struct Timers {
+    wheel: Mutex<Wheel<Alarm>>,
+    /// Not later than the first deadline; `u64::MAX` when there is none.
+    /// Written under the lock, read by anyone.
+    next_ns: AtomicU64,
+}
+
+impl Timers {
+    pub(crate) fn new() -> Self {
+        Timers { wheel: Mutex::new(Wheel::new(clock::now_ns())), next_ns: AtomicU64::new(u64::MAX) }
+    }
+
+    fn wheel(&self) -> MutexGuard<'_, Wheel<Alarm>> {
+        self.wheel.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Runs `wait`, in which `strand`, the caller, parks; it is unparked at
+    /// `deadline`, if it still waits then. Whether the alarm went off.
+    pub(crate) fn with_alarm(&self, idle: &Idle, strand: &Strand, deadline: Deadline, wait: impl FnOnce()) -> bool {
+        if deadline.ns == u64::MAX {
+            wait();
+            return false;
+        }
+        let timer = pin!(Timer::new(Alarm(NonNull::from(strand))));
+        let timer = timer.as_ref();
+        let mut wheel = self.wheel();
+        // SAFETY: cancelled below, under the same lock, before the timer goes
+        // out of scope; `wait` suspends and does not unwind.
+        let earliest = unsafe { wheel.arm(timer, deadline.ns) };
+        if earliest {
+            self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+        drop(wheel);
+        if earliest {
+            idle.rouse_sentinel();
+        }
+        wait();
+        !self.wheel().cancel(timer)
+    }
+
+    /// How long a sleeper that minds the clock may sleep.
+    pub(crate) fn until_next(&self) -> Option<Duration> {
+        let next_ns = self.next_ns.load(Ordering::Relaxed);
+        (next_ns != u64::MAX).then(|| Duration::from_nanos(next_ns.saturating_sub(clock::now_ns())))
+    }
+
+    /// Unparks the strands whose time has come. Whether there were any.
+    #[inline]
+    pub(crate) fn fire_due(&self) -> bool {
+        let next_ns = self.next_ns.load(Ordering::Relaxed);
+        next_ns != u64::MAX && self.fire_due_slow(next_ns)
+    }
+
+    #[cold]
+    fn fire_due_slow(&self, next_ns: u64) -> bool {
+        let now_ns = clock::now_ns();
+        if now_ns < next_ns {
+            return false;
+        }
+        let mut due = Fifo::new();
+        let mut wheel = self.wheel();
+        wheel.advance(now_ns, |alarm| {
+            // SAFETY: the strand cannot pass `cancel` in `with_alarm` before we
+            // release the lock, so it is alive.
+            if let Some(ready) = unsafe { alarm.0.as_ref() }.unpark() {
+                due.push(ready);
+            }
+        });
+        self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
+        drop(wheel);
+        let any = !due.is_empty();
+        while let Some(ready) = due.pop() {
+            processor::make_ready(ready);
+        }
+        any
+    }
+}
