@@ -69,7 +69,7 @@ impl<T> SpinLock<T> {
         // Acquire as in `lock`. The look beforehand keeps a crowd of helpers
         // from taking the line away from its owner.
         let taken = self.held.load(Relaxed) || self.held.swap(true, AcqRel);
-        (!taken).then_some(SpinGuard { lock: self })
+        if taken { None } else { Some(SpinGuard { lock: self }) }
     }
 }
 

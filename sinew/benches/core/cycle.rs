@@ -75,16 +75,12 @@ impl<P: Stackful> Ring<P> {
         P::unpark(next.unparker.get().expect("set before the first pass"));
     }
 
-    /// Parks until the token is there. An unpark is remembered, so parking
-    /// first pairs every park with one unpark.
+    /// Parks until the token is there.
     fn wait(&self, member: usize) {
         let own = &self.members[member];
-        loop {
+        // Pairs with the store in `pass_to`.
+        while !own.token.load(Ordering::Acquire) {
             P::park();
-            // Pairs with the store in `pass_to`.
-            if own.token.load(Ordering::Acquire) {
-                break;
-            }
         }
         own.token.store(false, Ordering::Relaxed);
     }

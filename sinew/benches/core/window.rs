@@ -76,13 +76,11 @@ impl Window {
         elapsed
     }
 
-    /// The share of audited yields after which another strand had run; 1 where
-    /// there was no audit.
-    pub fn share_of_switches(&self) -> f64 {
-        match self.audited.load(Relaxed) {
-            0 => 1.0,
-            audited => 1.0 - self.yielded_to_nobody.load(Relaxed) as f64 / audited as f64,
-        }
+    /// The share of audited yields after which no other strand had run, if
+    /// there was an audit.
+    pub fn share_to_nobody(&self) -> Option<f64> {
+        let audited = self.audited.load(Relaxed);
+        (audited > 0).then(|| self.yielded_to_nobody.load(Relaxed) as f64 / audited as f64)
     }
 }
 

@@ -81,11 +81,11 @@ fn reading(counts: Vec<u64>, seconds: f64, window: &Arc<Window>) -> Reading {
     let sum: u64 = counts.iter().sum();
     let most = counts.iter().max().copied().unwrap_or(0);
     let least = counts.iter().min().copied().unwrap_or(0);
-    let switches = window.share_of_switches();
+    let empty = window.share_to_nobody();
     Reading::of([
-        ("rate", sum as f64 * switches / seconds),
+        ("rate", sum as f64 * (1.0 - empty.unwrap_or(0.0)) / seconds),
         ("max_min", most as f64 / least as f64),
-        ("empty", 1.0 - switches),
+        ("empty", empty.unwrap_or(f64::NAN)),
     ])
 }
 
