@@ -4,7 +4,7 @@
 #[cfg(not(sinew_loom))]
 pub(crate) use std::hint::spin_loop;
 #[cfg(not(sinew_loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicBool as Flag, AtomicPtr, AtomicU32, AtomicU64, fence};
 
 #[cfg(sinew_loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
@@ -12,3 +12,29 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
 pub(crate) use loom::thread::yield_now as spin_loop;
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+/// The flag of a lock. Its exchange writes only where it changes something:
+/// loom has no total order of the stores to one place, so that a waiter which
+/// exchanges `true` for `true` would be free to read its own store for ever,
+/// although the lock's release comes after it.
+#[cfg(sinew_loom)]
+pub(crate) struct Flag(AtomicBool);
+
+#[cfg(sinew_loom)]
+impl Flag {
+    pub(crate) fn new(value: bool) -> Self {
+        Flag(AtomicBool::new(value))
+    }
+
+    pub(crate) fn load(&self, order: std::sync::atomic::Ordering) -> bool {
+        self.0.load(order)
+    }
+
+    pub(crate) fn store(&self, value: bool, order: std::sync::atomic::Ordering) {
+        self.0.store(value, order);
+    }
+
+    pub(crate) fn swap(&self, value: bool, order: std::sync::atomic::Ordering) -> bool {
+        self.0.compare_exchange(!value, value, order, Relaxed).unwrap_or_else(|before| before)
+    }
+}

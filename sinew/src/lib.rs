@@ -18,8 +18,8 @@ mod time;
 
 pub use cluster::{Cluster, MigrateError, ResizeError, migrate_to};
 pub use fibre::{
-    AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, LocalKey, Scope, ScopedJoinHandle, SelfJoin, SpawnError,
-    current, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, yield_now,
+    AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, LocalKey, Memory, Scope, ScopedJoinHandle, SelfJoin,
+    SpawnError, current, memory, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, yield_now,
 };
 pub use runtime::{BuildError, Builder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;
@@ -30,3 +30,7 @@ fn fatal(message: &str) -> ! {
     eprintln!("sinew: fatal: {message}");
     std::process::abort()
 }
+
+#[cfg(sinew_loom)]
+#[doc(hidden)]
+pub mod protocols;

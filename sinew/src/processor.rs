@@ -9,6 +9,7 @@
 use crate::clock;
 use crate::cluster::ClusterShared;
 use crate::fence;
+use crate::fibre::blocks::Blocks;
 use crate::fibre::record::Record;
 use crate::fibre::stack;
 use crate::fibre::stacks::Stacks;
@@ -143,6 +144,7 @@ pub(crate) struct Processor {
     /// Those of them that run only when nothing else does.
     background_lane: RefCell<Fifo>,
     stacks: Stacks,
+    blocks: Blocks,
     /// The strand that runs now.
     running: Cell<*const Strand>,
     /// The last reading of the clock, in ticks.
@@ -191,8 +193,8 @@ pub(crate) fn is_unwinding() -> bool {
 /// not suspend the calling fibre.
 #[inline]
 pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
-    let processor = match stack::current_on_stack() {
-        Some((processor, _)) => processor.as_ptr().cast_const(),
+    let processor = match stack::current_processor() {
+        Some(processor) => processor.as_ptr().cast_const(),
         None => processor_of_thread(),
     };
     // SAFETY: a processor outlives what runs on it, and `f` does not leave it.
@@ -246,6 +248,7 @@ impl Processor {
             lane: RefCell::new(Levels::new()),
             background_lane: RefCell::new(Fifo::new()),
             stacks: Stacks::new(),
+            blocks: Blocks::default(),
             running: Cell::new(std::ptr::null()),
             now: Cell::new(clock::ticks()),
             until_reading: Cell::new(0),
@@ -265,6 +268,18 @@ impl Processor {
         &self.cluster
     }
 
+    /// The seat of a processor, for other threads.
+    ///
+    /// # Safety
+    /// The processor has not ended; the result is used no longer than its
+    /// cluster lives.
+    #[inline(always)]
+    pub(crate) unsafe fn seat_of<'a>(processor: *const Processor) -> &'a Seat {
+        // SAFETY: by the contract; the field never changes, and no reference is
+        // made to the rest, which belongs to the processor's thread.
+        unsafe { &**std::ptr::addr_of!((*processor).seat) }
+    }
+
     #[inline]
     pub(crate) fn seat(&self) -> &Seat {
         &self.seat
@@ -273,6 +288,11 @@ impl Processor {
     #[inline]
     pub(crate) fn stacks(&self) -> &Stacks {
         &self.stacks
+    }
+
+    #[inline]
+    pub(crate) fn blocks(&self) -> &Blocks {
+        &self.blocks
     }
 
     /// Whether started fibres may leave this processor.
@@ -343,28 +363,34 @@ impl Processor {
                 },
             };
             self.running.set(strand.strand());
+            strand.strand().set_processor(self);
             let after = strand.run(self);
             self.running.set(std::ptr::null());
             self.read_clock();
-            next = match after {
-                After::Yielded => self.exchange(strand),
-                After::Parking => {
-                    self.mind_unwinding(&strand);
-                    strand.commit_park().and_then(|woken| self.exchange(woken))
-                }
-                After::Moving => {
-                    strand.stamp(self.now.get());
-                    self.pass_on(strand);
-                    None
-                }
-                After::Finished => {
-                    strand.retire();
-                    self.count_finished();
-                    None
-                }
+            // Not a `match`: that is a jump through a table, and the CPU guesses
+            // these two better.
+            next = if after == After::Yielded {
+                self.exchange(strand)
+            } else if after == After::Parking {
+                self.mind_unwinding(&strand);
+                strand.commit_park().and_then(|woken| self.exchange(woken))
+            } else {
+                self.part_with(strand, after);
+                None
             };
         }
         debug_assert!(self.lane.borrow().is_empty());
+    }
+
+    /// Lets go of a strand that has finished, or that wants to be elsewhere.
+    fn part_with(&self, strand: Ready, after: After) {
+        if after == After::Finished {
+            strand.retire();
+            self.count_finished();
+        } else {
+            strand.stamp(self.now.get());
+            self.pass_on(strand);
+        }
     }
 
     /// Reads the clock if it is time to, and does what is due at a tick.

@@ -8,7 +8,7 @@
 //! own CPU to the kernel after a bounded spin.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AcqRel, AtomicBool, Acquire, Relaxed, Release, spin_loop};
+use crate::atomic::{AcqRel, Acquire, Flag as AtomicBool, Relaxed, Release, spin_loop};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 

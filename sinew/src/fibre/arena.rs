@@ -1,10 +1,20 @@
 //! Where stacks are: one large range of addresses, reserved once per process.
 //!
-//! The range is divided into one part for each size of stack, each part into
-//! equal slots. A slot is a guard page and a stack above it, so its length is
-//! an odd number of pages, and the tops of neighbouring stacks fall into
-//! different sets of the caches. From any address within a stack its slot is
-//! found by arithmetic alone: that is how a fibre knows who it is.
+//! The range is divided into one part for each size of stack, and each part into
+//! slots of twice that size, aligned to it. A slot holds a guard page and the
+//! stack above it. From any address within a stack its slot is found by shifting
+//! and masking: that is how a fibre knows who it is, at every suspension, so it
+//! has to be quick.
+//!
+//! ```text
+//!   | guard | stack ............................ | shift | unused ......... |
+//!   ^ bottom                                     ^ top   ^ end              ^ next slot
+//! ```
+//!
+//! Stacks of neighbouring slots end at different pages of their slots, and at
+//! different lines of those pages: the busiest lines of a thousand stacks would
+//! otherwise compete for a few sets of each cache. Half of the addresses are
+//! wasted on that, which costs nothing but a page table now and then.
 //!
 //! Slots are *carved* when they are first needed: made writable and given their
 //! guard. They stay carved; what is given back to the kernel are their pages.
@@ -28,21 +38,26 @@ pub(crate) const LARGEST_STACK: usize = SMALLEST_STACK << (CLASSES - 1);
 /// The sizes: each twice the one before.
 pub(crate) const CLASSES: usize = 15;
 
-/// 256 GiB of addresses for each size: four million stacks of 64 KiB. Address
+/// 512 GiB of addresses for each size: four million stacks of 64 KiB. Address
 /// space costs nothing until it is used; halved until the kernel agrees.
-const LARGEST_PART: usize = 1 << 38;
-const SMALLEST_PART: usize = 1 << 28;
+const LARGEST_PART: usize = 1 << 39;
+const SMALLEST_PART: usize = 1 << 29;
 
 /// A size of stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class(u8);
 
-/// A slot: its class and its number within the class.
+/// A slot: its class, and its place in the range, counted in slots of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    pub(crate) class: Class,
-    pub(crate) number: u32,
+    class: Class,
+    place: usize,
 }
+
+/// How far the record and the stack are shifted down from the end of their
+/// page: 16 steps of two lines leave half of the page to the stack.
+const SHIFT_STEPS: usize = 32;
+const SHIFT_BYTES: usize = 64;
 
 impl Class {
     /// The class whose stacks have at least `bytes`.
@@ -53,7 +68,7 @@ impl Class {
 
     /// The bytes of a stack, without its guard.
     pub(crate) const fn stack_size(self) -> usize {
-        SMALLEST_STACK << self.0
+        SMALLEST_STACK << (self.0 % 16)
     }
 
     pub(crate) fn index(self) -> usize {
@@ -64,64 +79,84 @@ impl Class {
         (0..CLASSES as u8).map(Class)
     }
 
-    const fn pages(self) -> usize {
-        self.stack_size() / PAGE + 1
+    /// Binary logarithm of the bytes from one slot to the next.
+    #[inline(always)]
+    const fn slot_shift(self) -> usize {
+        (SMALLEST_STACK.ilog2() as usize + 1 + self.0 as usize) % 64
+    }
+
+    /// In how many pages a stack may end: as many as a slot has left, 16 at most.
+    #[inline(always)]
+    const fn end_pages(self) -> usize {
+        let left = (4usize << (self.0 % 64)) % 64;
+        if left == 0 || left > 16 { 16 } else { left }
     }
 }
 
-/// The reserved range. Both 0 until there is one.
-static BASE: AtomicUsize = AtomicUsize::new(0);
-static SPAN: AtomicUsize = AtomicUsize::new(0);
-/// Binary logarithm of a part's length.
-static PART_SHIFT: AtomicUsize = AtomicUsize::new(0);
+/// The reserved range: its first address and its length, both 0 until there is
+/// one, and the binary logarithm of a part's length. Written once, before the
+/// first fibre.
+struct Range {
+    base: AtomicUsize,
+    span: AtomicUsize,
+    part_shift: AtomicUsize,
+}
 
-/// For each class, 2^64 divided by the pages of a slot, rounded up: multiplying
-/// by it and keeping the upper half divides exactly, page numbers being small.
-static RECIPROCALS: [u64; CLASSES] = {
-    let mut table = [0; CLASSES];
-    let mut class = 0;
-    while class < CLASSES {
-        table[class] = u64::MAX / Class(class as u8).pages() as u64 + 1;
-        class += 1;
-    }
-    table
-};
+static RANGE: Range = Range { base: AtomicUsize::new(0), span: AtomicUsize::new(0), part_shift: AtomicUsize::new(0) };
 
-/// The slot that `address` lies in, guard page included.
-#[inline]
+/// The slot that `address` lies in.
+#[inline(always)]
 pub(crate) fn slot_at(address: usize) -> Option<Slot> {
-    let offset = address.wrapping_sub(BASE.load(Ordering::Relaxed));
-    if offset >= SPAN.load(Ordering::Relaxed) {
+    let offset = address.wrapping_sub(RANGE.base.load(Ordering::Relaxed));
+    if offset >= RANGE.span.load(Ordering::Relaxed) {
         return None;
     }
-    let shift = PART_SHIFT.load(Ordering::Relaxed);
-    let class = offset >> shift;
-    let page = (offset & ((1 << shift) - 1)) / PAGE;
-    let number = (page as u128 * u128::from(RECIPROCALS[class])) >> 64;
-    Some(Slot { class: Class(class as u8), number: number as u32 })
+    let part_shift = RANGE.part_shift.load(Ordering::Relaxed) % 64;
+    let class = Class((offset >> part_shift) as u8);
+    Some(Slot { class, place: offset >> class.slot_shift() })
 }
 
 impl Slot {
-    /// The lowest address: that of the guard page.
-    #[inline]
-    pub(crate) fn bottom(self) -> usize {
-        let part = BASE.load(Ordering::Relaxed) + (self.class.index() << PART_SHIFT.load(Ordering::Relaxed));
-        part + self.number as usize * self.class.pages() * PAGE
+    /// # Panics
+    /// Maybe, if there is no such slot.
+    pub(crate) fn new(class: Class, number: u32) -> Slot {
+        let first = class.index() << (RANGE.part_shift.load(Ordering::Relaxed) - class.slot_shift());
+        Slot { class, place: first + number as usize }
     }
 
-    /// The address past the highest one.
-    #[inline]
-    pub(crate) fn top(self) -> usize {
-        self.bottom() + self.class.pages() * PAGE
+    /// Its number within its class.
+    pub(crate) fn number(self) -> u32 {
+        let slots = 1 << (RANGE.part_shift.load(Ordering::Relaxed) - self.class.slot_shift());
+        (self.place % slots) as u32
+    }
+
+    /// The lowest address: that of the guard page.
+    #[inline(always)]
+    pub(crate) fn bottom(self) -> usize {
+        let pages = (self.place / SHIFT_STEPS % self.class.end_pages()) * PAGE;
+        RANGE.base.load(Ordering::Relaxed) + (self.place << self.class.slot_shift()) + pages
+    }
+
+    /// The address past the highest one of the stack.
+    #[inline(always)]
+    pub(crate) fn end(self) -> usize {
+        self.bottom() + PAGE + self.class.stack_size()
+    }
+
+    /// How far below the end of the stack its record is: a multiple of a line
+    /// that differs between neighbours.
+    #[inline(always)]
+    pub(crate) fn shift(self) -> usize {
+        (self.place % SHIFT_STEPS) * SHIFT_BYTES
     }
 }
 
 /// How many slots of `class` the arena has addresses for.
 pub(crate) fn capacity(class: Class) -> usize {
-    if SPAN.load(Ordering::Relaxed) == 0 {
+    if RANGE.span.load(Ordering::Relaxed) == 0 {
         return 0;
     }
-    (1 << PART_SHIFT.load(Ordering::Relaxed)) / (class.pages() * PAGE)
+    1 << (RANGE.part_shift.load(Ordering::Relaxed) - class.slot_shift())
 }
 
 /// Reserves the range, once per process.
@@ -147,9 +182,9 @@ fn reserve_range() -> io::Result<()> {
             // byte. A kernel without huge pages refuses, which is as good.
             // SAFETY: the range is ours, and holds nothing yet.
             unsafe { libc::madvise(range, span, libc::MADV_NOHUGEPAGE) };
-            PART_SHIFT.store(part.trailing_zeros() as usize, Ordering::Relaxed);
-            BASE.store(range as usize, Ordering::Relaxed);
-            SPAN.store(span, Ordering::Relaxed);
+            RANGE.part_shift.store(part.trailing_zeros() as usize, Ordering::Relaxed);
+            RANGE.base.store(range as usize, Ordering::Relaxed);
+            RANGE.span.store(span, Ordering::Relaxed);
             return Ok(());
         }
         if part == SMALLEST_PART {
@@ -185,9 +220,8 @@ pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io
         }
     }
     for done in 0..count {
-        let slot = Slot { class, number: first + done };
-        // The guard was never writable; it becomes a mapping of its own.
-        protect(slot.bottom(), PAGE, libc::PROT_NONE).map_err(|error| (done, error))?;
+        let slot = Slot::new(class, first + done);
+        // What lies between stacks was never writable: each is a mapping of its own.
         protect(slot.bottom() + PAGE, class.stack_size(), libc::PROT_READ | libc::PROT_WRITE)
             .map_err(|error| (done, error))?;
     }
@@ -195,10 +229,10 @@ pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io
 }
 
 fn carve_with_madvise(class: Class, first: u32, count: u32) -> io::Result<()> {
-    let start = Slot { class, number: first }.bottom();
-    let length = count as usize * class.pages() * PAGE;
-    protect(start, length, libc::PROT_READ | libc::PROT_WRITE)?;
-    let guards = (first..first + count).map(|number| (Slot { class, number }.bottom(), PAGE));
+    let start = Slot::new(class, first).place << class.slot_shift();
+    let length = (count as usize) << class.slot_shift();
+    protect(RANGE.base.load(Ordering::Relaxed) + start, length, libc::PROT_READ | libc::PROT_WRITE)?;
+    let guards = (first..first + count).map(|number| (Slot::new(class, number).bottom(), PAGE));
     advise_all(guards, MADV_GUARD_INSTALL)
 }
 
@@ -269,15 +303,17 @@ mod tests {
         reserve().unwrap();
         for class in Class::all() {
             for number in [0, 1, 2, 17, capacity(class) as u32 - 1] {
-                let slot = Slot { class, number };
-                for address in [slot.bottom(), slot.bottom() + PAGE, slot.top() - 1] {
+                let slot = Slot::new(class, number);
+                assert_eq!(slot.number(), number);
+                assert_eq!(slot.end() - slot.bottom(), PAGE + class.stack_size());
+                for address in [slot.bottom(), slot.bottom() + PAGE, slot.end() - 1] {
                     assert_eq!(slot_at(address), Some(slot));
                 }
             }
         }
         assert_eq!(slot_at(0), None);
         assert_eq!(slot_at(usize::MAX), None);
-        assert_eq!(slot_at(BASE.load(Ordering::Relaxed) - 1), None);
+        assert_eq!(slot_at(RANGE.base.load(Ordering::Relaxed) - 1), None);
     }
 
     #[test]

@@ -3,25 +3,43 @@
 
 use super::join::{Wait, Waiter};
 use super::record::{KERNEL_THREAD, Record, ResultOf, waiter_number};
-use super::{Fibre, KernelThread, Who, current, park, stack};
+use super::stack::{self, Stack};
+use super::{Fibre, KernelThread, Who, current, park};
 use crate::processor;
-use crate::strand::{Strand, StrandArc};
+use crate::strand::{After, Strand, StrandArc};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// The record of the calling fibre. Valid while the fibre runs; not to be kept
 /// where another might use it.
-#[inline]
+#[inline(always)]
 pub(super) fn current_record() -> Option<&'static Record> {
-    let record = match stack::current_on_stack() {
-        Some((_, record)) => Some(record),
-        // A kernel thread, or a fibre whose code has switched to a stack of its
-        // own making.
-        None => processor::fibre_of_thread(),
-    };
-    // SAFETY: the calling fibre is running, hence alive.
-    record.map(|record| unsafe { record.as_ref() })
+    current_stack().map(Stack::record)
+}
+
+/// The stack of the calling fibre.
+#[inline(always)]
+pub(super) fn current_stack() -> Option<Stack> {
+    match stack::current_stack() {
+        Some(stack) => Some(stack),
+        None => stack_of_thread(),
+    }
+}
+
+/// A kernel thread has none, but a fibre whose code has switched to a stack of
+/// its own making has.
+#[cold]
+fn stack_of_thread() -> Option<Stack> {
+    // SAFETY: the fibre that the thread runs is alive.
+    unsafe { processor::fibre_of_thread()?.as_ref() }.stack()
+}
+
+/// Gives up the processor. By a fibre, whose stack this is.
+#[inline(always)]
+pub(super) fn suspend(stack: Stack, after: After) {
+    // SAFETY: `current_stack` found it, so the caller is its fibre.
+    unsafe { stack.suspend(after) };
 }
 
 /// Calls `f` with [`current_record`].

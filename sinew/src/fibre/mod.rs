@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub(crate) mod arena;
+pub(crate) mod blocks;
 mod builder;
 mod handle;
 pub(crate) mod join;
@@ -16,6 +17,7 @@ pub use handle::{JoinHandle, SelfJoin};
 pub use locals::{AccessError, LocalKey};
 pub(crate) use overflow::install_overflow_handler;
 pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use stacks::{Memory, memory};
 
 use crate::processor;
 use crate::strand::{After, StrandArc};
@@ -37,7 +39,7 @@ pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
 
 /// Gives up the processor. By a fibre.
 pub(crate) fn suspend(after: After) {
-    handle::current_record().expect("only fibres are suspended").suspend(after);
+    handle::suspend(handle::current_stack().expect("only fibres are suspended"), after);
 }
 
 /// A number that no other fibre of the process has, or had.
@@ -165,10 +167,10 @@ pub(crate) fn fresh_ids(count: u64) -> NonZeroU64 {
 
 /// Gives other fibres a turn. On a kernel thread that runs no fibre it gives
 /// other threads one.
-#[inline]
+#[inline(always)]
 pub fn yield_now() {
-    match handle::current_record() {
-        Some(record) => record.suspend(After::Yielded),
+    match handle::current_stack() {
+        Some(stack) => handle::suspend(stack, After::Yielded),
         None => std::thread::yield_now(),
     }
 }
@@ -177,12 +179,12 @@ pub fn yield_now() {
 /// if that has happened since the last `park`. May return without a reason, so
 /// it belongs in a loop. On a kernel thread that runs no fibre it parks that
 /// thread.
-#[inline]
+#[inline(always)]
 pub fn park() {
-    match handle::current_record() {
-        Some(record) => {
-            if !record.strand().state().take_token() {
-                record.suspend(After::Parking);
+    match handle::current_stack() {
+        Some(stack) => {
+            if !stack.record().strand().state().take_token() {
+                handle::suspend(stack, After::Parking);
             }
         }
         None => std::thread::park(),
@@ -203,7 +205,7 @@ pub fn park_timeout(timeout: Duration) {
 
 /// Parks until unparked or until `deadline`. Whether it was the latter, or both.
 fn park_until(record: &Record, deadline: Deadline) -> bool {
-    record.strand().cluster().with_alarm(record.strand(), deadline, || record.suspend(After::Parking))
+    record.strand().cluster().with_alarm(record.strand(), deadline, || suspend(After::Parking))
 }
 
 /// Lets `duration` pass, at least. The fibre keeps a token that it is given

@@ -5,15 +5,17 @@
 //! turn costs no stack, and a handle to one that has ended keeps none.
 #![allow(unsafe_code)]
 
-use super::Fibre;
 use super::arena::Class;
+use super::blocks;
 use super::join::{Completed, Detached, Join, Waiter};
 use super::locals::Locals;
 use super::scope::ScopeShared;
 use super::stack::Stack;
+use super::Fibre;
 use crate::cluster::ClusterShared;
 use crate::processor::Processor;
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound};
+use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -27,8 +29,6 @@ pub(crate) struct Record {
     /// First, so that a pointer to it is one to the record.
     strand: Strand,
     join: Join,
-    /// Set from the first run to the end. Owner: the processor that runs it.
-    stack: Cell<Option<Stack>>,
     /// How often `pinned` is nested. Owner: the fibre.
     pins: Cell<u32>,
     class: Class,
@@ -99,7 +99,6 @@ impl Record {
         let record = Record {
             strand: Strand::new(&KIND, plan.cluster, plan.priority),
             join: Join::new(),
-            stack: Cell::new(None),
             pins: Cell::new(0),
             class: plan.class,
             pinned: plan.pinned,
@@ -117,9 +116,11 @@ impl Record {
             },
         };
         let stage = UnsafeCell::new(Stage::<F, T>::Closure(closure));
-        let allocation = Box::leak(Box::new(Allocation { record, stage }));
+        let memory = blocks::take(Layout::new::<Allocation<F, T>>()).cast();
+        // SAFETY: the memory is large enough, and ours.
+        unsafe { memory.write(Allocation { record, stage }) };
         // SAFETY: the strand is new, and `KIND` frees it.
-        unsafe { Ready::of_new(NonNull::from(allocation).cast()) }
+        unsafe { Ready::of_new(memory.cast()) }
     }
 
     /// The record that `strand` is the head of.
@@ -160,8 +161,16 @@ impl Record {
         self.spawned_at
     }
 
+    /// Its stack, from the first run to the end. By the processor that runs it,
+    /// or by the fibre.
+    #[inline(always)]
     pub(crate) fn stack(&self) -> Option<Stack> {
-        self.stack.get()
+        // SAFETY: nobody else writes a fibre's own word.
+        unsafe { Stack::from_raw(self.strand.own().get()) }
+    }
+
+    fn set_stack(&self, stack: Option<Stack>) {
+        self.strand.own().set(stack.map_or(std::ptr::null_mut(), Stack::into_raw));
     }
 
     /// Binds the fibre to `processor` until as many `unpin`s. By the fibre.
@@ -178,23 +187,15 @@ impl Record {
         }
     }
 
-    /// Gives up the processor. By the fibre itself.
-    #[inline]
-    pub(crate) fn suspend(&self, after: After) {
-        let stack = self.stack.get().expect("a running fibre has a stack");
-        // SAFETY: the caller is this fibre.
-        unsafe { stack.suspend(after) };
-    }
-
     #[inline]
     fn run(strand: &Strand, processor: &Processor) -> After {
         // SAFETY: `KIND` is the kind of fibres.
         let record = unsafe { Record::of(strand) };
-        let stack = match record.stack.get() {
+        let stack = match record.stack() {
             Some(stack) => stack,
             None => record.begin(processor),
         };
-        let after = stack.resume(processor);
+        let after = stack.resume(strand);
         if after == After::Finished {
             record.end(processor, stack);
         }
@@ -205,7 +206,7 @@ impl Record {
     fn begin(&self, processor: &Processor) -> Stack {
         let stack = processor.stacks().take(self.class);
         stack.begin(self);
-        self.stack.set(Some(stack));
+        self.set_stack(Some(stack));
         if !processor.is_migrating() {
             self.strand.bind(processor.seat(), bound::STARTED);
         }
@@ -216,7 +217,7 @@ impl Record {
     }
 
     fn end(&self, processor: &Processor, stack: Stack) {
-        self.stack.set(None);
+        self.set_stack(None);
         processor.stacks().put(self.class, stack);
         self.strand.unbind(u8::MAX);
     }
@@ -309,8 +310,11 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
     /// # Safety
     /// See [`Typed::free`].
     unsafe fn free(strand: NonNull<Strand>) {
-        // SAFETY: `create` leaked this box, and no reference is left.
-        drop(unsafe { Box::from_raw(strand.cast::<Self>().as_ptr()) });
+        let allocation = strand.cast::<Self>();
+        // SAFETY: `create` made it, and no reference is left.
+        unsafe { allocation.drop_in_place() };
+        // SAFETY: as above; the layout is the one that it was taken with.
+        unsafe { blocks::put(allocation.cast(), Layout::new::<Self>()) };
     }
 }
 

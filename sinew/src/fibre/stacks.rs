@@ -102,10 +102,23 @@ pub(crate) fn promise(class: Class) -> io::Result<()> {
     shared(class).promise(class, 1)
 }
 
-/// How many stacks have been promised, over all classes. For tests that look
-/// for leaks.
-pub(crate) fn promised() -> usize {
-    Class::all().map(|class| shared(class).promised as usize).sum()
+/// What the process has in the way of stacks; see [`memory`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Memory {
+    /// Stacks that fibres have or may ask for, and those that processors keep
+    /// for the next ones. 0 when all runtimes have ended.
+    pub promised_stacks: usize,
+    /// Stacks that have ever been made.
+    pub carved_stacks: usize,
+}
+
+/// Counts the stacks of the process.
+pub fn memory() -> Memory {
+    Class::all().map(shared).fold(Memory::default(), |sum, class| Memory {
+        promised_stacks: sum.promised_stacks + class.promised as usize,
+        carved_stacks: sum.carved_stacks + class.carved as usize,
+    })
 }
 
 /// A processor's own pools.
@@ -179,7 +192,7 @@ impl Stacks {
         let wanted = (pool.hoard.get() / 2).max(1);
         let slots = std::iter::from_fn(|| shared.pop()).take(wanted as usize);
         // SAFETY: slots of the shared pool are carved and nobody's.
-        let stacks = slots.map(|number| unsafe { Stack::at(Slot { class, number }) });
+        let stacks = slots.map(|number| unsafe { Stack::at(Slot::new(class, number)) });
         let mut free = pool.free.borrow_mut();
         free.extend(stacks);
         // The most recently used was popped first and is to be used first.
@@ -210,7 +223,7 @@ fn give_back(class: Class, stacks: impl Iterator<Item = Stack>) {
     let stacks: Vec<Stack> = stacks.collect();
     let grown = stacks.iter().filter(|stack| stack.has_grown()).map(|stack| stack::grown_pages(stack.slot()));
     arena::discard(grown);
-    let numbers = stacks.iter().map(|stack| stack.slot().number);
+    let numbers = stacks.iter().map(|stack| stack.slot().number());
     let mut pool = shared(class);
     let spare = WARM_SHARED.saturating_sub(pool.warm.len());
     pool.warm.extend(numbers.clone().take(spare));

@@ -173,8 +173,8 @@ impl Own {
     #[inline]
     fn note(&self, strands: &Levels) {
         self.len.store(strands.len() as u32, Relaxed);
-        if let Some(claim) = strands.claim() {
-            self.head_since.store(claim.ready_at, Relaxed);
+        if let Some(since) = strands.prepare_head() {
+            self.head_since.store(since, Relaxed);
         }
     }
 }
@@ -428,5 +428,5 @@ impl Queue {
 
 /// The moving average `old` after another `sample`.
 fn average(old: u64, sample: u64) -> u64 {
-    (old.saturating_mul(SAMPLE_PARTS - NEW_SAMPLE).saturating_add(sample.saturating_mul(NEW_SAMPLE))) / SAMPLE_PARTS
+    old / SAMPLE_PARTS * (SAMPLE_PARTS - NEW_SAMPLE) + sample / SAMPLE_PARTS * NEW_SAMPLE
 }

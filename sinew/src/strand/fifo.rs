@@ -24,11 +24,11 @@ impl Fifo {
         self.ends.is_none()
     }
 
-    /// When the strand at the head became ready.
+    /// The strand at the head.
     #[inline]
-    pub(crate) fn head_ready_at(&self) -> Option<u64> {
+    fn head(&self) -> Option<&Strand> {
         // SAFETY: strands in the queue are owned by it, hence alive.
-        self.ends.map(|(first, _)| unsafe { first.as_ref() }.ready_at.get())
+        self.ends.map(|(first, _)| unsafe { first.as_ref() })
     }
 
     #[inline]
@@ -109,6 +109,8 @@ impl Drop for Fifo {
 /// One queue for each level of priority.
 pub(crate) struct Levels {
     queues: [Fifo; Priority::LEVELS],
+    /// A bit for each queue that is not empty.
+    occupied: u32,
     len: usize,
 }
 
@@ -123,7 +125,7 @@ pub struct Claim {
 
 impl Levels {
     pub(crate) const fn new() -> Self {
-        Levels { queues: [const { Fifo::new() }; Priority::LEVELS], len: 0 }
+        Levels { queues: [const { Fifo::new() }; Priority::LEVELS], occupied: 0, len: 0 }
     }
 
     #[inline]
@@ -141,15 +143,24 @@ impl Levels {
     pub(crate) fn push(&mut self, ready: Ready) {
         let level = (ready.priority() as usize).min(Priority::LEVELS - 1);
         self.queues[level].push(ready);
+        self.occupied |= 1 << level;
         self.len += 1;
+    }
+
+    /// The most urgent level that has a strand.
+    #[inline]
+    fn first_level(&self) -> Option<usize> {
+        let level = self.occupied.trailing_zeros() as usize;
+        (level < Priority::LEVELS).then_some(level)
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Ready> {
-        if self.len == 0 {
-            return None;
+        let level = self.first_level()?;
+        let ready = self.queues[level].pop();
+        if self.queues[level].is_empty() {
+            self.occupied &= !(1 << level);
         }
-        let ready = self.queues.iter_mut().find_map(Fifo::pop);
         self.len -= 1;
         ready
     }
@@ -157,14 +168,24 @@ impl Levels {
     /// The claim of the strand that `pop` would give.
     #[inline]
     pub(crate) fn claim(&self) -> Option<Claim> {
-        if self.len == 0 {
-            return None;
-        }
         const PRIORITIES: [Priority; Priority::LEVELS] = [Priority::High, Priority::Normal, Priority::Low];
-        self.queues
-            .iter()
-            .zip(PRIORITIES)
-            .find_map(|(queue, priority)| queue.head_ready_at().map(|ready_at| Claim { priority, ready_at }))
+        let level = self.first_level()?;
+        let ready_at = self.queues[level].head()?.ready_at.get();
+        Some(Claim { priority: PRIORITIES[level], ready_at })
+    }
+
+    /// When the strand that `pop` would give became ready. Lets the CPU fetch
+    /// what running it will need.
+    #[inline]
+    pub(crate) fn prepare_head(&self) -> Option<u64> {
+        let head = self.queues[self.first_level()?].head()?;
+        head.prefetch();
+        Some(head.ready_at.get())
+    }
+
+    fn note_occupied(&mut self) {
+        let bits = self.queues.iter().enumerate().map(|(level, queue)| u32::from(!queue.is_empty()) << level);
+        self.occupied = bits.sum();
     }
 
     /// Takes everything, in constant time.
@@ -181,6 +202,8 @@ impl Levels {
             taken.len += number;
         }
         self.len -= taken.len;
+        self.note_occupied();
+        taken.note_occupied();
         taken
     }
 
@@ -197,5 +220,6 @@ impl Levels {
         for (to, from) in self.queues.iter_mut().zip(&mut newer.queues) {
             to.append(std::mem::replace(from, Fifo::new()));
         }
+        self.occupied |= newer.occupied;
     }
 }

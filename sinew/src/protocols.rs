@@ -1,0 +1,252 @@
+//! The lock-free protocols, laid open for the models in `tests/loom`. Compiled
+//! only with `--cfg sinew_loom`; each type here is the runtime's own with a
+//! public face.
+#![allow(unsafe_code, missing_docs)]
+
+use crate::fibre::join;
+use crate::sched::{ProcessorId, Ready, Wake};
+use crate::strand::{self, Kind, Strand};
+use crate::{idle, spin};
+use std::num::NonZeroU64;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// The number that stands for a processor.
+pub fn processor(index: u16) -> ProcessorId {
+    ProcessorId(index)
+}
+
+/// A strand that is never run: for queues. Its number is also the time at which
+/// it became ready.
+pub fn ready_strand(number: u64) -> Ready {
+    static KIND: Kind = Kind { run: |_, _| crate::fatal("a model's strand was run"), free };
+    /// # Safety
+    /// The strand was made below, and no reference to it is left.
+    unsafe fn free(strand: NonNull<Strand>) {
+        // SAFETY: by the contract.
+        drop(unsafe { Box::from_raw(strand.as_ptr()) });
+    }
+    let strand = NonNull::from(Box::leak(Box::new(Strand::for_model(&KIND))));
+    // SAFETY: the strand is new, and `KIND` frees it.
+    let (ready, _) = unsafe { Ready::of_new(strand) };
+    ready.stamp(number);
+    ready
+}
+
+/// Ends a model's strand; gives its number.
+pub fn retire(ready: Ready) -> u64 {
+    let number = ready.ready_at();
+    ready.retire();
+    number
+}
+
+pub struct State(strand::State);
+
+impl State {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        State(strand::State::new())
+    }
+
+    pub fn take_token(&self) -> bool {
+        self.0.take_token()
+    }
+
+    /// Whether it is parked; else a token had come.
+    pub fn commit_park(&self) -> bool {
+        self.0.commit_park() == strand::Commit::Parked
+    }
+
+    /// Whether the caller has to make the strand ready.
+    pub fn unpark(&self) -> bool {
+        self.0.unpark() == strand::Unparked::Enqueue
+    }
+
+    pub fn finish(&self) {
+        self.0.finish();
+    }
+}
+
+#[derive(Default)]
+pub struct Inbox(strand::Inbox);
+
+// SAFETY: the runtime shares inboxes the same way, inside of types of which it
+// says so.
+unsafe impl Sync for Inbox {}
+// SAFETY: as above.
+unsafe impl Send for Inbox {}
+
+impl Inbox {
+    pub fn put(&self, ready: Ready) -> bool {
+        self.0.put(ready)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes everything and ends it; gives the numbers in order.
+    pub fn take_all(&self) -> Vec<u64> {
+        let mut taken = self.0.take_all();
+        std::iter::from_fn(|| taken.pop()).map(retire).collect()
+    }
+}
+
+pub struct SpinLock<T>(spin::SpinLock<T>);
+
+pub struct SpinGuard<'a, T>(spin::SpinGuard<'a, T>);
+
+impl<T> SpinLock<T> {
+    pub fn new(value: T) -> Self {
+        SpinLock(spin::SpinLock::new(value))
+    }
+
+    pub fn lock(&self) -> SpinGuard<'_, T> {
+        SpinGuard(self.0.lock())
+    }
+
+    pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        self.0.try_lock().map(SpinGuard)
+    }
+}
+
+impl<T> Deref for SpinGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for SpinGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+pub struct Join(join::Join);
+
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Completed {
+    Kept,
+    Unwanted,
+    Wake(NonZeroU64),
+}
+
+impl Join {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Join(join::Join::new())
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.0.is_done()
+    }
+
+    /// Whether the waiter has been entered; else the result is there.
+    pub fn wait(&self, waiter: NonZeroU64) -> bool {
+        self.0.wait(waiter) == join::Wait::Entered
+    }
+
+    pub fn withdraw(&self, waiter: NonZeroU64) -> bool {
+        self.0.withdraw(waiter)
+    }
+
+    pub fn complete(&self) -> Completed {
+        match self.0.complete() {
+            join::Completed::Kept => Completed::Kept,
+            join::Completed::Unwanted => Completed::Unwanted,
+            join::Completed::Wake(waiter) => Completed::Wake(waiter),
+        }
+    }
+
+    /// Whether the result is there, and the caller's to drop.
+    pub fn detach(&self) -> bool {
+        self.0.detach() == join::Detached::Done
+    }
+}
+
+pub struct Idle(idle::Idle);
+
+#[must_use]
+pub struct Lingering<'a>(idle::Lingering<'a>);
+
+#[must_use]
+pub struct Announced<'a>(idle::Announced<'a>);
+
+#[must_use]
+pub enum Slept<'a> {
+    Notified,
+    TimedOut(Announced<'a>),
+}
+
+impl Idle {
+    pub fn new(capacity: usize) -> Self {
+        Idle(idle::Idle::new(capacity))
+    }
+
+    pub fn notify(&self, wake: Wake) {
+        self.0.notify(wake);
+    }
+
+    pub fn notify_processor(&self, id: ProcessorId) {
+        self.0.notify_processor(id);
+    }
+
+    pub fn rouse(&self, id: ProcessorId) {
+        self.0.rouse(id);
+    }
+
+    pub fn rouse_sentinel(&self) {
+        self.0.rouse_sentinel();
+    }
+
+    pub fn sleeping(&self) -> u32 {
+        self.0.sleeping()
+    }
+
+    pub fn linger(&self, id: ProcessorId) -> Lingering<'_> {
+        Lingering(self.0.linger(id))
+    }
+
+    pub fn hide(&self, id: ProcessorId) -> Announced<'_> {
+        Announced(self.0.hide(id))
+    }
+}
+
+impl<'a> Lingering<'a> {
+    pub fn found(self) {
+        self.0.found();
+    }
+
+    pub fn announce(self) -> Announced<'a> {
+        Announced(self.0.announce())
+    }
+}
+
+impl<'a> Announced<'a> {
+    pub fn is_sentinel(&self) -> bool {
+        self.0.is_sentinel()
+    }
+
+    pub fn is_watched(&self) -> bool {
+        self.0.is_watched()
+    }
+
+    pub fn keep_watch(&self, watch: bool) {
+        self.0.keep_watch(watch);
+    }
+
+    pub fn sleep(self, timeout: Option<Duration>) -> Slept<'a> {
+        match self.0.sleep(timeout) {
+            idle::Slept::Notified => Slept::Notified,
+            idle::Slept::TimedOut(still) => Slept::TimedOut(Announced(still)),
+        }
+    }
+
+    pub fn retract(self) {
+        self.0.retract();
+    }
+}

@@ -1,0 +1,297 @@
+//! Clusters: several beside each other, and moving between them.
+
+mod fixture;
+
+use fixture::{everywhere, kernel_thread, spin_until, wait_until, wherever};
+use sinew::sched::{Fair, Inverted, Shared};
+use sinew::{Cluster, FibreBuilder, MigrateError, Runtime, migrate_to, pinned};
+use std::collections::HashSet;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The name of the kernel thread that runs the caller at this moment.
+#[inline(never)]
+fn thread_name() -> String {
+    std::hint::black_box(std::thread::current().name().unwrap_or_default().to_owned())
+}
+
+fn three_clusters(rt: &Runtime) -> [Cluster; 3] {
+    let builder = |name: &str| Runtime::builder().processors(2).name(name);
+    [
+        rt.cluster(builder("fair one").scheduler(Fair::default())).unwrap(),
+        rt.cluster(builder("inverted one").scheduler(Inverted::default())).unwrap(),
+        rt.cluster(builder("shared one").scheduler(Shared::default())).unwrap(),
+    ]
+}
+
+#[test]
+fn clusters_run_what_is_spawned_on_them_with_their_own_scheduler() {
+    everywhere(|rt, setup| {
+        let clusters = three_clusters(rt);
+        let schedulers = clusters.each_ref().map(Cluster::scheduler);
+        assert_eq!(schedulers, ["fair", "inverted", "shared"]);
+        for cluster in &clusters {
+            assert_eq!(cluster.processors(), 2);
+            let fibre = || {
+                // Children stay where their parent is.
+                let child = sinew::spawn(|| (Cluster::current().unwrap(), thread_name()));
+                (Cluster::current().unwrap(), child.join().unwrap())
+            };
+            let from_outside: Vec<_> = (0..20).map(|_| cluster.spawn(fibre)).collect();
+            let inside = cluster.clone();
+            let from_main = rt.run(move || {
+                let spawned: Vec<_> = (0..20).map(|_| inside.spawn(fibre)).collect();
+                assert!(Cluster::current().is_some_and(|main| main != inside));
+                spawned
+            });
+            for handle in from_outside.into_iter().chain(from_main) {
+                let (parent, (child, thread)) = handle.join().unwrap();
+                assert_eq!((&parent, &child), (cluster, cluster));
+                assert!(thread.starts_with(cluster.name()), "{thread}");
+            }
+        }
+        assert_eq!(rt.main_cluster().processors(), setup.processors);
+        assert!(rt.run(|| Cluster::current().as_ref() == Some(rt.main_cluster())));
+    });
+}
+
+#[test]
+fn fibres_of_different_clusters_wake_each_other() {
+    const ROUNDS: u32 = 1000;
+    everywhere(|rt, _| {
+        // A ring over four clusters, in which a number goes round.
+        let mut clusters = vec![rt.main_cluster().clone()];
+        clusters.extend(three_clusters(rt));
+        let number = Arc::new(AtomicU32::new(0));
+        let ring: Arc<Mutex<Vec<sinew::Fibre>>> = Arc::default();
+        let member = |place: u32| {
+            let (number, ring) = (Arc::clone(&number), Arc::clone(&ring));
+            move || {
+                wait_until(|| ring.lock().unwrap().len() == 4);
+                let next = ring.lock().unwrap()[(place as usize + 1) % 4].clone();
+                for round in 0..ROUNDS {
+                    while number.load(Ordering::Acquire) != 4 * round + place {
+                        sinew::park();
+                    }
+                    number.fetch_add(1, Ordering::AcqRel);
+                    next.unpark();
+                }
+            }
+        };
+        let members: Vec<_> = clusters.iter().zip(0..).map(|(cluster, place)| cluster.spawn(member(place))).collect();
+        *ring.lock().unwrap() = members.iter().map(|member| member.fibre().clone()).collect();
+        members.into_iter().for_each(|member| member.join().unwrap());
+        assert_eq!(number.load(Ordering::Relaxed), 4 * ROUNDS);
+    });
+}
+
+#[test]
+fn a_fibre_moves_to_another_cluster_and_back() {
+    wherever(
+        |setup| setup.migrating,
+        |rt, _| {
+            let clusters = three_clusters(rt);
+            let traveller = || {
+                for round in 0..30 {
+                    for cluster in clusters.iter().chain([rt.main_cluster()]) {
+                        migrate_to(cluster).unwrap();
+                        assert_eq!(Cluster::current().as_ref(), Some(cluster));
+                        assert!(thread_name().starts_with(cluster.name()));
+                        // All that blocks works there as it did before.
+                        match round % 4 {
+                            0 => sinew::yield_now(),
+                            1 => sinew::sleep(Duration::from_micros(10)),
+                            2 => sinew::spawn(sinew::yield_now).join().unwrap(),
+                            _ => migrate_to(cluster).unwrap(),
+                        }
+                        assert_eq!(Cluster::current().as_ref(), Some(cluster));
+                    }
+                }
+                30
+            };
+            let total: u32 = rt.run(|| {
+                sinew::scope(|scope| {
+                    let travellers: Vec<_> = (0..10).map(|_| scope.spawn(traveller)).collect();
+                    travellers.into_iter().map(|traveller| traveller.join().unwrap()).sum()
+                })
+            });
+            assert_eq!(total, 300);
+        },
+    );
+}
+
+#[test]
+fn a_fibre_that_may_not_move_is_told_why_and_stays() {
+    everywhere(|rt, setup| {
+        let cluster = rt.cluster(setup.builder()).unwrap();
+        let elsewhere = setup.build();
+        assert_eq!(migrate_to(&cluster), Err(MigrateError::NotAFibre));
+        rt.run(|| {
+            let foreign = elsewhere.main_cluster();
+            assert_eq!(migrate_to(foreign), Err(MigrateError::OtherRuntime));
+            if !setup.migrating {
+                assert_eq!(migrate_to(&cluster), Err(MigrateError::NotMigrating));
+                return assert_eq!(Cluster::current().as_ref(), Some(rt.main_cluster()));
+            }
+            pinned(|| {
+                assert_eq!(migrate_to(&cluster), Err(MigrateError::Bound));
+                pinned(|| assert_eq!(migrate_to(&cluster), Err(MigrateError::Bound)));
+                assert_eq!(migrate_to(&cluster), Err(MigrateError::Bound));
+            });
+            assert_eq!(Cluster::current().as_ref(), Some(rt.main_cluster()));
+            assert_eq!(migrate_to(&cluster), Ok(()));
+        });
+        if setup.migrating {
+            let main = FibreBuilder::new().pinned().cluster(rt.main_cluster());
+            let target = cluster.clone();
+            let outcome = main.spawn(move || (migrate_to(&target), pinned(|| ()), migrate_to(&target)).2).unwrap();
+            assert_eq!(outcome.join().unwrap(), Err(MigrateError::Bound));
+            assert_eq!(rt.run(|| unwinding(&cluster)), Some(Err(MigrateError::Bound)));
+        }
+        for error in [MigrateError::NotAFibre, MigrateError::NotMigrating, MigrateError::Bound, MigrateError::OtherRuntime] {
+            assert!(!error.to_string().is_empty());
+        }
+    });
+}
+
+/// What `migrate_to` says to a fibre that unwinds.
+fn unwinding(cluster: &Cluster) -> Option<Result<(), MigrateError>> {
+    struct MovesInDrop<'a>(&'a Cluster, &'a Mutex<Option<Result<(), MigrateError>>>);
+    impl Drop for MovesInDrop<'_> {
+        fn drop(&mut self) {
+            *self.1.lock().unwrap() = Some(migrate_to(self.0));
+        }
+    }
+    let outcome = Mutex::new(None);
+    sinew::scope(|scope| {
+        let panicking = scope.spawn(|| {
+            let _moves = MovesInDrop(cluster, &outcome);
+            resume_unwind(Box::new(()));
+        });
+        panicking.join().unwrap_err();
+    });
+    outcome.into_inner().unwrap()
+}
+
+#[test]
+fn a_pinned_fibre_keeps_its_kernel_thread() {
+    everywhere(|rt, setup| {
+        let moved = Arc::new(AtomicUsize::new(0));
+        let fibre = |n: u32| {
+            let moved = Arc::clone(&moved);
+            move || {
+                let wait = |n| match n % 3 {
+                    0 => sinew::yield_now(),
+                    1 => sinew::sleep(Duration::from_micros(20)),
+                    _ => sinew::spawn(|| ()).join().unwrap(),
+                };
+                let free: HashSet<_> = (0..60).map(|step| (wait(n + step), kernel_thread()).1).collect();
+                moved.fetch_add(usize::from(free.len() > 1), Ordering::Relaxed);
+                for _ in 0..3 {
+                    pinned(|| {
+                        let before = kernel_thread();
+                        for step in 0..20 {
+                            wait(n + step);
+                            pinned(|| wait(n));
+                            assert_eq!(kernel_thread(), before);
+                        }
+                    });
+                }
+            }
+        };
+        let fibres: Vec<_> = (0..60).map(|n| rt.spawn(fibre(n))).collect();
+        fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
+        let moved = moved.load(Ordering::Relaxed);
+        if !setup.migrating || setup.processors == 1 {
+            assert_eq!(moved, 0);
+        } else {
+            assert_ne!(moved, 0, "nobody moved, so that pinning had nothing to do");
+        }
+    });
+}
+
+#[test]
+fn a_fibre_that_is_spawned_pinned_keeps_its_kernel_thread() {
+    everywhere(|rt, _| {
+        let stays = || {
+            let before = kernel_thread();
+            (0..100).all(|_| (sinew::yield_now(), kernel_thread()).1 == before)
+        };
+        let builder = || FibreBuilder::new().pinned().cluster(rt.main_cluster());
+        let fibres: Vec<_> = (0..50).map(|_| builder().spawn(stays).unwrap()).collect();
+        assert!(fibres.into_iter().all(|fibre| fibre.join().unwrap()));
+    });
+}
+
+/// The CPUs that the kernel lets this thread run on.
+fn allowed_cpus() -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse::<usize>().unwrap()..=last.parse().unwrap()
+    };
+    list.trim().split(',').flat_map(range).collect()
+}
+
+/// What each of the cluster's processors says when asked, by name.
+fn ask_each<T: Send + 'static>(cluster: &Cluster, question: impl Fn() -> T + Clone + Send + 'static) -> Vec<(String, T)> {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = cluster.processors();
+    let asked: Vec<_> = (0..count)
+        .map(|_| {
+            let (begun, question) = (Arc::clone(&begun), question.clone());
+            cluster.spawn(move || {
+                // Each keeps its processor until all have one.
+                begun.fetch_add(1, Ordering::Relaxed);
+                let began = Instant::now();
+                spin_until(|| begun.load(Ordering::Relaxed) == count || began.elapsed() > Duration::from_secs(20));
+                (thread_name(), question())
+            })
+        })
+        .collect();
+    let mut answers: Vec<_> = asked.into_iter().map(|fibre| fibre.join().unwrap()).collect();
+    answers.sort_by(|one, other| one.0.cmp(&other.0));
+    answers
+}
+
+#[test]
+fn processors_run_on_the_cpus_that_they_are_pinned_to() {
+    everywhere(|rt, setup| {
+        let all = allowed_cpus();
+        for cpus in [vec![all[0]], vec![all[all.len() - 1]], all.clone()] {
+            let builder = setup.builder().name("pin").pin_cpus(cpus.clone());
+            let cluster = rt.cluster(builder).unwrap();
+            let answers = ask_each(&cluster, allowed_cpus);
+            for (n, (name, allowed)) in answers.into_iter().enumerate() {
+                assert_eq!((name, allowed), (format!("pin-{n}"), vec![cpus[n % cpus.len()]]));
+            }
+            // One that comes later is pinned as well.
+            cluster.add_processor().unwrap();
+            let answers = ask_each(&cluster, allowed_cpus);
+            assert!(answers.iter().all(|(_, allowed)| allowed.len() == 1 && cpus.contains(&allowed[0])));
+        }
+        assert!(ask_each(rt.main_cluster(), allowed_cpus).iter().all(|(_, allowed)| *allowed == all));
+        assert_eq!(allowed_cpus(), all, "the caller is where it was");
+    });
+}
+
+#[test]
+fn a_cluster_is_served_by_its_own_processors_only() {
+    everywhere(|rt, setup| {
+        // One cluster is busy and does not yield; the other goes on.
+        let other = rt.cluster(setup.builder().processors(1)).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let may_stop = Arc::clone(&stop);
+        let busy = other.spawn(move || spin_until(|| may_stop.load(Ordering::Relaxed)));
+        let waiting = other.spawn(|| Cluster::current().unwrap());
+        let handles: Vec<_> = (0..100).map(|n| rt.spawn(move || (sinew::yield_now(), n).1)).collect();
+        let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+        assert_eq!((sum, waiting.is_finished()), ((0..100).sum(), false));
+        stop.store(true, Ordering::Relaxed);
+        busy.join().unwrap();
+        assert_eq!(waiting.join().unwrap(), other);
+    });
+}

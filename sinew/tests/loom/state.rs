@@ -1,0 +1,156 @@
+//! `strand::State`: park and unpark.
+
+use crate::{Watched, check};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use loom::thread;
+use sinew::protocols::State;
+
+/// A strand together with the ready queue that it is put into.
+struct Strand {
+    state: State,
+    /// How often it has been made ready and not yet run.
+    ready: AtomicU32,
+    flags: [AtomicBool; 2],
+}
+
+impl Strand {
+    fn new() -> Arc<Strand> {
+        let flag = || AtomicBool::new(false);
+        Arc::new(Strand { state: State::new(), ready: AtomicU32::new(0), flags: [flag(), flag()] })
+    }
+
+    /// Sets a flag, then unparks.
+    fn unpark(&self, flag: usize) -> bool {
+        self.flags[flag].store(true, Relaxed);
+        let enqueue = self.state.unpark();
+        if enqueue {
+            assert_eq!(self.ready.fetch_add(1, Release), 0, "made ready while it was ready");
+        }
+        enqueue
+    }
+
+    /// Parks as `sinew::park` and the processor do.
+    fn park(&self) {
+        if self.state.take_token() || !self.state.commit_park() {
+            return;
+        }
+        while self.ready.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(self.ready.fetch_sub(1, Acquire), 1, "made ready twice");
+    }
+
+    /// Parks until both flags are seen.
+    fn park_until_set(&self) {
+        while !self.flags.iter().all(|flag| flag.load(Relaxed)) {
+            self.park();
+        }
+    }
+}
+
+#[test]
+fn a_wake_up_between_the_check_and_the_park_is_not_lost() {
+    check(4, || {
+        let strand = Strand::new();
+        strand.flags[1].store(true, Relaxed);
+        let other = Arc::clone(&strand);
+        let unparker = thread::spawn(move || other.unpark(0));
+        strand.park_until_set();
+        unparker.join().unwrap();
+    });
+}
+
+#[test]
+fn both_unparkers_are_heard_even_if_their_tokens_are_one() {
+    check(3, || {
+        let strand = Strand::new();
+        let unparkers = [0, 1].map(|flag| {
+            let strand = Arc::clone(&strand);
+            thread::spawn(move || strand.unpark(flag))
+        });
+        strand.park_until_set();
+        for unparker in unparkers {
+            unparker.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_parked_strand_is_made_ready_by_exactly_one_of_two_unparkers() {
+    check(4, || {
+        let strand = Strand::new();
+        assert!(strand.state.commit_park());
+        let other = Arc::clone(&strand);
+        let unparker = thread::spawn(move || other.unpark(0));
+        let here = strand.unpark(1);
+        let there = unparker.join().unwrap();
+        assert!(here != there, "made ready by {}", u32::from(here) + u32::from(there));
+        assert!(strand.state.take_token(), "the other unpark is remembered");
+        assert!(!strand.state.take_token(), "one token, not two");
+    });
+}
+
+#[test]
+fn a_token_is_taken_once() {
+    check(4, || {
+        let strand = Strand::new();
+        let other = Arc::clone(&strand);
+        let unparker = thread::spawn(move || other.unpark(0));
+        let early = strand.state.take_token();
+        let enqueued = unparker.join().unwrap();
+        assert!(!enqueued, "an active strand is nobody's to enqueue");
+        assert!(early != strand.state.take_token());
+    });
+}
+
+#[test]
+fn what_the_second_of_two_unparkers_wrote_is_seen_after_their_one_token() {
+    check(4, || {
+        let strand = Arc::new((State::new(), Watched::new(0), AtomicBool::new(false)));
+        assert!(!strand.0.unpark(), "the first unparker's token");
+        let other = Arc::clone(&strand);
+        let second = thread::spawn(move || {
+            other.1.set(7);
+            assert!(!other.0.unpark());
+            other.2.store(true, Relaxed);
+        });
+        if strand.2.load(Relaxed) {
+            assert!(strand.0.take_token());
+            assert_eq!(strand.1.get(), 7);
+        }
+        second.join().unwrap();
+    });
+}
+
+#[test]
+fn what_a_strand_did_before_it_parked_is_seen_by_whoever_runs_it_next() {
+    check(4, || {
+        let strand = Arc::new((State::new(), Watched::new(0)));
+        let other = Arc::clone(&strand);
+        let unparker = thread::spawn(move || {
+            if other.0.unpark() {
+                // The strand is ours now, stack and all.
+                other.1.change(|stack| *stack += 1);
+                return true;
+            }
+            false
+        });
+        strand.1.set(1);
+        let parked = strand.0.commit_park();
+        let ours = unparker.join().unwrap();
+        assert_eq!(parked, ours, "the strand has one owner");
+    });
+}
+
+#[test]
+fn a_finished_strand_is_never_made_ready() {
+    check(4, || {
+        let strand = Strand::new();
+        let other = Arc::clone(&strand);
+        let unparker = thread::spawn(move || (other.unpark(0), other.unpark(1)));
+        strand.state.finish();
+        assert_eq!(unparker.join().unwrap(), (false, false));
+        assert!(!strand.unpark(0));
+    });
+}

@@ -1,0 +1,275 @@
+//! Processors that come and go while everything runs.
+
+mod fixture;
+
+use fixture::{Random, everywhere, happens_within, kernel_thread, wait_until, wherever};
+use sinew::sched::{Place, ProcessorId, Topology};
+use sinew::{Cluster, FibreBuilder, ResizeError, Runtime, pinned};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Longer than anything here takes, unless a wake-up is lost.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The processor with this number.
+fn processor(index: u16) -> ProcessorId {
+    Place::simulated(index, Arc::new(Topology::flat(1)), 0).processor()
+}
+
+/// The processor that runs the caller at this moment.
+#[inline(never)]
+fn my_processor() -> ProcessorId {
+    let name = std::thread::current().name().unwrap().to_owned();
+    processor(name.rsplit_once('-').unwrap().1.parse().unwrap())
+}
+
+/// Work of every kind, which goes on until it is told to stop.
+struct Load {
+    stop: AtomicBool,
+    /// Iterations of all fibres.
+    iterations: AtomicU64,
+}
+
+impl Load {
+    fn goes_on(&self) -> bool {
+        self.iterations.fetch_add(1, Ordering::Relaxed);
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Iterates with `wait` in between, and says how often.
+    fn iterate(&self, mut wait: impl FnMut()) -> u64 {
+        let mut count = 1;
+        while self.goes_on() {
+            wait();
+            count += 1;
+        }
+        count
+    }
+
+    /// Parks after each iteration, to be unparked by a partner that does the
+    /// same: without one wake-up, both would wait for ever.
+    fn ping_pong(&self, ball: &AtomicU32, me: u32) -> u64 {
+        let partner = sinew::current();
+        let mut count = 0;
+        sinew::scope(|scope| {
+            let other = scope.spawn(|| self.hit(ball, me + 1, &partner));
+            count += self.hit(ball, me, other.fibre());
+            count += other.join().unwrap();
+        });
+        count
+    }
+
+    fn hit(&self, ball: &AtomicU32, me: u32, partner: &sinew::Fibre) -> u64 {
+        const OVER: u32 = u32::MAX;
+        let mut count = 0;
+        loop {
+            let holder = ball.load(Ordering::Acquire);
+            if holder == OVER {
+                return count;
+            }
+            if holder != me {
+                sinew::park();
+                continue;
+            }
+            count += 1;
+            let next = if self.goes_on() { 1 - me } else { OVER };
+            ball.store(next, Ordering::Release);
+            partner.unpark();
+        }
+    }
+}
+
+fn spawn_load(rt: &Runtime, load: &Arc<Load>) -> Vec<sinew::JoinHandle<u64>> {
+    let spawn = |kind: u32| {
+        let load = Arc::clone(load);
+        rt.spawn(move || match kind {
+            0 => load.iterate(sinew::yield_now),
+            1 => load.iterate(|| sinew::spawn(|| ()).join().unwrap()),
+            2 => load.iterate(|| sinew::sleep(Duration::from_micros(30))),
+            3 => load.iterate(|| pinned(sinew::yield_now)),
+            _ => load.ping_pong(&AtomicU32::new(0), 0),
+        })
+    };
+    (0..20).map(|n| spawn(n % 5)).collect()
+}
+
+#[test]
+fn nothing_is_lost_while_processors_come_and_go() {
+    const CHANGES: u32 = 200;
+    everywhere(|rt, setup| {
+        let mut random = Random::new(0x5eed_0003 + setup.processors as u64);
+        let load = Arc::new(Load { stop: AtomicBool::new(false), iterations: AtomicU64::new(0) });
+        let mut fibres = spawn_load(rt, &load);
+        let cluster = rt.main_cluster();
+        let mut processors = setup.processors;
+        for change in 0..CHANGES {
+            if processors == 1 || (processors < 6 && random.below(2) == 0) {
+                cluster.add_processor().unwrap();
+                processors += 1;
+            } else {
+                cluster.remove_processor().unwrap();
+                processors -= 1;
+            }
+            assert_eq!(cluster.processors(), processors);
+            if change % 20 == 0 {
+                fibres.extend(spawn_load(rt, &load));
+            }
+            let before = load.iterations.load(Ordering::Relaxed);
+            let goes_on = || load.iterations.load(Ordering::Relaxed) > before + 20;
+            assert!(happens_within(LONG, goes_on), "nothing runs after change {change}");
+        }
+        load.stop.store(true, Ordering::Relaxed);
+        let sum: u64 = fibres.into_iter().map(|fibre| fibre.join().unwrap()).sum();
+        assert_eq!(sum, load.iterations.load(Ordering::Relaxed));
+        assert!(happens_within(LONG, || cluster.retiring() == 0), "{} still retire", cluster.retiring());
+        assert_eq!(cluster.processors(), processors);
+    });
+}
+
+#[test]
+fn a_fibre_that_is_bound_to_a_removed_processor_goes_on_there() {
+    everywhere(|rt, setup| {
+        for spawned_pinned in [false, true] {
+            let cluster = rt.main_cluster();
+            let (removed, step) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+            let (is_removed, its_step) = (Arc::clone(&removed), Arc::clone(&step));
+            let begun = Arc::new(std::sync::Mutex::new(None));
+            let it_began = Arc::clone(&begun);
+            let body = move || {
+                let home = kernel_thread();
+                *it_began.lock().unwrap() = Some(my_processor());
+                while !is_removed.load(Ordering::Acquire) {
+                    sinew::park();
+                }
+                for step in 1..=50 {
+                    match step % 3 {
+                        0 => sinew::yield_now(),
+                        1 => sinew::sleep(Duration::from_micros(100)),
+                        _ => assert_ne!(sinew::spawn(kernel_thread).join().unwrap(), home, "new fibres go elsewhere"),
+                    }
+                    assert_eq!(kernel_thread(), home);
+                    its_step.store(step, Ordering::Relaxed);
+                }
+                // Its partner waits as well, so that a wake-up comes from outside.
+                while its_step.load(Ordering::Acquire) != 100 {
+                    sinew::park();
+                }
+                kernel_thread() == home
+            };
+            let builder = FibreBuilder::new().cluster(cluster);
+            let handle = match (setup.migrating, spawned_pinned) {
+                (true, false) => builder.spawn(|| pinned(body)),
+                (_, false) => builder.spawn(body),
+                (_, true) => builder.pinned().spawn(body),
+            };
+            let handle = handle.unwrap();
+            wait_until(|| begun.lock().unwrap().is_some());
+            let home = begun.lock().unwrap().unwrap();
+            cluster.add_processor().unwrap();
+            cluster.remove(home).unwrap();
+            assert_eq!((cluster.processors(), cluster.retiring()), (setup.processors, 1));
+            assert!(matches!(cluster.remove(home), Err(ResizeError::NoSuchProcessor | ResizeError::LastProcessor)));
+            removed.store(true, Ordering::Release);
+            handle.fibre().unpark();
+            assert!(happens_within(LONG, || step.load(Ordering::Relaxed) == 50), "it does not go on");
+            assert_eq!(cluster.retiring(), 1);
+            step.store(100, Ordering::Release);
+            handle.fibre().unpark();
+            assert!(handle.join().unwrap());
+            assert!(happens_within(LONG, || cluster.retiring() == 0), "its processor stays");
+        }
+    });
+}
+
+#[test]
+fn a_fibre_may_remove_the_processor_that_it_runs_on() {
+    everywhere(|rt, setup| {
+        let cluster = rt.main_cluster();
+        for _ in 0..10 {
+            cluster.add_processor().unwrap();
+            let (before, after) = rt.run(|| {
+                let before = kernel_thread();
+                cluster.remove(my_processor()).unwrap();
+                sinew::yield_now();
+                sinew::spawn(sinew::yield_now).join().unwrap();
+                (before, kernel_thread())
+            });
+            assert_eq!(before == after, !setup.migrating);
+        }
+        assert!(happens_within(LONG, || cluster.retiring() == 0));
+        assert_eq!(cluster.processors(), setup.processors);
+    });
+}
+
+#[test]
+fn the_last_processor_stays() {
+    everywhere(|rt, setup| {
+        let cluster = rt.main_cluster();
+        for left in (1..setup.processors).rev() {
+            cluster.remove_processor().unwrap();
+            assert_eq!(cluster.processors(), left);
+        }
+        assert!(matches!(cluster.remove_processor(), Err(ResizeError::LastProcessor)));
+        assert!(matches!(cluster.remove(processor(0)), Err(ResizeError::LastProcessor)));
+        assert_eq!(rt.run(|| sinew::spawn(|| 8).join().unwrap()), 8);
+        let added = cluster.add_processor().unwrap();
+        assert!(matches!(cluster.remove(processor(999)), Err(ResizeError::NoSuchProcessor)));
+        cluster.remove(added).unwrap();
+        assert!(matches!(cluster.remove(added), Err(ResizeError::LastProcessor)));
+        assert_eq!(rt.run(|| sinew::spawn(|| 9).join().unwrap()), 9);
+    });
+}
+
+#[test]
+fn removing_takes_the_one_that_came_last_or_the_one_that_is_named() {
+    everywhere(|rt, _| {
+        let cluster = rt.main_cluster();
+        let (first, second) = (cluster.add_processor().unwrap(), cluster.add_processor().unwrap());
+        assert_ne!(first, second);
+        assert_eq!(cluster.remove_processor().unwrap(), second);
+        cluster.remove(first).unwrap();
+        // A number is used again when its processor has ended.
+        assert!(happens_within(LONG, || cluster.retiring() == 0));
+        assert_eq!(cluster.add_processor().unwrap(), first);
+        assert_eq!(first.index(), cluster.processors() - 1);
+    });
+}
+
+#[test]
+fn timers_go_on_when_any_of_the_sleeping_processors_is_removed() {
+    wherever(
+        |setup| setup.processors > 1,
+        |rt, setup| {
+            let cluster: &Cluster = rt.main_cluster();
+            for victim in 0..setup.processors as u16 {
+                let sleeper = rt.spawn(|| sinew::sleep(Duration::from_millis(60)));
+                // Time for all processors to fall asleep, one of them with an
+                // eye on the clock; nothing goes wrong if they do not.
+                std::thread::sleep(Duration::from_millis(20));
+                cluster.remove(processor(victim)).unwrap();
+                let woken = happens_within(Duration::from_secs(5), || sleeper.is_finished());
+                assert!(woken, "nobody minds the clock after processor {victim} has left");
+                sleeper.join().unwrap();
+                assert!(happens_within(LONG, || cluster.retiring() == 0));
+                assert_eq!(cluster.add_processor().unwrap(), processor(victim));
+            }
+        },
+    );
+}
+
+#[test]
+fn fibres_that_wait_for_a_processor_are_taken_over_when_it_leaves() {
+    everywhere(|rt, setup| {
+        let cluster = rt.main_cluster();
+        for _ in 0..20 {
+            let added: Vec<_> = (0..3).map(|_| cluster.add_processor().unwrap()).collect();
+            let fibres: Vec<_> = (0..300).map(|n: u64| rt.spawn(move || (sinew::yield_now(), n).1)).collect();
+            added.into_iter().for_each(|id| cluster.remove(id).unwrap());
+            let sum: u64 = fibres.into_iter().map(|fibre| fibre.join().unwrap()).sum();
+            assert_eq!(sum, (0..300).sum());
+        }
+        assert!(happens_within(LONG, || cluster.retiring() == 0));
+        assert_eq!(cluster.processors(), setup.processors);
+    });
+}

@@ -1,0 +1,296 @@
+//! Fibres that borrow.
+
+mod fixture;
+
+use fixture::{alone, everywhere, message, wait_until};
+use sinew::FibreBuilder;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Runs `f` and returns what its panic said.
+fn panic_of(f: impl FnOnce()) -> String {
+    message(&*catch_unwind(AssertUnwindSafe(f)).unwrap_err())
+}
+
+#[test]
+fn fibres_borrow_what_outlives_the_scope() {
+    everywhere(|rt, _| {
+        let words = vec![String::from("one"), String::from("three")];
+        let lengths = rt.run(|| {
+            sinew::scope(|scope| {
+                let lengths: Vec<_> = words.iter().map(|word| scope.spawn(move || (word, word.len()))).collect();
+                lengths.into_iter().map(|length| length.join().unwrap()).collect::<Vec<_>>()
+            })
+        });
+        assert_eq!(lengths, [(&words[0], 3), (&words[1], 5)]);
+    });
+}
+
+#[test]
+fn fibres_change_disjoint_parts() {
+    everywhere(|rt, _| {
+        let mut numbers = [0u64; 1000];
+        rt.run(|| {
+            sinew::scope(|scope| {
+                for (part, chunk) in numbers.chunks_mut(10).enumerate() {
+                    scope.spawn(move || {
+                        for (place, number) in chunk.iter_mut().enumerate() {
+                            *number = (10 * part + place) as u64;
+                            sinew::yield_now();
+                        }
+                    });
+                }
+            });
+            // The scope has waited for all of them, joined or not.
+            assert!(numbers.iter().copied().eq(0..1000));
+            numbers[0] = 7;
+        });
+        assert_eq!(numbers[0], 7);
+    });
+}
+
+#[test]
+fn a_joined_panic_is_returned_and_stays_there() {
+    everywhere(|rt, _| {
+        let (payload, other) = rt.run(|| {
+            sinew::scope(|scope| {
+                let panicking = scope.spawn(|| resume_unwind(Box::new(9u8)));
+                let other = scope.spawn(|| 4);
+                (panicking.join().map(|()| ()).unwrap_err(), other.join().unwrap())
+            })
+        });
+        assert_eq!((*payload.downcast::<u8>().unwrap(), other), (9, 4));
+    });
+}
+
+#[test]
+fn a_panic_that_nobody_joined_comes_out_of_the_scope_at_its_end() {
+    everywhere(|rt, _| {
+        for handle_outlives_fibre in [false, true] {
+            let finished = AtomicUsize::new(0);
+            let said = panic_of(|| {
+                rt.run(|| {
+                    sinew::scope(|scope| {
+                        let panicking = scope.spawn(|| resume_unwind(Box::new("lost")));
+                        if handle_outlives_fibre {
+                            wait_until(|| panicking.is_finished());
+                        }
+                        drop::<sinew::ScopedJoinHandle<'_, ()>>(panicking);
+                        for yields in 0..20 {
+                            let finished = &finished;
+                            scope.spawn(move || {
+                                (0..yields).for_each(|_| sinew::yield_now());
+                                finished.fetch_add(1, Ordering::Relaxed);
+                            });
+                        }
+                    });
+                });
+            });
+            assert_eq!(said, "a scoped fibre panicked");
+            assert_eq!(finished.load(Ordering::Relaxed), 20);
+        }
+    });
+}
+
+#[test]
+fn a_panic_whose_handle_was_forgotten_comes_out_of_the_scope_too() {
+    everywhere(|rt, _| {
+        let said = catch_unwind(AssertUnwindSafe(|| {
+            rt.run(|| {
+                sinew::scope(|scope| {
+                    let panicking = scope.spawn(|| resume_unwind(Box::new("lost")));
+                    std::mem::forget::<sinew::ScopedJoinHandle<'_, ()>>(panicking);
+                });
+            });
+        }));
+        assert!(said.is_err(), "nobody learned of the panic");
+    });
+}
+
+#[test]
+fn a_panic_of_the_closure_waits_for_the_fibres() {
+    everywhere(|rt, _| {
+        let finished = AtomicUsize::new(0);
+        let said = panic_of(|| {
+            rt.run(|| {
+                sinew::scope(|scope| {
+                    for wait in 0..10 {
+                        let finished = &finished;
+                        scope.spawn(move || {
+                            sinew::sleep(Duration::from_micros(200 * wait));
+                            finished.fetch_add(1, Ordering::Relaxed);
+                        });
+                    }
+                    resume_unwind(Box::new("closure"));
+                });
+            });
+        });
+        assert_eq!((said.as_str(), finished.load(Ordering::Relaxed)), ("closure", 10));
+    });
+}
+
+#[test]
+fn the_panic_of_the_closure_is_the_one_that_counts() {
+    everywhere(|rt, _| {
+        let said = panic_of(|| {
+            rt.run(|| {
+                sinew::scope(|scope| {
+                    scope.spawn(|| resume_unwind(Box::new("fibre")));
+                    resume_unwind(Box::new("closure"));
+                });
+            });
+        });
+        assert_eq!(said, "closure");
+    });
+}
+
+#[test]
+fn scopes_nest() {
+    fn sum(numbers: &[u32]) -> u32 {
+        if numbers.len() < 4 {
+            return numbers.iter().sum();
+        }
+        let (left, right) = numbers.split_at(numbers.len() / 2);
+        sinew::scope(|scope| {
+            let left = scope.spawn(|| sum(left));
+            sum(right) + left.join().unwrap()
+        })
+    }
+    everywhere(|rt, _| {
+        let numbers: Vec<u32> = (0..500).collect();
+        assert_eq!(rt.run(|| sum(&numbers)), numbers.iter().sum());
+    });
+}
+
+#[test]
+fn fibres_of_a_scope_spawn_into_it() {
+    everywhere(|rt, _| {
+        let count = AtomicUsize::new(0);
+        rt.run(|| {
+            sinew::scope(|scope| {
+                for _ in 0..10 {
+                    scope.spawn(|| {
+                        sinew::yield_now();
+                        for _ in 0..10 {
+                            scope.spawn(|| count.fetch_add(1, Ordering::Relaxed));
+                        }
+                    });
+                }
+            });
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 100);
+    });
+}
+
+#[test]
+fn a_scope_on_a_kernel_thread_spawns_only_on_a_named_cluster() {
+    alone(|| {
+        let said = panic_of(|| sinew::scope(|scope| drop(scope.spawn(|| ()))));
+        assert!(said.contains("sinew::run"), "{said}");
+        assert_eq!(sinew::scope(|_| 5), 5, "an empty scope needs no runtime");
+    });
+    everywhere(|rt, _| {
+        let mut numbers = [0; 50];
+        sinew::scope(|scope| {
+            for (n, number) in numbers.iter_mut().enumerate() {
+                let builder = FibreBuilder::new().cluster(rt.main_cluster());
+                drop(builder.spawn_scoped(scope, move || *number = n).unwrap());
+            }
+        });
+        assert!(numbers.into_iter().eq(0..50));
+    });
+}
+
+#[test]
+fn a_handle_may_outlive_the_closure_of_its_scope() {
+    everywhere(|rt, _| {
+        let (text, returned) = (String::from("borrowed"), AtomicBool::new(false));
+        let received = Mutex::new(None);
+        rt.run(|| {
+            sinew::scope(|scope| {
+                let returned = &returned;
+                let text = text.as_str();
+                let slow = scope.spawn(move || {
+                    wait_until(|| returned.load(Ordering::Relaxed));
+                    text
+                });
+                // Joins when the closure below has long returned.
+                scope.spawn(|| *received.lock().unwrap() = Some(slow.join().unwrap()));
+                let _at_the_end = SetOnDrop(returned);
+            });
+        });
+        assert_eq!(received.into_inner().unwrap(), Some("borrowed"));
+    });
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn scoped_handles_say_who_and_whether() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let go = AtomicBool::new(false);
+            sinew::scope(|scope| {
+                let builder = FibreBuilder::new().name("scoped");
+                let handle = builder.spawn_scoped(scope, || {
+                    while !go.load(Ordering::Relaxed) {
+                        sinew::park();
+                    }
+                });
+                let handle = handle.unwrap();
+                assert_eq!((handle.fibre().name(), handle.is_finished()), (Some("scoped"), false));
+                go.store(true, Ordering::Relaxed);
+                handle.fibre().unpark();
+                wait_until(|| handle.is_finished());
+                handle.join().unwrap();
+            });
+        });
+    });
+}
+
+#[test]
+fn a_thousand_scopes_after_each_other() {
+    everywhere(|rt, _| {
+        let total = rt.run(|| {
+            (0..1000u64).fold(0, |total, round| {
+                let parts = [round, 1, 2];
+                let mut sums = [0; 3];
+                sinew::scope(|scope| {
+                    for (sum, part) in sums.iter_mut().zip(&parts) {
+                        scope.spawn(move || *sum = *part);
+                    }
+                });
+                total + sums.iter().sum::<u64>()
+            })
+        });
+        assert_eq!(total, (0..1000).sum::<u64>() + 3000);
+    });
+}
+
+#[test]
+fn a_token_of_the_owner_does_not_end_its_scope_early() {
+    everywhere(|rt, _| {
+        let finished = AtomicBool::new(false);
+        rt.run(|| {
+            let owner = sinew::current();
+            sinew::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        owner.unpark();
+                        sinew::yield_now();
+                    }
+                    finished.store(true, Ordering::Relaxed);
+                });
+            });
+            assert!(finished.load(Ordering::Relaxed));
+        });
+    });
+}

@@ -1,0 +1,242 @@
+//! How a runtime ends, and what `run` waits for.
+
+mod fixture;
+
+use fixture::{alone, everywhere, everywhere_owning, happens_within, wait_until};
+use sinew::Leftovers;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Longer than anything here takes, unless it never ends.
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn dropping_a_runtime_waits_for_its_fibres() {
+    everywhere_owning(|rt, _| {
+        let finished = Arc::new(AtomicUsize::new(0));
+        for yields in 0..50 {
+            let finished = Arc::clone(&finished);
+            rt.spawn(move || {
+                (0..20 * yields).for_each(|_| sinew::yield_now());
+                // Those that are spawned meanwhile count as well.
+                let child = Arc::clone(&finished);
+                sinew::spawn(move || {
+                    sinew::sleep(Duration::from_micros(50 * yields));
+                    child.fetch_add(1, Ordering::Relaxed);
+                });
+                finished.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        drop(rt);
+        assert_eq!(finished.load(Ordering::Relaxed), 100);
+    });
+}
+
+#[test]
+fn dropping_a_runtime_waits_for_a_fibre_that_is_parked() {
+    everywhere_owning(|rt, _| {
+        let (parking, go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (it_parks, may_end) = (Arc::clone(&parking), Arc::clone(&go));
+        let handle = rt.spawn(move || {
+            it_parks.store(true, Ordering::Relaxed);
+            while !may_end.load(Ordering::Relaxed) {
+                sinew::park();
+            }
+        });
+        wait_until(|| parking.load(Ordering::Relaxed));
+        let fibre = handle.fibre().clone();
+        let dropping = thread::spawn(move || drop(rt));
+        // However long it takes, it cannot end before.
+        assert!(!happens_within(Duration::from_millis(5), || dropping.is_finished()));
+        go.store(true, Ordering::Relaxed);
+        fibre.unpark();
+        dropping.join().unwrap();
+        assert!(handle.is_finished());
+        handle.join().unwrap();
+    });
+}
+
+#[test]
+fn a_handle_outlives_its_runtime() {
+    everywhere_owning(|rt, _| {
+        let handle = rt.spawn(|| vec![1, 2]);
+        let fibre = handle.fibre().clone();
+        drop(rt);
+        assert!(handle.is_finished());
+        fibre.unpark();
+        assert_eq!(handle.join().unwrap(), [1, 2]);
+        assert!(fibre.name().is_none());
+    });
+}
+
+#[test]
+fn leftovers_may_run_on_after_the_drop() {
+    everywhere_owning(|rt, setup| {
+        drop(rt);
+        let rt = setup.builder().leftovers(Leftovers::LetRun).build().unwrap();
+        let (go, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (may_end, is_over) = (Arc::clone(&go), Arc::clone(&over));
+        rt.spawn(move || {
+            wait_until(|| may_end.load(Ordering::Relaxed));
+            sinew::spawn(move || is_over.store(true, Ordering::Relaxed)).join().unwrap();
+        });
+        drop(rt);
+        assert!(!over.load(Ordering::Relaxed));
+        go.store(true, Ordering::Relaxed);
+        // The fixture waits for the end of the runtime itself.
+        assert!(happens_within(LONG, || over.load(Ordering::Relaxed)));
+    });
+}
+
+#[test]
+fn run_lends_what_the_caller_has() {
+    everywhere(|rt, _| {
+        let mut numbers = vec![1, 2, 3];
+        let sum: i32 = rt.run(|| {
+            numbers.push(4);
+            numbers.iter().sum()
+        });
+        assert_eq!((sum, numbers.len()), (10, 4));
+        let text = String::from("borrowed");
+        assert_eq!(rt.run(|| &text[..6]), "borrow");
+    });
+}
+
+#[test]
+fn run_works_inside_a_fibre() {
+    everywhere(|rt, _| {
+        let mut steps = Vec::new();
+        let outcome = rt.run(|| {
+            steps.push(1);
+            let inner = rt.run(|| {
+                steps.push(2);
+                rt.run(|| sinew::spawn(|| 40).join().unwrap()) + 1
+            });
+            steps.push(3);
+            inner + 1
+        });
+        assert_eq!((outcome, steps), (42, vec![1, 2, 3]));
+    });
+}
+
+#[test]
+fn a_runtime_may_be_dropped_in_its_own_fibre() {
+    everywhere_owning(|rt, _| {
+        let place: Arc<Mutex<Option<sinew::Runtime>>> = Arc::default();
+        let its_place = Arc::clone(&place);
+        let handle = rt.spawn(move || {
+            wait_until(|| its_place.lock().unwrap().is_some());
+            let rt = its_place.lock().unwrap().take();
+            drop(rt);
+            // It does not wait for itself, and goes on.
+            sinew::yield_now();
+            sinew::spawn(|| 11).join().unwrap()
+        });
+        *place.lock().unwrap() = Some(rt);
+        assert_eq!(handle.join().unwrap(), 11);
+    });
+}
+
+#[test]
+fn a_runtime_may_be_dropped_in_a_fibre_of_another() {
+    everywhere(|rt, setup| {
+        let other = setup.build();
+        let finished = Arc::new(AtomicUsize::new(0));
+        for _ in 0..20 {
+            let finished = Arc::clone(&finished);
+            other.spawn(move || {
+                (0..20).for_each(|_| sinew::yield_now());
+                finished.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        assert_eq!(
+            rt.run(move || {
+                drop(other);
+                finished.load(Ordering::Relaxed)
+            }),
+            20
+        );
+    });
+}
+
+#[test]
+fn the_front_door_waits_for_detached_fibres() {
+    fn detached(finished: &Arc<AtomicUsize>) {
+        for generation in 0..10 {
+            let finished = Arc::clone(finished);
+            sinew::spawn(move || {
+                (0..10 * generation).for_each(|_| sinew::yield_now());
+                let child = Arc::clone(&finished);
+                sinew::spawn(move || child.fetch_add(1, Ordering::Relaxed));
+                finished.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    }
+    alone(|| {
+        let finished = Arc::new(AtomicUsize::new(0));
+        assert_eq!(sinew::run(|| (detached(&finished), 9).1), 9);
+        assert_eq!(finished.load(Ordering::Relaxed), 20);
+        assert_eq!(run_migrating(|| (detached(&finished), 8).1), 8);
+        assert_eq!(finished.load(Ordering::Relaxed), 40);
+    });
+}
+
+#[allow(unsafe_code)]
+fn run_migrating<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    // SAFETY: nothing in this file keeps what is bound to a kernel thread
+    // across a suspension.
+    unsafe { sinew::run_migrating(f) }
+}
+
+#[test]
+fn many_runtimes_come_and_go() {
+    everywhere_owning(|rt, setup| {
+        drop(rt);
+        for n in 0..30 {
+            let rt = setup.build();
+            assert_eq!(rt.run(move || sinew::spawn(move || n).join().unwrap()), n);
+        }
+        let several: Vec<_> = (0..5).map(|_| setup.build()).collect();
+        let handles: Vec<_> = several.iter().enumerate().map(|(n, rt)| rt.spawn(move || n)).collect();
+        drop(several);
+        let sum: usize = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+        assert_eq!(sum, 10);
+    });
+}
+
+#[test]
+fn live_fibres_counts_those_that_have_not_finished() {
+    everywhere(|rt, _| {
+        assert_eq!(rt.live_fibres(), 0);
+        let go = Arc::new(AtomicBool::new(false));
+        let waiting = || {
+            let go = Arc::clone(&go);
+            move || wait_until(|| go.load(Ordering::Relaxed))
+        };
+        let from_outside: Vec<_> = (0..5).map(|_| rt.spawn(waiting())).collect();
+        assert_eq!(rt.live_fibres(), 5);
+        let from_inside = rt.run(|| (0..5).map(|_| sinew::spawn(waiting())).collect::<Vec<_>>());
+        wait_until(|| rt.live_fibres() <= 10);
+        assert_eq!(rt.live_fibres(), 10);
+        go.store(true, Ordering::Relaxed);
+        from_outside.into_iter().chain(from_inside).for_each(|handle| handle.join().unwrap());
+        assert!(happens_within(LONG, || rt.live_fibres() == 0));
+    });
+}
+
+#[test]
+fn a_cluster_that_outlives_its_runtime_cannot_be_spawned_on() {
+    everywhere_owning(|rt, _| {
+        let cluster = rt.main_cluster().clone();
+        drop(rt);
+        assert!(matches!(cluster.add_processor(), Err(sinew::ResizeError::Stopped)));
+        let spawned = sinew::FibreBuilder::new().cluster(&cluster).spawn(|| ());
+        if spawned.is_ok() {
+            // The queue that it waits in must not be dropped.
+            std::mem::forget(cluster);
+        }
+        assert!(spawned.is_err(), "a fibre was accepted that can never run");
+    });
+}

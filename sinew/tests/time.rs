@@ -1,0 +1,254 @@
+//! Sleeping, and waiting with a limit.
+
+mod fixture;
+
+use fixture::{Random, everywhere, happens_within, spin_until, wait_until, wherever};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, unless a wake-up is lost.
+const LONG: Duration = Duration::from_secs(600);
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn a_park_with_a_limit_ends_without_an_unpark() {
+    everywhere(|rt, _| {
+        for limit in [Duration::ZERO, Duration::from_nanos(1), MS, 20 * MS] {
+            let parks = rt.run(|| {
+                // A park may return without a reason, hence the loop.
+                let began = Instant::now();
+                for parks in 1.. {
+                    sinew::park_timeout(limit.saturating_sub(began.elapsed()));
+                    if began.elapsed() >= limit {
+                        return parks;
+                    }
+                }
+                unreachable!()
+            });
+            assert!(parks < 10, "{parks} parks");
+        }
+    });
+}
+
+#[test]
+fn a_park_with_a_limit_ends_early_with_an_unpark() {
+    everywhere(|rt, _| {
+        for limit in [LONG, Duration::MAX] {
+            for _ in 0..20 {
+                let (parking, flag) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+                let (it_parks, it_flag) = (Arc::clone(&parking), Arc::clone(&flag));
+                let handle = rt.spawn(move || {
+                    it_parks.store(true, Ordering::Relaxed);
+                    while !it_flag.load(Ordering::Acquire) {
+                        sinew::park_timeout(limit);
+                    }
+                });
+                wait_until(|| parking.load(Ordering::Relaxed));
+                flag.store(true, Ordering::Release);
+                handle.fibre().unpark();
+                handle.join().unwrap();
+            }
+            // A token that came before counts as well.
+            rt.run(|| {
+                sinew::current().unpark();
+                sinew::park_timeout(limit);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_limit_that_has_passed_wakes_nobody_later() {
+    everywhere(|rt, _| {
+        // An alarm that outlived its wait would end the next one early.
+        let early = rt.run(|| {
+            let round = || {
+                let (me, over) = (sinew::current(), Arc::new(AtomicBool::new(false)));
+                let is_over = Arc::clone(&over);
+                sinew::spawn(move || {
+                    is_over.store(true, Ordering::Release);
+                    me.unpark();
+                });
+                while !over.load(Ordering::Acquire) {
+                    sinew::park_timeout(MS / 2);
+                }
+                let began = Instant::now();
+                sinew::park_timeout(2 * MS);
+                began.elapsed() < 2 * MS
+            };
+            (0..20).filter(|_| round()).count()
+        });
+        assert!(early < 10, "{early} of 20 waits ended early");
+    });
+}
+
+#[test]
+fn sleep_never_returns_early() {
+    everywhere(|rt, _| {
+        let mut random = Random::new(0x5eed_0002);
+        let sleeper = |wait: Duration| {
+            move || {
+                let began = Instant::now();
+                sinew::sleep(wait);
+                began.elapsed() >= wait
+            }
+        };
+        let waits = (0..200).map(|_| Duration::from_nanos(random.below(20_000_000)));
+        let waits = waits.chain([Duration::ZERO, Duration::from_nanos(1)]);
+        let sleepers: Vec<_> = waits.map(|wait| rt.spawn(sleeper(wait))).collect();
+        // Unparked all the while.
+        for sleeper in sleepers.iter().cycle().take(2000) {
+            sleeper.fibre().unpark();
+        }
+        assert!(sleepers.into_iter().all(|sleeper| sleeper.join().unwrap()));
+        let until = Instant::now() + 3 * MS;
+        rt.run(|| sinew::sleep_until(until));
+        assert!(Instant::now() >= until);
+        rt.run(|| sinew::sleep_until(until));
+    });
+}
+
+#[test]
+fn sleep_keeps_a_token_that_came_meanwhile() {
+    everywhere(|rt, _| {
+        for _ in 0..5 {
+            let sleeping = Arc::new(AtomicBool::new(false));
+            let it_sleeps = Arc::clone(&sleeping);
+            let handle = rt.spawn(move || {
+                it_sleeps.store(true, Ordering::Relaxed);
+                let began = Instant::now();
+                sinew::sleep(2 * MS);
+                assert!(began.elapsed() >= 2 * MS);
+                sinew::park();
+            });
+            wait_until(|| sleeping.load(Ordering::Relaxed));
+            handle.fibre().unpark();
+            handle.join().unwrap();
+        }
+        // One that came before, too.
+        rt.run(|| {
+            sinew::current().unpark();
+            sinew::sleep(MS);
+            sinew::park();
+        });
+    });
+}
+
+#[test]
+fn ten_thousand_sleepers_wake_in_about_the_order_of_their_deadlines() {
+    const SLEEPERS: u64 = 10_000;
+    const SPREAD_US: u64 = 200_000;
+    everywhere(|rt, _| {
+        let woken: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let sleepers: Vec<_> = (0..SLEEPERS)
+            .map(|n| {
+                let woken = Arc::clone(&woken);
+                // Different durations, in no order.
+                let wait = Duration::from_micros(n * 7919 % SLEEPERS * SPREAD_US / SLEEPERS);
+                rt.spawn(move || {
+                    let deadline = Instant::now() + wait;
+                    sinew::sleep_until(deadline);
+                    assert!(Instant::now() >= deadline);
+                    woken.lock().unwrap().push(deadline);
+                })
+            })
+            .collect();
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+        let woken = woken.lock().unwrap();
+        assert_eq!(woken.len() as u64, SLEEPERS);
+        // The kernel may keep a processor, and those who wait there, for a while.
+        let mut latest = woken[0];
+        let late = woken.iter().filter(|&&deadline| {
+            latest = latest.max(deadline);
+            deadline + 40 * MS < latest
+        });
+        let late = late.count() as u64;
+        assert!(late < SLEEPERS / 20, "{late} woke after others with much later deadlines");
+    });
+}
+
+/// Keeps all processors busy with fibres that yield, while `f` runs in another.
+fn among_yielding<T: Send>(rt: &sinew::Runtime, fibres: usize, f: impl FnOnce() -> T + Send) -> T {
+    let stop = Arc::new(AtomicBool::new(false));
+    let begun = Arc::new(AtomicUsize::new(0));
+    let yielding = || {
+        let (stop, begun) = (Arc::clone(&stop), Arc::clone(&begun));
+        move || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            wait_until(|| stop.load(Ordering::Relaxed));
+        }
+    };
+    let handles: Vec<_> = (0..fibres).map(|_| rt.spawn(yielding())).collect();
+    wait_until(|| begun.load(Ordering::Relaxed) == fibres);
+    let result = rt.run(f);
+    stop.store(true, Ordering::Relaxed);
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+    result
+}
+
+#[test]
+fn timers_fire_while_all_processors_are_busy() {
+    everywhere(|rt, setup| {
+        let mut late = among_yielding(rt, 4 * setup.processors, || {
+            let sleep = |_| {
+                let deadline = Instant::now() + 3 * MS;
+                sinew::sleep_until(deadline);
+                deadline.elapsed()
+            };
+            (0..15).map(sleep).collect::<Vec<_>>()
+        });
+        late.sort();
+        // The median: the kernel may keep a processor for longer, now and then.
+        assert!(late[late.len() / 2] < 50 * MS, "late by {late:?}");
+    });
+}
+
+#[test]
+fn timers_fire_while_one_processor_does_not_yield() {
+    wherever(
+        |setup| setup.migrating && setup.processors > 1,
+        |rt, _| {
+            for _ in 0..10 {
+                // One fibre wakes and keeps its processor; another wakes later.
+                let woken = Arc::new(AtomicBool::new(false));
+                let is_woken = Arc::clone(&woken);
+                let keeping = rt.spawn(move || {
+                    sinew::sleep(2 * MS);
+                    let began = Instant::now();
+                    spin_until(|| is_woken.load(Ordering::Relaxed) || began.elapsed() > 2000 * MS);
+                    began.elapsed()
+                });
+                let waking = rt.spawn(move || {
+                    sinew::sleep(6 * MS);
+                    woken.store(true, Ordering::Relaxed);
+                });
+                let kept = keeping.join().unwrap();
+                waking.join().unwrap();
+                assert!(kept < 2000 * MS, "nobody minded the clock for {kept:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn an_idle_runtime_wakes_for_its_timers() {
+    everywhere(|rt, _| {
+        // All processors have had the time to fall asleep in between.
+        for _ in 0..5 {
+            let woken = Arc::new(AtomicUsize::new(0));
+            let sleepers: Vec<_> = (0..10)
+                .map(|n| {
+                    let woken = Arc::clone(&woken);
+                    rt.spawn(move || {
+                        sinew::sleep(n * MS);
+                        woken.fetch_add(1, Ordering::Relaxed);
+                    })
+                })
+                .collect();
+            assert!(happens_within(LONG, || woken.load(Ordering::Relaxed) == 10));
+            sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+        }
+    });
+}
