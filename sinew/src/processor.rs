@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The clock is read at every dispatch while dispatches are long and at every
-/// eighth while they are short: reading it takes 6 to 11 ns, a third of a yield.
-const DISPATCHES_PER_READING: u32 = 8;
-/// Dispatches are long when eight of them take longer than this.
+/// 16th while they are short: reading it takes 6 to 11 ns, a third of a yield.
+const DISPATCHES_PER_READING: u32 = 16;
+/// Dispatches are long when 16 of them take longer than this.
 const SHORT_DISPATCHES_US: u64 = 4;
 
 /// How long a processor looks around before it sleeps. Sleeping and being woken

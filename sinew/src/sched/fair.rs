@@ -236,8 +236,7 @@ impl Local for End {
         if !queue.inbox.strands.is_empty() {
             queue.unpack(&mut strands);
         }
-        strands.push(strand);
-        let next = strands.pop().expect("a strand was pushed just now");
+        let next = strands.exchange(strand);
         queue.own.note(&strands);
         drop(strands);
         self.sample(&next, now);

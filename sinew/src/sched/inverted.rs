@@ -166,10 +166,7 @@ impl Local for End {
             self.station.local.push(strand);
             return staged;
         }
-        self.station.local.change(|queue| {
-            queue.push(strand);
-            queue.pop().expect("a strand was pushed just now")
-        })
+        self.station.local.change(|queue| queue.exchange(strand))
     }
 
     fn claim(&self) -> Option<Claim> {

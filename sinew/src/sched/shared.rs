@@ -76,8 +76,7 @@ impl Local for End {
 
     fn exchange(&self, strand: Ready, _now: u64) -> Ready {
         let mut strands = self.queue.strands.lock();
-        strands.push(strand);
-        let next = strands.pop().expect("a strand was pushed just now");
+        let next = strands.exchange(strand);
         self.queue.len.store(strands.len(), Ordering::Relaxed);
         next
     }

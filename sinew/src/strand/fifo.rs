@@ -55,6 +55,21 @@ impl Fifo {
         Some(Ready(first))
     }
 
+    /// `push` and `pop` in one step.
+    #[inline]
+    fn rotate(&mut self, ready: Ready) -> Ready {
+        let Some((first, last)) = self.ends else { return ready };
+        let strand = ready.into_raw();
+        // SAFETY: `ready` gave us the strand, and with it the right to its link.
+        unsafe { strand.as_ref() }.next.set(None);
+        // SAFETY: `first` and `last` are owned by the queue.
+        unsafe { last.as_ref() }.next.set(Some(strand));
+        // SAFETY: as above. If `first` is the last, its link is the new one.
+        let next = unsafe { first.as_ref() }.next.get().unwrap_or(strand);
+        self.ends = Some((next, strand));
+        Ready(first)
+    }
+
     /// Puts all of `other` behind what is here.
     pub(crate) fn append(&mut self, other: Fifo) {
         let other = ManuallyDrop::new(other);
@@ -163,6 +178,18 @@ impl Levels {
         }
         self.len -= 1;
         ready
+    }
+
+    /// `push` and `pop` in one step.
+    #[inline]
+    pub(crate) fn exchange(&mut self, ready: Ready) -> Ready {
+        let level = (ready.priority() as usize).min(Priority::LEVELS - 1);
+        let more_urgent = self.occupied & ((1 << level) - 1);
+        if more_urgent == 0 {
+            return self.queues[level].rotate(ready);
+        }
+        self.push(ready);
+        self.pop().expect("a strand was pushed just now")
     }
 
     /// The claim of the strand that `pop` would give.
