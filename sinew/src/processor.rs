@@ -141,6 +141,9 @@ pub(crate) struct Processor {
     local: Box<dyn Local>,
     /// Strands that may run only here.
     lane: RefCell<Levels>,
+    /// Whether strands come from elsewhere than from the scheduler alone: there
+    /// is one in the lane, or the scheduler's end has been given up.
+    mixed: Cell<bool>,
     /// Those of them that run only when nothing else does.
     background_lane: RefCell<Fifo>,
     stacks: Stacks,
@@ -246,6 +249,7 @@ impl Processor {
             seat,
             local,
             lane: RefCell::new(Levels::new()),
+            mixed: Cell::new(false),
             background_lane: RefCell::new(Fifo::new()),
             stacks: Stacks::new(),
             blocks: Blocks::default(),
@@ -348,7 +352,10 @@ impl Processor {
     fn keep(&self, ready: Ready) {
         match ready.priority() {
             Priority::Background => self.background_lane.borrow_mut().push(ready),
-            _ => self.lane.borrow_mut().push(ready),
+            _ => {
+                self.mixed.set(true);
+                self.lane.borrow_mut().push(ready);
+            }
         }
     }
 
@@ -423,18 +430,18 @@ impl Processor {
     /// The next strand to run, of those that are here.
     #[inline]
     fn next(&self) -> Option<Ready> {
-        let now = self.now.get();
         if !self.seat.arrivals.is_empty() {
             self.unpack_arrivals();
         }
-        if self.lane.borrow().is_empty() {
-            return if self.detached.get() { None } else { self.local.next(now) };
-        }
-        self.next_with_lane(now)
+        if self.mixed.get() { self.next_mixed(self.now.get()) } else { self.local.next(self.now.get()) }
     }
 
     /// Weighs the lane against the scheduler's queue.
-    fn next_with_lane(&self, now: u64) -> Option<Ready> {
+    fn next_mixed(&self, now: u64) -> Option<Ready> {
+        if self.lane.borrow().is_empty() {
+            self.mixed.set(self.detached.get());
+            return if self.detached.get() { None } else { self.local.next(now) };
+        }
         let claim = self.lane.borrow().claim();
         let other = if self.detached.get() { None } else { self.local.claim() };
         if other.is_some_and(|other| claim.is_none_or(|claim| other < claim)) {
@@ -461,7 +468,7 @@ impl Processor {
         self.mind_unwinding(&strand);
         strand.stamp(self.now.get());
         let plain = strand.strand().home().is_none() && strand.priority() != Priority::Background;
-        if plain && self.lane.borrow().is_empty() && self.seat.arrivals.is_empty() && !self.detached.get() {
+        if plain && !self.mixed.get() && self.seat.arrivals.is_empty() {
             return Some(self.local.exchange(strand, self.now.get()));
         }
         self.make_ready(strand);
@@ -597,6 +604,7 @@ impl Processor {
         if self.detached.replace(true) {
             return;
         }
+        self.mixed.set(true);
         let waiting = self.local.retract(self.now.get());
         for strand in waiting.into_iter().chain(std::iter::from_fn(|| self.local.drain())) {
             let wake = self.cluster.scheduler().inject(strand, self.now.get());

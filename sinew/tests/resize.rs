@@ -112,7 +112,7 @@ fn nothing_is_lost_while_processors_come_and_go() {
                 processors -= 1;
             }
             assert_eq!(cluster.processors(), processors);
-            if change % 20 == 0 {
+            if change % 50 == 49 {
                 fibres.extend(spawn_load(rt, &load));
             }
             let before = load.iterations.load(Ordering::Relaxed);

@@ -70,7 +70,8 @@ struct Own {
     strands: SpinLock<Levels>,
     /// The length of `strands`. Written under its lock.
     len: AtomicU32,
-    /// When its head became ready. Written under its lock.
+    /// When its head became ready, or earlier: when it was last looked at. Written
+    /// under its lock.
     head_since: AtomicU64,
 }
 
@@ -104,6 +105,7 @@ impl Scheduler for Fair {
             queue,
             random: Cell::new(0x9e37_79b9 ^ (seat as u32 + 1).wrapping_mul(0x85eb_ca6b)),
             wait: Cell::new(0),
+            sampled: Cell::new(0),
             advertised: Cell::new(false),
             imbalance: Cell::new(0),
             rescue_floor: ticks_in_us(RESCUE_FLOOR_US),
@@ -158,12 +160,12 @@ impl Queue {
         self.inbox.strands.put(strand);
     }
 
-    /// Moves what has arrived behind what is in `arrived`.
+    /// Moves what has arrived behind what is in `strands`.
     #[cold]
-    fn unpack(&self, arrived: &mut Levels) {
+    fn unpack(&self, strands: &mut Levels) {
         let mut fifo = self.inbox.strands.take_all();
         while let Some(strand) = fifo.pop() {
-            arrived.push(strand);
+            strands.push(strand);
         }
     }
 }
@@ -173,8 +175,8 @@ impl Own {
     #[inline]
     fn note(&self, strands: &Levels) {
         self.len.store(strands.len() as u32, Relaxed);
-        if let Some(since) = strands.prepare_head() {
-            self.head_since.store(since, Relaxed);
+        if let Some(claim) = strands.claim() {
+            self.head_since.store(claim.ready_at, Relaxed);
         }
     }
 }
@@ -189,6 +191,8 @@ struct End {
     random: Cell<u32>,
     /// Moving average of how long strands waited before they ran here.
     wait: Cell<u64>,
+    /// The time when that was last brought up to date.
+    sampled: Cell<u64>,
     /// Whether the bulletin says that there is something.
     advertised: Cell<bool>,
     /// How many looks in a row found the looked-at queue longer.
@@ -199,17 +203,19 @@ struct End {
 
 impl Local for End {
     #[inline]
-    fn push(&self, strand: Ready, _now: u64) -> Wake {
+    fn push(&self, strand: Ready, now: u64) -> Wake {
         let own = &self.queue.own;
         let mut strands = own.strands.lock();
         strands.push(strand);
-        own.note(&strands);
         let len = strands.len();
-        drop(strands);
-        if !self.advertised.get() {
-            self.advertise();
+        own.len.store(len as u32, Relaxed);
+        if len > 1 {
+            return Wake::Backlog;
         }
-        if len > 1 { Wake::Backlog } else { Wake::Lone }
+        own.head_since.store(now, Relaxed);
+        drop(strands);
+        self.advertise_something();
+        Wake::Lone
     }
 
     #[inline]
@@ -220,12 +226,14 @@ impl Local for End {
         }
         let mut strands = queue.own.strands.lock();
         if !queue.inbox.strands.is_empty() {
-            queue.unpack(&mut strands);
+            self.unpack_from(queue, &mut strands);
         }
         let next = strands.pop()?;
-        queue.own.note(&strands);
-        drop(strands);
-        self.sample(&next, now);
+        strands.prefetch_head();
+        queue.own.len.store(strands.len() as u32, Relaxed);
+        if now != self.sampled.get() {
+            self.sample(&next, &strands, now);
+        }
         Some(next)
     }
 
@@ -234,12 +242,13 @@ impl Local for End {
         let queue = &*self.queue;
         let mut strands = queue.own.strands.lock();
         if !queue.inbox.strands.is_empty() {
-            queue.unpack(&mut strands);
+            self.unpack_from(queue, &mut strands);
         }
         let next = strands.exchange(strand);
-        queue.own.note(&strands);
-        drop(strands);
-        self.sample(&next, now);
+        strands.prefetch_head();
+        if now != self.sampled.get() {
+            self.sample(&next, &strands, now);
+        }
         next
     }
 
@@ -249,8 +258,7 @@ impl Local for End {
             return None;
         }
         let mut strands = queue.own.strands.lock();
-        queue.unpack(&mut strands);
-        queue.own.note(&strands);
+        self.unpack_from(queue, &mut strands);
         strands.claim()
     }
 
@@ -280,10 +288,13 @@ impl Local for End {
 }
 
 impl End {
-    #[inline]
-    fn sample(&self, strand: &Ready, now: u64) {
+    /// Notes how long `strand` has waited, and since when the next one does. Once
+    /// per reading of the clock: more often it would say nothing new.
+    fn sample(&self, strand: &Ready, strands: &Levels, now: u64) {
+        self.sampled.set(now);
         let waited = now.saturating_sub(strand.ready_at());
         self.wait.set(average(self.wait.get(), waited));
+        self.queue.own.note(strands);
     }
 
     /// Copies what others want to know to where they read it.
@@ -294,6 +305,15 @@ impl End {
         queue.bulletin.head_since.store(queue.own.head_since.load(Relaxed), Relaxed);
         queue.bulletin.wait.store(self.wait.get(), Relaxed);
         queue.bulletin.len.store(len, Relaxed);
+    }
+
+    /// Sees to it that others know that there is something: whoever neglects a
+    /// queue that looks empty is not found out.
+    #[inline]
+    fn advertise_something(&self) {
+        if !self.advertised.get() {
+            self.advertise();
+        }
     }
 
     /// Writes down the cache that the processor runs under, if it has changed.
@@ -332,7 +352,7 @@ impl End {
             self.balance(other, len as usize);
         }
         if !other.inbox.strands.is_empty() && now.saturating_sub(other.inbox.since.load(Relaxed)) > limit {
-            self.unpack_from(other);
+            self.unpack_from(other, &mut self.queue.own.strands.lock());
         }
     }
 
@@ -369,7 +389,7 @@ impl End {
         if !other.inbox.strands.is_empty() {
             let waiting = now.saturating_sub(other.inbox.since.load(Relaxed));
             if effort == Effort::Greedy || waiting > self.young || !other.is_taken() {
-                found = self.unpack_from(other);
+                found = self.unpack_from(other, &mut self.queue.own.strands.lock());
             }
         }
         let len = other.own.len.load(Relaxed) as usize;
@@ -381,11 +401,13 @@ impl End {
         self.take(other, effort, |strands| strands.take_some(share)) || found
     }
 
-    /// Takes what has arrived for another. Whether there is something now.
-    fn unpack_from(&self, other: &Queue) -> bool {
-        let mut strands = self.queue.own.strands.lock();
-        other.unpack(&mut strands);
-        self.queue.own.note(&strands);
+    /// Moves what has arrived in a queue, one's own or another, to one's own
+    /// `strands`. Whether there is something now.
+    #[cold]
+    fn unpack_from(&self, queue: &Queue, strands: &mut Levels) -> bool {
+        queue.unpack(strands);
+        self.queue.own.note(strands);
+        self.advertise_something();
         !strands.is_empty()
     }
 
@@ -406,6 +428,7 @@ impl End {
         let mut mine = self.queue.own.strands.lock();
         mine.prepend(taken);
         self.queue.own.note(&mine);
+        self.advertise_something();
         any
     }
 

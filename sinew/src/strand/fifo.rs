@@ -201,13 +201,12 @@ impl Levels {
         Some(Claim { priority: PRIORITIES[level], ready_at })
     }
 
-    /// When the strand that `pop` would give became ready. Lets the CPU fetch
-    /// what running it will need.
+    /// Lets the CPU fetch what running the strand at the head will need.
     #[inline]
-    pub(crate) fn prepare_head(&self) -> Option<u64> {
-        let head = self.queues[self.first_level()?].head()?;
-        head.prefetch();
-        Some(head.ready_at.get())
+    pub(crate) fn prefetch_head(&self) {
+        if let Some(head) = self.first_level().and_then(|level| self.queues[level].head()) {
+            head.prefetch();
+        }
     }
 
     fn note_occupied(&mut self) {

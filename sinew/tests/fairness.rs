@@ -1,0 +1,332 @@
+//! Who runs before whom, and that everybody runs at all.
+
+mod fixture;
+
+use fixture::{Scheduling, everywhere, happens_within, spin_until, wait_until, wherever};
+use sinew::{FibreBuilder, JoinHandle, Priority, Runtime};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Longer than anything here takes, unless somebody starves.
+const LONG: Duration = Duration::from_secs(20);
+
+fn spawn_with<T: Send + 'static>(priority: Priority, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    FibreBuilder::new().priority(priority).spawn(f).unwrap()
+}
+
+#[test]
+fn urgent_fibres_begin_first() {
+    wherever(
+        |setup| setup.processors == 1,
+        |rt, _| {
+            let log: Arc<Mutex<Vec<Priority>>> = Arc::default();
+            rt.run(|| {
+                let spawn = |priority| {
+                    let log = Arc::clone(&log);
+                    spawn_with(priority, move || log.lock().unwrap().push(priority))
+                };
+                let order = [Priority::Background, Priority::Low, Priority::Normal, Priority::High];
+                let fibres: Vec<_> = order.into_iter().cycle().take(20).map(spawn).collect();
+                assert!(log.lock().unwrap().is_empty(), "the only processor is taken");
+                fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
+            });
+            let log = log.lock().unwrap();
+            assert_eq!(log.len(), 20);
+            assert!(log.is_sorted(), "{log:?}");
+        },
+    );
+}
+
+#[test]
+fn an_urgent_fibre_that_becomes_ready_runs_next() {
+    const ROUNDS: usize = 100;
+    wherever(
+        |setup| setup.processors == 1,
+        |rt, _| {
+            let (stop, log) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(String::new())));
+            rt.run(|| {
+                let fibre = |letter: char, wait: fn()| {
+                    let (stop, log) = (Arc::clone(&stop), Arc::clone(&log));
+                    move || {
+                        while !stop.load(Ordering::Relaxed) {
+                            wait();
+                            log.lock().unwrap().push(letter);
+                        }
+                    }
+                };
+                let normal: Vec<_> = (0..5).map(|_| sinew::spawn(fibre('n', sinew::yield_now))).collect();
+                let high = spawn_with(Priority::High, fibre('H', sinew::park));
+                // It has begun, and is parked.
+                wait_until(|| log.lock().unwrap().len() > 20);
+                for round in 0..ROUNDS {
+                    log.lock().unwrap().push('!');
+                    high.fibre().unpark();
+                    (0..round % 7).for_each(|_| sinew::yield_now());
+                    sinew::yield_now();
+                }
+                stop.store(true, Ordering::Relaxed);
+                high.fibre().unpark();
+                high.join().unwrap();
+                normal.into_iter().for_each(|fibre| fibre.join().unwrap());
+            });
+            let log = log.lock().unwrap();
+            assert_eq!(log.matches('!').count(), ROUNDS);
+            assert_eq!(log.matches("!H").count(), ROUNDS, "{log}");
+        },
+    );
+}
+
+/// Runs fibres of a low priority beside normal ones that yield, on one
+/// processor. How often the former had run when the last of the latter ended.
+fn runs_beside_normal(rt: &Runtime, low: Priority) -> u32 {
+    rt.run(|| {
+        let runs = Arc::new(AtomicU32::new(0));
+        let its_runs = || Arc::clone(&runs);
+        let lows: Vec<_> = (0..5)
+            .map(|_| {
+                let runs = its_runs();
+                spawn_with(low, move || {
+                    for _ in 0..10 {
+                        runs.fetch_add(1, Ordering::Relaxed);
+                        sinew::yield_now();
+                    }
+                })
+            })
+            .collect();
+        let normals: Vec<_> = (0..5)
+            .map(|n| {
+                let runs = its_runs();
+                sinew::spawn(move || {
+                    (0..100 * n).for_each(|_| sinew::yield_now());
+                    runs.load(Ordering::Relaxed)
+                })
+            })
+            .collect();
+        // The caller is not in the way: it is parked most of the time.
+        let beside = normals.into_iter().map(|normal| normal.join().unwrap()).max().unwrap();
+        lows.into_iter().for_each(|low| low.join().unwrap());
+        assert_eq!(runs.load(Ordering::Relaxed), 50);
+        beside
+    })
+}
+
+#[test]
+fn low_and_background_fibres_run_only_when_nothing_else_is_ready() {
+    wherever(
+        |setup| setup.processors == 1,
+        |rt, _| {
+            assert_eq!(runs_beside_normal(rt, Priority::Low), 0);
+            assert_eq!(runs_beside_normal(rt, Priority::Background), 0);
+        },
+    );
+}
+
+/// Keeps all processors busy with fibres that yield, while `f` runs.
+fn among_yielding<T>(rt: &Runtime, fibres: usize, f: impl FnOnce() -> T) -> T {
+    let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let yielding = || {
+        let (stop, begun) = (Arc::clone(&stop), Arc::clone(&begun));
+        move || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            wait_until(|| stop.load(Ordering::Relaxed));
+        }
+    };
+    let handles: Vec<_> = (0..fibres).map(|_| rt.spawn(yielding())).collect();
+    wait_until(|| begun.load(Ordering::Relaxed) == fibres);
+    let result = f();
+    stop.store(true, Ordering::Relaxed);
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+    result
+}
+
+#[test]
+fn background_fibres_run_when_there_is_nothing_else_to_do() {
+    everywhere(|rt, setup| {
+        let spawn = || {
+            let builder = FibreBuilder::new().priority(Priority::Background).cluster(rt.main_cluster());
+            let parks = || {
+                (0..10).for_each(|_| sinew::yield_now());
+                sinew::sleep(MS / 10);
+                sinew::park();
+                Instant::now()
+            };
+            let handle = builder.spawn(parks).unwrap();
+            handle.fibre().unpark();
+            handle
+        };
+        // In an idle runtime, and in one that is busy at first.
+        for handle in (0..10).map(|_| spawn()).collect::<Vec<_>>() {
+            handle.join().unwrap();
+        }
+        let handles = among_yielding(rt, 4 * setup.processors, || (0..10).map(|_| spawn()).collect::<Vec<_>>());
+        handles.into_iter().for_each(|handle| drop(handle.join().unwrap()));
+        // From within, by a fibre that then waits for them.
+        let sum = rt.run(|| {
+            let fibres: Vec<_> = (0..10).map(|n| spawn_with(Priority::Background, move || n)).collect();
+            fibres.into_iter().map(|fibre| fibre.join().unwrap()).sum::<u32>()
+        });
+        assert_eq!(sum, 45);
+    });
+}
+
+#[test]
+fn what_arrives_while_processors_turn_to_background_work_is_run() {
+    const ROUNDS: usize = 1500;
+    everywhere(|rt, _| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let background: Vec<_> = (0..3)
+            .map(|n| {
+                let stop = Arc::clone(&stop);
+                let builder = FibreBuilder::new().priority(Priority::Background).cluster(rt.main_cluster());
+                builder.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        if n == 0 { sinew::sleep(MS / 50) } else { sinew::yield_now() }
+                    }
+                })
+            })
+            .collect();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        let fibre = rt.spawn(|| ());
+                        let finishes = happens_within(LONG, || fibre.is_finished());
+                        assert!(finishes, "a fibre was not run in round {round}");
+                    }
+                });
+            }
+        });
+        stop.store(true, Ordering::Relaxed);
+        background.into_iter().for_each(|fibre| fibre.unwrap().join().unwrap());
+    });
+}
+
+/// Fibres that count how often they have run.
+struct Crowd {
+    counts: Arc<Vec<AtomicU64>>,
+    stop: Arc<AtomicBool>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    /// Returns when all of them have begun.
+    fn gather(rt: &Runtime, size: usize) -> Crowd {
+        let counts: Arc<Vec<AtomicU64>> = Arc::new((0..size).map(|_| AtomicU64::new(0)).collect());
+        let stop = Arc::new(AtomicBool::new(false));
+        let fibre = |n: usize| {
+            let (counts, stop) = (Arc::clone(&counts), Arc::clone(&stop));
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    counts[n].fetch_add(1, Ordering::Relaxed);
+                    sinew::yield_now();
+                }
+            }
+        };
+        let handles = (0..size).map(|n| rt.spawn(fibre(n))).collect();
+        wait_until(|| counts.iter().all(|count| count.load(Ordering::Relaxed) > 0));
+        Crowd { counts, stop, handles }
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.handles.into_iter().for_each(|handle| handle.join().unwrap());
+    }
+}
+
+fn is_fair_and_migrating(setup: &fixture::Setup) -> bool {
+    setup.scheduling == Scheduling::Fair && setup.migrating && setup.processors > 1
+}
+
+#[test]
+fn a_fibre_that_does_not_yield_keeps_nobody_else_from_running() {
+    wherever(is_fair_and_migrating, |rt, _| {
+        let crowd = Crowd::gather(rt, 200);
+        let mut waits: Vec<Duration> = (0..9)
+            .map(|_| {
+                let counts = Arc::clone(&crowd.counts);
+                let spinning = rt.spawn(move || {
+                    let now = || counts.iter().map(|count| count.load(Ordering::Relaxed));
+                    let (before, began): (Vec<u64>, _) = (now().collect(), Instant::now());
+                    let all_ran = || now().zip(&before).all(|(now, &before)| now > before);
+                    spin_until(|| all_ran() || began.elapsed() > 1000 * MS);
+                    began.elapsed()
+                });
+                spinning.join().unwrap()
+            })
+            .collect();
+        crowd.end();
+        waits.sort();
+        // The median: the kernel may keep the other processor for longer.
+        assert!(waits[waits.len() / 2] < 50 * MS, "somebody waited for {waits:?}");
+    });
+}
+
+#[test]
+fn fibres_that_yield_run_about_as_often_as_each_other() {
+    wherever(
+        |setup| is_fair_and_migrating(setup) && setup.processors == 2,
+        |rt, _| {
+            let crowd = Crowd::gather(rt, 200);
+            let before = crowd.counts();
+            thread::sleep(500 * MS);
+            let after = crowd.counts();
+            crowd.end();
+            let runs: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+            let (least, most) = (*runs.iter().min().unwrap(), *runs.iter().max().unwrap());
+            assert!(most <= 2 * least, "between {least} and {most} times");
+        },
+    );
+}
+
+#[test]
+fn groups_that_are_always_ready_all_progress() {
+    everywhere(|rt, setup| {
+        // One group is spawned by a fibre, one from outside, one goes to and fro.
+        let from_outside = Crowd::gather(rt, 2 * setup.processors);
+        let from_inside = rt.run(|| Crowd::gather(rt, 2 * setup.processors));
+        let ball = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (its_ball, its_stop) = (Arc::clone(&ball), Arc::clone(&stop));
+        let playing = rt.spawn(move || {
+            while !its_stop.load(Ordering::Relaxed) {
+                its_ball.fetch_add(1, Ordering::Relaxed);
+                sinew::spawn(|| ()).join().unwrap();
+            }
+        });
+        wait_until(|| ball.load(Ordering::Relaxed) > 0);
+        let counts = || [from_outside.counts(), from_inside.counts(), vec![ball.load(Ordering::Relaxed)]].concat();
+        let before = counts();
+        let all_go_on = || counts().iter().zip(&before).all(|(now, before)| *now > before + 100);
+        assert!(happens_within(LONG, all_go_on), "from {before:?} to {:?}", counts());
+        stop.store(true, Ordering::Relaxed);
+        playing.join().unwrap();
+        from_outside.end();
+        from_inside.end();
+    });
+}
+
+#[test]
+fn what_comes_from_outside_runs_although_all_processors_are_busy() {
+    everywhere(|rt, setup| {
+        among_yielding(rt, 8 * setup.processors, || {
+            for round in 0..50 {
+                let began = Instant::now();
+                let parking = rt.spawn(|| {
+                    sinew::park();
+                    7
+                });
+                parking.fibre().unpark();
+                assert!(happens_within(LONG, || parking.is_finished()), "round {round} took {:?}", began.elapsed());
+                assert_eq!(parking.join().unwrap(), 7);
+            }
+        });
+    });
+}
