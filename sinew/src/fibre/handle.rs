@@ -119,6 +119,7 @@ impl<T> JoinHandle<T> {
     /// Waits until the fibre has finished and returns what its closure returned,
     /// or the payload of its panic. A fibre that joins itself gets [`SelfJoin`]
     /// as payload, and is detached.
+    #[inline(always)]
     pub fn join(self) -> std::thread::Result<T> {
         if !self.record().join().is_done() {
             if super::with_record(|record| record.is_some_and(|record| std::ptr::eq(record, self.record()))) {
@@ -132,6 +133,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// Waits until the fibre has finished.
+    #[inline(always)]
     pub(super) fn wait(&self) {
         let join = self.record().join();
         let waiter = current().into_waiter();

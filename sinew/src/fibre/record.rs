@@ -41,6 +41,9 @@ pub(crate) struct Record {
     typed: &'static Typed,
 }
 
+/// The kind of strand that fibres are.
+pub(crate) static FIBRE: Kind = Kind { run: Record::run, free: Record::free };
+
 /// What depends on the types of the closure and its result.
 struct Typed {
     /// Runs the closure, keeps what it returns. By the fibre, once.
@@ -95,9 +98,15 @@ impl Record {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        static KIND: Kind = Kind { run: Record::run, free: Record::free };
-        let record = Record {
-            strand: Strand::new(&KIND, plan.cluster, plan.priority),
+        let memory = blocks::take(Layout::new::<Allocation<F, T>>()).cast::<Allocation<F, T>>();
+        // Written field by field: a record that is built elsewhere and copied
+        // costs 15 ns more, for the copy reads what has not reached the cache.
+        // SAFETY: the memory is large enough, and ours.
+        let (record, stage) = unsafe { (&raw mut (*memory.as_ptr()).record, &raw mut (*memory.as_ptr()).stage) };
+        // SAFETY: as above.
+        unsafe { stage.write(UnsafeCell::new(Stage::Closure(closure))) };
+        let new = Record {
+            strand: Strand::new(&FIBRE, plan.cluster, plan.priority),
             join: Join::new(),
             pins: Cell::new(0),
             class: plan.class,
@@ -115,11 +124,9 @@ impl Record {
                 }
             },
         };
-        let stage = UnsafeCell::new(Stage::<F, T>::Closure(closure));
-        let memory = blocks::take(Layout::new::<Allocation<F, T>>()).cast();
-        // SAFETY: the memory is large enough, and ours.
-        unsafe { memory.write(Allocation { record, stage }) };
-        // SAFETY: the strand is new, and `KIND` frees it.
+        // SAFETY: as above.
+        unsafe { record.write(new) };
+        // SAFETY: the strand is new, and `FIBRE` frees it.
         unsafe { Ready::of_new(memory.cast()) }
     }
 
@@ -187,9 +194,14 @@ impl Record {
         }
     }
 
-    #[inline]
-    fn run(strand: &Strand, processor: &Processor) -> After {
-        // SAFETY: `KIND` is the kind of fibres.
+    /// Runs the fibre that `strand` is.
+    ///
+    /// Inlined into the processor's loop: what gives up the processor within a
+    /// function of its own leaves the CPU's prediction of returns one off, and
+    /// the loop, which never returns, is the best place for that.
+    #[inline(always)]
+    pub(crate) fn run(strand: &Strand, processor: &Processor) -> After {
+        // SAFETY: only strands of the kind `FIBRE` come here.
         let record = unsafe { Record::of(strand) };
         let stack = match record.stack() {
             Some(stack) => stack,
@@ -203,6 +215,7 @@ impl Record {
     }
 
     /// The first run: a stack is needed, and the fibre may become bound.
+    #[inline(never)]
     fn begin(&self, processor: &Processor) -> Stack {
         let stack = processor.stacks().take(self.class);
         stack.begin(self);

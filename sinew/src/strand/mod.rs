@@ -23,6 +23,7 @@ pub(crate) use inbox::Inbox;
 pub(crate) use state::{Commit, State, Unparked};
 
 use crate::cluster::ClusterShared;
+use crate::fibre::record::{FIBRE, Record};
 use crate::processor::{Processor, Seat};
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -309,9 +310,11 @@ impl Ready {
     }
 
     /// Runs it on `processor` until it gives up.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run(&self, processor: &Processor) -> After {
-        (self.strand().kind.run)(self.strand(), processor)
+        let strand = self.strand();
+        // The usual kind without an indirect call; see `Record::run`.
+        if std::ptr::eq(strand.kind, &FIBRE) { Record::run(strand, processor) } else { (strand.kind.run)(strand, processor) }
     }
 
     /// Commits a park: gives the strand back if a token had come.
