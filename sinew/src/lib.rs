@@ -14,6 +14,7 @@ mod runtime;
 pub mod sched;
 mod spin;
 mod strand;
+mod thread;
 mod time;
 
 pub use cluster::{Cluster, MigrateError, ResizeError, migrate_to};

@@ -10,16 +10,14 @@ use crate::clock;
 use crate::cluster::ClusterShared;
 use crate::fence;
 use crate::fibre::blocks::Blocks;
-use crate::fibre::record::Record;
-use crate::fibre::stack;
 use crate::fibre::stacks::Stacks;
 use crate::fibre::fresh_ids;
 use crate::idle::Slept;
 use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
-use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
+use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, bound};
+use crate::thread;
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -148,8 +146,6 @@ pub(crate) struct Processor {
     background_lane: RefCell<Fifo>,
     stacks: Stacks,
     blocks: Blocks,
-    /// The strand that runs now.
-    running: Cell<*const Strand>,
     /// The last reading of the clock, in ticks.
     now: Cell<u64>,
     /// Dispatches until the clock is read again, and how many that was.
@@ -165,28 +161,8 @@ pub(crate) struct Processor {
     detached: Cell<bool>,
 }
 
-thread_local! {
-    /// The processor that this kernel thread is.
-    static THREAD: Cell<*const Processor> = const { Cell::new(std::ptr::null()) };
-}
-
-/// Never inlined, and returns a value: a compiler that assumed that the calling
-/// function stays on its kernel thread could not reuse an earlier result.
-#[inline(never)]
-fn processor_of_thread() -> *const Processor {
-    std::hint::black_box(THREAD.get())
-}
-
-/// The fibre that this kernel thread runs, whatever stack the caller is on.
-pub(crate) fn fibre_of_thread() -> Option<NonNull<Record>> {
-    // SAFETY: set while the processor's loop runs, which is below us.
-    let processor = unsafe { processor_of_thread().as_ref() }?;
-    // Every strand is a fibre so far.
-    NonNull::new(processor.running.get().cast_mut()).map(NonNull::cast)
-}
-
 /// Whether the caller's kernel thread is unwinding. Never inlined: see
-/// [`processor_of_thread`].
+/// [`crate::thread`].
 #[inline(never)]
 pub(crate) fn is_unwinding() -> bool {
     std::hint::black_box(std::thread::panicking())
@@ -196,12 +172,8 @@ pub(crate) fn is_unwinding() -> bool {
 /// not suspend the calling fibre.
 #[inline]
 pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
-    let processor = match stack::current_processor() {
-        Some(processor) => processor.as_ptr().cast_const(),
-        None => processor_of_thread(),
-    };
     // SAFETY: a processor outlives what runs on it, and `f` does not leave it.
-    f(unsafe { processor.as_ref() })
+    f(unsafe { thread::processor().as_ref() })
 }
 
 /// Makes a strand ready, from anywhere.
@@ -253,7 +225,6 @@ impl Processor {
             background_lane: RefCell::new(Fifo::new()),
             stacks: Stacks::new(),
             blocks: Blocks::default(),
-            running: Cell::new(std::ptr::null()),
             now: Cell::new(clock::ticks()),
             until_reading: Cell::new(0),
             next_tick: Cell::new(0),
@@ -263,25 +234,13 @@ impl Processor {
             ids: Cell::new((0, 0)),
             detached: Cell::new(false),
         };
-        THREAD.set(&processor);
+        thread::set_processor(&processor);
         processor.run();
-        THREAD.set(std::ptr::null());
+        thread::set_processor(std::ptr::null());
     }
 
     pub(crate) fn cluster(&self) -> &ClusterShared {
         &self.cluster
-    }
-
-    /// The seat of a processor, for other threads.
-    ///
-    /// # Safety
-    /// The processor has not ended; the result is used no longer than its
-    /// cluster lives.
-    #[inline(always)]
-    pub(crate) unsafe fn seat_of<'a>(processor: *const Processor) -> &'a Seat {
-        // SAFETY: by the contract; the field never changes, and no reference is
-        // made to the rest, which belongs to the processor's thread.
-        unsafe { &**std::ptr::addr_of!((*processor).seat) }
     }
 
     #[inline]
@@ -369,10 +328,7 @@ impl Processor {
                     None => break,
                 },
             };
-            self.running.set(strand.strand());
-            strand.strand().set_processor(self);
             let after = strand.run(self);
-            self.running.set(std::ptr::null());
             self.read_clock();
             // Not a `match`: that is a jump through a table, and the CPU guesses
             // these two better.

@@ -152,18 +152,15 @@ fn background_fibres_run_when_there_is_nothing_else_to_do() {
                 (0..10).for_each(|_| sinew::yield_now());
                 sinew::sleep(MS / 10);
                 sinew::park();
-                Instant::now()
             };
             let handle = builder.spawn(parks).unwrap();
             handle.fibre().unpark();
             handle
         };
         // In an idle runtime, and in one that is busy at first.
-        for handle in (0..10).map(|_| spawn()).collect::<Vec<_>>() {
-            handle.join().unwrap();
-        }
+        (0..10).map(|_| spawn()).collect::<Vec<_>>().into_iter().for_each(|handle| handle.join().unwrap());
         let handles = among_yielding(rt, 4 * setup.processors, || (0..10).map(|_| spawn()).collect::<Vec<_>>());
-        handles.into_iter().for_each(|handle| drop(handle.join().unwrap()));
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
         // From within, by a fibre that then waits for them.
         let sum = rt.run(|| {
             let fibres: Vec<_> = (0..10).map(|n| spawn_with(Priority::Background, move || n)).collect();
@@ -279,8 +276,11 @@ fn fibres_that_yield_run_about_as_often_as_each_other() {
             thread::sleep(500 * MS);
             let after = crowd.counts();
             crowd.end();
-            let runs: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
-            let (least, most) = (*runs.iter().min().unwrap(), *runs.iter().max().unwrap());
+            let mut runs: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+            runs.sort();
+            // Without the top twentieth: whoever runs when the kernel takes the
+            // CPU away may find itself alone on its processor afterwards.
+            let (least, most) = (runs[0], runs[runs.len() * 19 / 20]);
             assert!(most <= 2 * least, "between {least} and {most} times");
         },
     );

@@ -3,8 +3,8 @@
 //! The range is divided into one part for each size of stack, and each part into
 //! slots of twice that size, aligned to it. A slot holds a guard page and the
 //! stack above it. From any address within a stack its slot is found by shifting
-//! and masking: that is how a fibre knows who it is, at every suspension, so it
-//! has to be quick.
+//! and masking: that is how the fault in a guard page is told from another, and
+//! how a stack is put back where it came from.
 //!
 //! ```text
 //!   | guard | stack ............................ | shift | unused ......... |

@@ -3,9 +3,8 @@
 
 use super::join::{Wait, Waiter};
 use super::record::{KERNEL_THREAD, Record, ResultOf, waiter_number};
-use super::stack::{self, Stack};
+use super::stack::{Stack, current_stack};
 use super::{Fibre, KernelThread, Who, current, park};
-use crate::processor;
 use crate::strand::{After, Strand, StrandArc};
 use std::fmt;
 use std::ptr::NonNull;
@@ -16,23 +15,6 @@ use std::sync::Arc;
 #[inline(always)]
 pub(super) fn current_record() -> Option<&'static Record> {
     current_stack().map(Stack::record)
-}
-
-/// The stack of the calling fibre.
-#[inline(always)]
-pub(super) fn current_stack() -> Option<Stack> {
-    match stack::current_stack() {
-        Some(stack) => Some(stack),
-        None => stack_of_thread(),
-    }
-}
-
-/// A kernel thread has none, but a fibre whose code has switched to a stack of
-/// its own making has.
-#[cold]
-fn stack_of_thread() -> Option<Stack> {
-    // SAFETY: the fibre that the thread runs is alive.
-    unsafe { processor::fibre_of_thread()?.as_ref() }.stack()
 }
 
 /// Gives up the processor. By a fibre, whose stack this is.

@@ -24,6 +24,7 @@ use crate::strand::{After, StrandArc};
 use crate::time::Deadline;
 use join::Waiter;
 use record::Record;
+use stack::current_stack;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
 
 /// Gives up the processor. By a fibre.
 pub(crate) fn suspend(after: After) {
-    handle::suspend(handle::current_stack().expect("only fibres are suspended"), after);
+    handle::suspend(current_stack().expect("only fibres are suspended"), after);
 }
 
 /// A number that no other fibre of the process has, or had.
@@ -169,7 +170,7 @@ pub(crate) fn fresh_ids(count: u64) -> NonZeroU64 {
 /// other threads one.
 #[inline(always)]
 pub fn yield_now() {
-    match handle::current_stack() {
+    match current_stack() {
         Some(stack) => handle::suspend(stack, After::Yielded),
         None => std::thread::yield_now(),
     }
@@ -181,7 +182,7 @@ pub fn yield_now() {
 /// thread.
 #[inline(always)]
 pub fn park() {
-    match handle::current_stack() {
+    match current_stack() {
         Some(stack) => {
             if !stack.record().strand().state().take_token() {
                 handle::suspend(stack, After::Parking);

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::arena::{self, PAGE};
-use crate::processor;
+use super::stack::current_stack;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Once;
@@ -39,11 +39,10 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
     let address = unsafe { (*info).si_addr() } as usize;
     if let Some(slot) = arena::slot_at(address)
         && address < slot.bottom() + PAGE
-        && let Some(record) = processor::fibre_of_thread()
+        && let Some(stack) = current_stack().filter(|stack| stack.slot() == slot)
     {
-        // SAFETY: the fibre that this thread runs is alive.
-        let record = unsafe { record.as_ref() };
-        if record.stack().is_some_and(|stack| stack.slot() == slot) {
+        {
+            let record = stack.record();
             say(&[
                 "\nfibre '",
                 record.name().unwrap_or("<unnamed>"),

@@ -4,8 +4,8 @@
 
 use super::arena::{self, PAGE, Slot};
 use super::record::Record;
-use crate::processor::Processor;
 use crate::strand::{After, Strand};
+use crate::thread;
 use corosensei::stack::StackPointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, UnsafeCell};
@@ -114,7 +114,10 @@ impl Stack {
         let top = self.top();
         // SAFETY: `begin` wrote the body; we own the stack.
         let body = unsafe { (*top.body.get()).assume_init_mut() };
-        match body.resume(()) {
+        thread::set_stack(self.into_raw());
+        let result = body.resume(());
+        thread::set_stack(std::ptr::null_mut());
+        match result {
             CoroutineResult::Yield(()) => strand.after().get(),
             CoroutineResult::Return(()) => {
                 // SAFETY: the body has returned: dropping it touches only itself.
@@ -161,42 +164,19 @@ fn top_of(slot: Slot) -> NonNull<Top> {
     unsafe { NonNull::new_unchecked(top) }
 }
 
-/// The stack that the caller runs on, if that is a fibre's.
+/// The stack of the fibre that calls, if a fibre calls; wherever its stack
+/// pointer is at the moment.
 #[inline(always)]
 pub(super) fn current_stack() -> Option<Stack> {
-    arena::slot_at(stack_pointer()).map(|slot| Stack { top: top_of(slot) })
-}
-
-/// Where the caller's stack ends at the moment, more or less.
-#[inline(always)]
-fn stack_pointer() -> usize {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let pointer;
-        // SAFETY: reads a register. That a compiler may reuse the value later in
-        // the same function is right: the function stays on its stack.
-        unsafe { std::arch::asm!("mov {}, rsp", out(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
-        pointer
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let here = 0u8;
-        std::ptr::from_ref(&here) as usize
-    }
-}
-
-/// The processor that runs the caller, if the caller is on a fibre's stack.
-#[inline(always)]
-pub(crate) fn current_processor() -> Option<NonNull<Processor>> {
-    NonNull::new(current_stack()?.record().strand().processor().cast_mut())
+    // SAFETY: `resume` set the word.
+    unsafe { Stack::from_raw(thread::stack()) }
 }
 
 impl Stack {
     /// Gives up the processor.
     ///
     /// # Safety
-    /// The caller is the fibre that this stack serves, wherever its stack
-    /// pointer is at the moment.
+    /// The caller is the fibre that this stack serves.
     ///
     /// Inlined, as everything that leads here should be: the processor comes
     /// back by a jump that looks like a return, and each call that lies between

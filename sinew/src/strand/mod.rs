@@ -116,9 +116,9 @@ pub(crate) struct Strand {
     /// Where it runs. Written by the strand itself while it runs; read by
     /// whoever unparks it, after the acquire of the state word.
     cluster: AtomicPtr<ClusterShared>,
-    /// The processor that runs it, or ran it last; it may be gone by now unless
-    /// the strand runs on it or is bound to it. Written by it before each run.
-    processor: AtomicPtr<Processor>,
+    /// The seat of the processor that it is bound to, while `bound` is not 0.
+    /// Written and read as `cluster` is.
+    home: AtomicPtr<Seat>,
     /// The reasons of [`bound`]. Written and read as `cluster` is.
     bound: AtomicU8,
     priority: Priority,
@@ -139,7 +139,7 @@ impl Strand {
             state: State::new(),
             kind,
             cluster: AtomicPtr::new(std::ptr::from_ref(cluster).cast_mut()),
-            processor: AtomicPtr::new(std::ptr::null_mut()),
+            home: AtomicPtr::new(std::ptr::null_mut()),
             bound: AtomicU8::new(0),
             priority,
             after: Cell::new(After::Yielded),
@@ -188,22 +188,8 @@ impl Strand {
         if self.bound.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let processor = self.processor.load(Ordering::Relaxed);
-        // SAFETY: a processor does not end while a strand is bound to it, and
-        // its seat lives as long as the cluster.
-        Some(unsafe { Processor::seat_of(processor) })
-    }
-
-    /// The processor that runs it. To be used by the strand itself only.
-    #[inline(always)]
-    pub(crate) fn processor(&self) -> *const Processor {
-        self.processor.load(Ordering::Relaxed)
-    }
-
-    /// By the processor that is about to run it.
-    #[inline(always)]
-    pub(crate) fn set_processor(&self, processor: &Processor) {
-        self.processor.store(std::ptr::from_ref(processor).cast_mut(), Ordering::Relaxed);
+        // SAFETY: `bind` stored it; seats live as long as their cluster.
+        unsafe { self.home.load(Ordering::Relaxed).as_ref() }
     }
 
     /// Why it gave up its processor last. By the strand, then by its processor.
@@ -223,6 +209,7 @@ impl Strand {
         if before == 0 {
             seat.bound_one();
         }
+        self.home.store(std::ptr::from_ref(seat).cast_mut(), Ordering::Relaxed);
         self.bound.store(before | reason, Ordering::Relaxed);
     }
 
@@ -417,7 +404,7 @@ impl Strand {
             state: State::new(),
             kind,
             cluster: AtomicPtr::new(std::ptr::null_mut()),
-            processor: AtomicPtr::new(std::ptr::null_mut()),
+            home: AtomicPtr::new(std::ptr::null_mut()),
             bound: AtomicU8::new(0),
             priority: Priority::Normal,
             own: Cell::new(std::ptr::null_mut()),

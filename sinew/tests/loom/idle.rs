@@ -1,131 +1,18 @@
-//! `idle::Idle`: work that is published finds a processor, however the two
-//! meet.
+//! `idle::Idle`: whoever makes work ready, a processor that could do it does
+//! not go on sleeping.
 
 use crate::check;
-use loom::sync::atomic::{AtomicBool, Ordering::*};
-use loom::thread::{self, JoinHandle};
-use sinew::protocols::{Announced, Idle, Slept, processor};
+use crate::cluster::{Cluster, Server, asleep};
+use loom::thread;
+use sinew::protocols::processor;
 use sinew::sched::Wake;
-use std::time::Duration;
-
-/// How often a sleeper looks whether it has been woken before it leaves that to
-/// the end of the model. More looks find nothing new and take long.
-const LOOKS: usize = 2;
-
-/// A cluster's idle processors, and what there is to do.
-pub struct Cluster {
-    pub idle: Idle,
-    work: Vec<AtomicBool>,
-}
-
-/// A processor, at the moment when it leaves its thread of the model.
-pub enum Processor {
-    /// It has work, and is busy for ever.
-    Busy,
-    /// It is asleep, and nobody has woken it yet.
-    Asleep(u16, Announced<'static>),
-}
-
-impl Cluster {
-    /// Leaked, a few hundred bytes, so that a processor which sleeps can be
-    /// passed on.
-    pub fn new(processors: usize, work: usize) -> &'static Cluster {
-        let work = (0..work).map(|_| AtomicBool::new(false)).collect();
-        Box::leak(Box::new(Cluster { idle: Idle::new(processors), work }))
-    }
-
-    /// Makes a piece of work ready.
-    pub fn publish(&self, which: usize, wake: Wake) {
-        self.put(which);
-        self.idle.notify(wake);
-    }
-
-    /// Puts a piece of work where it can be found, and tells nobody.
-    pub fn put(&self, which: usize) {
-        self.work[which].store(true, Relaxed);
-    }
-
-    /// Takes this piece of work if it is there.
-    pub fn take(&self, which: usize) -> bool {
-        self.work[which].load(Relaxed) && self.work[which].swap(false, Relaxed)
-    }
-
-    fn take_any(&self) -> bool {
-        (0..self.work.len()).any(|which| self.take(which))
-    }
-
-    /// A processor looks for work, as `Processor::linger` does.
-    pub fn serve(&'static self, index: u16) -> Processor {
-        loop {
-            let lingering = self.idle.linger(processor(index));
-            if self.take_any() {
-                lingering.found();
-                return Processor::Busy;
-            }
-            let announced = lingering.announce();
-            if self.take_any() {
-                announced.retract();
-                return Processor::Busy;
-            }
-            if let Some(still) = asleep(announced) {
-                return Processor::Asleep(index, still);
-            }
-        }
-    }
-
-    /// Runs a processor in a thread of its own.
-    pub fn serving(&'static self, index: u16) -> JoinHandle<Processor> {
-        thread::spawn(move || self.serve(index))
-    }
-
-    /// When all threads have ended: those who have been woken go on, until
-    /// nothing happens any more. Then no work may be left beside a sleeper.
-    pub fn settle(&'static self, processors: impl IntoIterator<Item = JoinHandle<Processor>>) {
-        let mut processors: Vec<_> = processors.into_iter().map(|thread| thread.join().unwrap()).collect();
-        let mut quiet = 0;
-        while quiet < processors.len() {
-            quiet = 0;
-            for place in &mut processors {
-                *place = match std::mem::replace(place, Processor::Busy) {
-                    Processor::Busy => {
-                        quiet += 1;
-                        Processor::Busy
-                    }
-                    Processor::Asleep(index, announced) => match announced.sleep(Some(Duration::ZERO)) {
-                        Slept::Notified => self.serve(index),
-                        Slept::TimedOut(still) => {
-                            quiet += 1;
-                            Processor::Asleep(index, still)
-                        }
-                    },
-                };
-            }
-        }
-        let asleep = processors.iter().filter(|processor| matches!(processor, Processor::Asleep(..))).count();
-        let left = self.work.iter().filter(|work| work.load(Relaxed)).count();
-        assert!(asleep == 0 || left == 0, "{left} pieces of work wait, and {asleep} processors sleep");
-        assert_eq!(self.idle.sleeping() as usize, asleep, "sleepers are counted wrongly");
-    }
-}
-
-/// Sleeps. `None` if the sleeper is woken while it is looked at.
-pub fn asleep(mut announced: Announced<'static>) -> Option<Announced<'static>> {
-    for _ in 0..LOOKS {
-        announced = match announced.sleep(Some(Duration::ZERO)) {
-            Slept::Notified => return None,
-            Slept::TimedOut(still) => still,
-        };
-        thread::yield_now();
-    }
-    Some(announced)
-}
 
 #[test]
 fn work_is_seen_by_the_search_or_its_notifier_sees_the_sleeper() {
     for wake in [Wake::Backlog, Wake::Lone, Wake::Processor(processor(0))] {
         check(4, move || {
             let cluster = Cluster::new(1, 1);
-            let server = cluster.serving(0);
+            let server = cluster.serving(Server::new(0, 0..1));
             cluster.publish(0, wake);
             cluster.settle([server]);
         });
@@ -136,7 +23,7 @@ fn work_is_seen_by_the_search_or_its_notifier_sees_the_sleeper() {
 fn two_pieces_of_work_wake_two_sleepers() {
     check(2, || {
         let cluster = Cluster::new(2, 2);
-        let servers = [0, 1].map(|index| cluster.serving(index));
+        let servers = [0, 1].map(|index| cluster.serving(Server::new(index, 0..2)));
         cluster.publish(0, Wake::Backlog);
         cluster.publish(1, Wake::Backlog);
         cluster.settle(servers);
@@ -145,12 +32,102 @@ fn two_pieces_of_work_wake_two_sleepers() {
 
 #[test]
 fn two_notifiers_wake_two_sleepers() {
-    check(2, || {
+    check(1, || {
         let cluster = Cluster::new(2, 2);
-        let servers = [0, 1].map(|index| cluster.serving(index));
+        let servers = [0, 1].map(|index| cluster.serving(Server::new(index, 0..2)));
         let notifier = thread::spawn(move || cluster.publish(1, Wake::Backlog));
         cluster.publish(0, Wake::Backlog);
         notifier.join().unwrap();
         cluster.settle(servers);
+    });
+}
+
+/// Work 0 is where only processor 0 looks, work 1 is anybody's.
+#[test]
+fn a_sleeper_that_is_woken_for_itself_passes_on_what_was_meant_for_anybody() {
+    check(2, || {
+        let cluster = Cluster::new(2, 2);
+        let servers = [Server::new(0, 0..2), Server::new(1, 1..2)].map(|server| cluster.serving(server));
+        cluster.put(0);
+        cluster.idle.notify_processor(processor(0));
+        cluster.publish(1, Wake::Backlog);
+        cluster.settle(servers);
+    });
+}
+
+#[test]
+fn what_only_one_processor_may_take_wakes_that_one() {
+    check(2, || {
+        let cluster = Cluster::new(2, 2);
+        let servers = [0, 1].map(|index| cluster.serving(Server::new(index, index.into()..usize::from(index) + 1)));
+        for index in [0, 1] {
+            cluster.put(index);
+            cluster.idle.notify_processor(processor(index as u16));
+        }
+        cluster.settle(servers);
+    });
+}
+
+#[test]
+fn a_processor_that_hides_is_woken_for_what_is_bound_to_it() {
+    check(4, || {
+        let cluster = Cluster::new(1, 1);
+        let server = cluster.serving(Server::retiring(0, 0..1));
+        cluster.put(0);
+        cluster.idle.notify_processor(processor(0));
+        cluster.settle([server]);
+    });
+}
+
+/// Processor 1 is told to retire while it sleeps, and hides.
+fn retiring(cluster: &'static Cluster) -> thread::JoinHandle<crate::cluster::Processor> {
+    let announced = cluster.idle.linger(processor(1)).announce();
+    thread::spawn(move || match asleep(announced) {
+        None => cluster.serve(Server::retiring(1, 0..0)),
+        Some(still) => crate::cluster::Processor::Asleep(Server::retiring(1, 0..0), still),
+    })
+}
+
+#[test]
+fn a_processor_that_hides_is_not_woken_in_the_place_of_one_that_serves() {
+    check(2, || {
+        let cluster = Cluster::new(2, 1);
+        let sentinel = cluster.serve(Server::new(0, 0..1));
+        let retiring = retiring(cluster);
+        cluster.idle.rouse(processor(1));
+        cluster.publish(0, Wake::Backlog);
+        cluster.settle_all(vec![sentinel, retiring.join().unwrap()]);
+    });
+}
+
+#[test]
+fn a_sleeper_that_is_told_to_retire_is_uncounted_once() {
+    check(3, || {
+        let cluster = Cluster::new(2, 0);
+        let retiring = retiring(cluster);
+        cluster.idle.rouse(processor(1));
+        cluster.settle([retiring]);
+    });
+}
+
+/// Processor 1 sits in the sentinel's place and does not look. Processor 0 wants
+/// two pieces of work, one after the other; when it comes back, the stack of
+/// sleepers may still have its entry from before.
+#[test]
+fn a_sleeper_whose_old_entry_is_still_in_the_stack_can_be_woken() {
+    check(3, || {
+        let cluster = Cluster::new(2, 2);
+        let sentinel = cluster.idle.linger(processor(1)).announce();
+        assert!(sentinel.is_sentinel());
+        let server = thread::spawn(move || match cluster.serve(Server::new(0, 0..2)) {
+            crate::cluster::Processor::Busy => cluster.serve(Server::new(0, 0..2)),
+            asleep => asleep,
+        });
+        cluster.put(0);
+        cluster.idle.notify_processor(processor(0));
+        cluster.publish(1, Wake::Backlog);
+        let server = server.join().unwrap();
+        sentinel.retract();
+        cluster.settle_all(vec![server]);
     });
 }

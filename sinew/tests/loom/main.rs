@@ -9,8 +9,10 @@
 //! maximum number of branches": that is what a lost wake-up looks like here.
 #![cfg(sinew_loom)]
 
+mod cluster;
 mod idle;
 mod inbox;
+mod inverted;
 mod join;
 mod queues;
 mod sentinel;
