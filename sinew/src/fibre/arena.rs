@@ -1,20 +1,19 @@
 //! Where stacks are: one large range of addresses, reserved once per process.
 //!
 //! The range is divided into one part for each size of stack, and each part into
-//! slots of twice that size, aligned to it. A slot holds a guard page and the
-//! stack above it. From any address within a stack its slot is found by shifting
-//! and masking: that is how the fault in a guard page is told from another, and
-//! how a stack is put back where it came from.
+//! slots. A slot is a guard page and the stack above it:
 //!
 //! ```text
-//!   | guard | stack ............................ | shift | unused ......... |
-//!   ^ bottom                                     ^ top   ^ end              ^ next slot
+//!   | guard | stack ............................ | shift |
+//!   ^ bottom                                      top ^   ^ end: the next slot
 //! ```
 //!
-//! Stacks of neighbouring slots end at different pages of their slots, and at
-//! different lines of those pages: the busiest lines of a thousand stacks would
-//! otherwise compete for a few sets of each cache. Half of the addresses are
-//! wasted on that, which costs nothing but a page table now and then.
+//! So a slot is an odd number of pages, and the ends of stacks fall into
+//! different sets of the caches and of the TLB. Within its last page each stack
+//! begins at another line, for the same reason. Where stacks lie at distances of
+//! a power of two, the busiest lines of a hundred of them compete for a few sets:
+//! with slots of 128 KiB two processors with 500 fibres each spent half of their
+//! time waiting for the TLB.
 //!
 //! Slots are *carved* when they are first needed: made writable and given their
 //! guard. They stay carved; what is given back to the kernel are their pages.
@@ -38,34 +37,28 @@ pub(crate) const LARGEST_STACK: usize = SMALLEST_STACK << (CLASSES - 1);
 /// The sizes: each twice the one before.
 pub(crate) const CLASSES: usize = 15;
 
-/// 512 GiB of addresses for each size: four million stacks of 64 KiB. Address
+/// 256 GiB of addresses for each size: four million stacks of 64 KiB. Address
 /// space costs nothing until it is used; halved until the kernel agrees.
-const LARGEST_PART: usize = 1 << 39;
+const LARGEST_PART: usize = 1 << 38;
 const SMALLEST_PART: usize = 1 << 29;
 
 /// A size of stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class(u8);
 
-/// A slot: its class, and its place in the range, counted in slots of its size.
+/// A slot: its class, and its number within the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    class: Class,
-    place: usize,
-    /// Where the range begins.
-    base: usize,
+    pub(crate) class: Class,
+    pub(crate) number: u32,
 }
 
-/// How far the record and the stack are shifted down from the end of their
-/// page. 32 steps of a line leave half of the page to the stack. Measured with
-/// 500 fibres that unpark each other: 45 ns a switch, against 52 with 16 steps of
-/// two lines, 55 with 8 of four, and 60 where all stacks end alike.
-const SHIFT_STEPS: usize = 32;
-const SHIFT_BYTES: usize = 64;
-
-/// In how many different pages of their slots stacks end: the smallest slot has
-/// room for no more.
-const END_PAGES: usize = 4;
+/// How far the record and the stack are shifted down from the end of their page,
+/// at most: 32 lines leave half of the page to the stack. Measured with 500
+/// fibres that unpark each other: 45 ns a switch, against 52 with 16 steps of two
+/// lines, 55 with 8 of four, and 60 where all stacks end alike.
+const SHIFT_LINES: usize = 32;
+const LINE: usize = 64;
 
 impl Class {
     /// The class whose stacks have at least `bytes`.
@@ -76,7 +69,7 @@ impl Class {
 
     /// The bytes of a stack, without its guard.
     pub(crate) const fn stack_size(self) -> usize {
-        SMALLEST_STACK << (self.0 % 16)
+        SMALLEST_STACK << self.0
     }
 
     pub(crate) fn index(self) -> usize {
@@ -87,10 +80,9 @@ impl Class {
         (0..CLASSES as u8).map(Class)
     }
 
-    /// Binary logarithm of the bytes from one slot to the next.
-    #[inline(always)]
-    const fn slot_shift(self) -> usize {
-        (SMALLEST_STACK.ilog2() as usize + 1 + self.0 as usize) % 64
+    /// The pages of a slot.
+    const fn pages(self) -> usize {
+        self.stack_size() / PAGE + 1
     }
 }
 
@@ -105,51 +97,35 @@ struct Range {
 
 static RANGE: Range = Range { base: AtomicUsize::new(0), span: AtomicUsize::new(0), part_shift: AtomicUsize::new(0) };
 
-/// The slot that `address` lies in.
-#[inline(always)]
+/// The slot that `address` lies in, guard page included.
 pub(crate) fn slot_at(address: usize) -> Option<Slot> {
-    let base = RANGE.base.load(Ordering::Relaxed);
-    let offset = address.wrapping_sub(base);
+    let offset = address.wrapping_sub(RANGE.base.load(Ordering::Relaxed));
     if offset >= RANGE.span.load(Ordering::Relaxed) {
         return None;
     }
-    let part_shift = RANGE.part_shift.load(Ordering::Relaxed) % 64;
+    let part_shift = RANGE.part_shift.load(Ordering::Relaxed);
     let class = Class((offset >> part_shift) as u8);
-    Some(Slot { class, place: offset >> class.slot_shift(), base })
+    let page = (offset & ((1 << part_shift) - 1)) / PAGE;
+    Some(Slot { class, number: (page / class.pages()) as u32 })
 }
 
 impl Slot {
-    /// # Panics
-    /// Maybe, if there is no such slot.
-    pub(crate) fn new(class: Class, number: u32) -> Slot {
-        let first = class.index() << (RANGE.part_shift.load(Ordering::Relaxed) - class.slot_shift());
-        Slot { class, place: first + number as usize, base: RANGE.base.load(Ordering::Relaxed) }
-    }
-
-    /// Its number within its class.
-    pub(crate) fn number(self) -> u32 {
-        let slots = 1 << (RANGE.part_shift.load(Ordering::Relaxed) - self.class.slot_shift());
-        (self.place % slots) as u32
-    }
-
     /// The lowest address: that of the guard page.
-    #[inline(always)]
     pub(crate) fn bottom(self) -> usize {
-        let pages = (self.place / SHIFT_STEPS % END_PAGES) * PAGE;
-        self.base + (self.place << self.class.slot_shift()) + pages
+        let part = self.class.index() << RANGE.part_shift.load(Ordering::Relaxed);
+        RANGE.base.load(Ordering::Relaxed) + part + self.number as usize * self.class.pages() * PAGE
     }
 
-    /// The address past the highest one of the stack.
-    #[inline(always)]
+    /// The address past the highest one.
     pub(crate) fn end(self) -> usize {
-        self.bottom() + PAGE + self.class.stack_size()
+        self.bottom() + self.class.pages() * PAGE
     }
 
-    /// How far below the end of the stack its record is: a multiple of a line
-    /// that differs between neighbours.
-    #[inline(always)]
+    /// How far below the end the stack begins. Neighbours differ; so do those
+    /// that are 16 slots apart, whose ends are alike in the cache otherwise.
     pub(crate) fn shift(self) -> usize {
-        (self.place % SHIFT_STEPS) * SHIFT_BYTES
+        let number = self.number as usize;
+        (number + number / 16) % SHIFT_LINES * LINE
     }
 }
 
@@ -158,7 +134,7 @@ pub(crate) fn capacity(class: Class) -> usize {
     if RANGE.span.load(Ordering::Relaxed) == 0 {
         return 0;
     }
-    1 << (RANGE.part_shift.load(Ordering::Relaxed) - class.slot_shift())
+    (1 << RANGE.part_shift.load(Ordering::Relaxed)) / (class.pages() * PAGE)
 }
 
 /// Reserves the range, once per process.
@@ -222,8 +198,8 @@ pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io
         }
     }
     for done in 0..count {
-        let slot = Slot::new(class, first + done);
-        // What lies between stacks was never writable: each is a mapping of its own.
+        let slot = Slot { class, number: first + done };
+        // The guard was never writable: it stays a mapping of its own.
         protect(slot.bottom() + PAGE, class.stack_size(), libc::PROT_READ | libc::PROT_WRITE)
             .map_err(|error| (done, error))?;
     }
@@ -231,10 +207,10 @@ pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io
 }
 
 fn carve_with_madvise(class: Class, first: u32, count: u32) -> io::Result<()> {
-    let start = Slot::new(class, first).place << class.slot_shift();
-    let length = (count as usize) << class.slot_shift();
-    protect(RANGE.base.load(Ordering::Relaxed) + start, length, libc::PROT_READ | libc::PROT_WRITE)?;
-    let guards = (first..first + count).map(|number| (Slot::new(class, number).bottom(), PAGE));
+    let start = Slot { class, number: first }.bottom();
+    let length = count as usize * class.pages() * PAGE;
+    protect(start, length, libc::PROT_READ | libc::PROT_WRITE)?;
+    let guards = (first..first + count).map(|number| (Slot { class, number }.bottom(), PAGE));
     advise_all(guards, MADV_GUARD_INSTALL)
 }
 
@@ -305,8 +281,7 @@ mod tests {
         reserve().unwrap();
         for class in Class::all() {
             for number in [0, 1, 2, 17, capacity(class) as u32 - 1] {
-                let slot = Slot::new(class, number);
-                assert_eq!(slot.number(), number);
+                let slot = Slot { class, number };
                 assert_eq!(slot.end() - slot.bottom(), PAGE + class.stack_size());
                 for address in [slot.bottom(), slot.bottom() + PAGE, slot.end() - 1] {
                     assert_eq!(slot_at(address), Some(slot));

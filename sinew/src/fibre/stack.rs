@@ -157,11 +157,9 @@ pub(super) fn all_pages(slot: Slot) -> (usize, usize) {
     (lowest, slot.end() - lowest)
 }
 
-#[inline(always)]
 fn top_of(slot: Slot) -> NonNull<Top> {
     let top = std::ptr::with_exposed_provenance_mut(slot.end() - slot.shift() - size_of::<Top>());
-    // SAFETY: the arena is not at address 0.
-    unsafe { NonNull::new_unchecked(top) }
+    NonNull::new(top).expect("the arena is not at address 0")
 }
 
 /// The stack of the fibre that calls, if a fibre calls; wherever its stack

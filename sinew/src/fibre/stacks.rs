@@ -192,7 +192,7 @@ impl Stacks {
         let wanted = (pool.hoard.get() / 2).max(1);
         let slots = std::iter::from_fn(|| shared.pop()).take(wanted as usize);
         // SAFETY: slots of the shared pool are carved and nobody's.
-        let stacks = slots.map(|number| unsafe { Stack::at(Slot::new(class, number)) });
+        let stacks = slots.map(|number| unsafe { Stack::at(Slot { class, number }) });
         let mut free = pool.free.borrow_mut();
         free.extend(stacks);
         // The most recently used was popped first and is to be used first.
@@ -223,7 +223,7 @@ fn give_back(class: Class, stacks: impl Iterator<Item = Stack>) {
     let stacks: Vec<Stack> = stacks.collect();
     let grown = stacks.iter().filter(|stack| stack.has_grown()).map(|stack| stack::grown_pages(stack.slot()));
     arena::discard(grown);
-    let numbers = stacks.iter().map(|stack| stack.slot().number());
+    let numbers = stacks.iter().map(|stack| stack.slot().number);
     let mut pool = shared(class);
     let spare = WARM_SHARED.saturating_sub(pool.warm.len());
     pool.warm.extend(numbers.clone().take(spare));

@@ -407,6 +407,7 @@ impl Strand {
             home: AtomicPtr::new(std::ptr::null_mut()),
             bound: AtomicU8::new(0),
             priority: Priority::Normal,
+            after: Cell::new(After::Yielded),
             own: Cell::new(std::ptr::null_mut()),
         }
     }
