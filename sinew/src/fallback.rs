@@ -29,9 +29,7 @@ const NAMES: [(&str, Facility); 4] = [
 /// Whether `SINEW_WITHOUT` asks to do without `facility`.
 pub(crate) fn denied(facility: Facility) -> bool {
     static DENIED: OnceLock<Vec<Facility>> = OnceLock::new();
-    DENIED
-        .get_or_init(|| parse(&std::env::var("SINEW_WITHOUT").unwrap_or_default()))
-        .contains(&facility)
+    DENIED.get_or_init(|| parse(&std::env::var("SINEW_WITHOUT").unwrap_or_default())).contains(&facility)
 }
 
 fn parse(list: &str) -> Vec<Facility> {

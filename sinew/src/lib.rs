@@ -1,4 +1,4 @@
-//! Sinew.
+#![doc = include_str!("../../README.md")]
 #![warn(missing_docs)]
 
 mod atomic;

@@ -10,8 +10,8 @@ use crate::clock;
 use crate::cluster::ClusterShared;
 use crate::fence;
 use crate::fibre::blocks::Blocks;
-use crate::fibre::stacks::Stacks;
 use crate::fibre::fresh_ids;
+use crate::fibre::stacks::Stacks;
 use crate::idle::Slept;
 use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
 use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, bound};
@@ -457,10 +457,11 @@ impl Processor {
             true => None,
             false => self.local.search(self.now.get(), effort),
         });
-        let strand = found.or_else(|| self.background_lane.borrow_mut().pop()).or_else(|| match self.detached.get() {
-            true => None,
-            false => self.cluster.take_deferred(),
-        })?;
+        let strand =
+            found.or_else(|| self.background_lane.borrow_mut().pop()).or_else(|| match self.detached.get() {
+                true => None,
+                false => self.cluster.take_deferred(),
+            })?;
         // The scheduler may have been told that the processor waits, and may
         // have given it a strand meanwhile.
         if !self.detached.get()

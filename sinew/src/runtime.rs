@@ -351,7 +351,9 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BuildError::NoProcessors => f.write_str("a runtime needs at least one processor: give `processors` 1 or more"),
+            BuildError::NoProcessors => {
+                f.write_str("a runtime needs at least one processor: give `processors` 1 or more")
+            }
             BuildError::TooManyProcessors => write!(f, "a cluster has at most {MAX_PROCESSORS} processors"),
             BuildError::StackTooLarge { bytes } => {
                 write!(f, "a stack of {bytes} bytes is too large: give `stack_size` at most {LARGEST_STACK}")

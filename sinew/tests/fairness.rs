@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Scheduling, everywhere, happens_within, spin_until, wait_until, wherever};
+use fixture::{Random, Scheduling, everywhere, happens_within, spin_until, wait_until, wherever};
 use sinew::{FibreBuilder, JoinHandle, Priority, Runtime};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -170,9 +170,35 @@ fn background_fibres_run_when_there_is_nothing_else_to_do() {
     });
 }
 
+/// Calls `round` for some time, and not too often. Where there are fewer CPUs
+/// than processors, each round may have to wait for the kernel.
+fn for_a_while(mut round: impl FnMut(u32)) {
+    let began = Instant::now();
+    (0..5000).take_while(|_| began.elapsed() < 300 * MS).for_each(|n| round(n));
+}
+
+fn spawn_outside(rt: &Runtime, priority: Priority) -> JoinHandle<()> {
+    FibreBuilder::new().priority(priority).cluster(rt.main_cluster()).spawn(|| ()).unwrap()
+}
+
 #[test]
-fn what_arrives_while_processors_turn_to_background_work_is_run() {
-    const ROUNDS: usize = 1500;
+fn what_arrives_while_a_processor_turns_to_background_work_is_run() {
+    everywhere(|rt, _| {
+        let mut random = Random::new(0x5eed_0004);
+        for_a_while(|round| {
+            // A processor wakes up for the first, and the second comes at any
+            // moment while it does.
+            let background = spawn_outside(rt, Priority::Background);
+            (0..random.below(2000)).for_each(|_| std::hint::spin_loop());
+            let normal = spawn_outside(rt, Priority::Normal);
+            let both = || background.is_finished() && normal.is_finished();
+            assert!(happens_within(LONG, both), "{background:?} or {normal:?} was not run in round {round}");
+        });
+    });
+}
+
+#[test]
+fn what_arrives_while_processors_are_busy_with_background_work_is_run() {
     everywhere(|rt, _| {
         let stop = Arc::new(AtomicBool::new(false));
         let background: Vec<_> = (0..3)
@@ -187,16 +213,12 @@ fn what_arrives_while_processors_turn_to_background_work_is_run() {
             })
             .collect();
         thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    // Bounded in time as well: where there are fewer CPUs than
-                    // processors, each round may wait for the kernel.
-                    let began = Instant::now();
-                    for round in (0..ROUNDS).take_while(|_| began.elapsed() < 500 * MS) {
-                        let fibre = rt.spawn(|| ());
-                        let finishes = happens_within(LONG, || fibre.is_finished());
-                        assert!(finishes, "a fibre was not run in round {round}");
-                    }
+            for priority in [Priority::Low, Priority::Normal] {
+                scope.spawn(move || {
+                    for_a_while(|round| {
+                        let fibre = spawn_outside(rt, priority);
+                        assert!(happens_within(LONG, || fibre.is_finished()), "{fibre:?} was not run in round {round}");
+                    });
                 });
             }
         });

@@ -29,10 +29,7 @@ fn check(sum: u64, strands: u64) {
 fn reading(times: Vec<Duration>) -> Reading {
     let ns = |time: &Duration| time.as_nanos() as f64;
     let warm = Spread::of(times[FIRST_WARM..].iter().map(ns).collect());
-    Reading::of([
-        ("cold", ns(&times[0])),
-        ("warm", warm.expect("warm bursts").median),
-    ])
+    Reading::of([("cold", ns(&times[0])), ("warm", warm.expect("warm bursts").median)])
 }
 
 impl Experiment for Burst {

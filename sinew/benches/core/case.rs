@@ -80,20 +80,8 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn new(
-        experiment: &str,
-        contender: Contender,
-        processors: usize,
-        variant: &str,
-        amount: u64,
-    ) -> Case {
-        Case {
-            experiment: experiment.to_owned(),
-            contender,
-            processors,
-            variant: variant.to_owned(),
-            amount,
-        }
+    pub fn new(experiment: &str, contender: Contender, processors: usize, variant: &str, amount: u64) -> Case {
+        Case { experiment: experiment.to_owned(), contender, processors, variant: variant.to_owned(), amount }
     }
 
     /// The amount as a length of time.

@@ -25,12 +25,7 @@ pub struct Reading(BTreeMap<String, f64>);
 
 impl Reading {
     pub fn of<const N: usize>(figures: [(&str, f64); N]) -> Reading {
-        Reading(
-            figures
-                .into_iter()
-                .map(|(k, v)| (k.to_owned(), v))
-                .collect(),
-        )
+        Reading(figures.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
     }
 
     pub fn get(&self, name: &str) -> Option<f64> {
@@ -97,11 +92,7 @@ impl Running {
                 }
             }
         });
-        Running {
-            process,
-            lines,
-            deadline: Instant::now() + limit,
-        }
+        Running { process, lines, deadline: Instant::now() + limit }
     }
 
     /// `taskset` becomes what it starts, so this is the measured process.
@@ -188,26 +179,14 @@ impl Series {
 
     /// The first outcome that is not a reading.
     pub fn trouble(&self) -> Option<&Outcome> {
-        self.outcomes
-            .iter()
-            .find(|o| !matches!(o, Outcome::Measured(_)))
+        self.outcomes.iter().find(|o| !matches!(o, Outcome::Measured(_)))
     }
 }
 
 /// Measures every case `repeats` times, in turns. A case that did not complete
 /// or failed is not tried again.
-pub fn interleave(
-    cases: Vec<Case>,
-    repeats: usize,
-    measure: impl Fn(&Case) -> Outcome,
-) -> Vec<Series> {
-    let mut all: Vec<Series> = cases
-        .into_iter()
-        .map(|case| Series {
-            case,
-            outcomes: Vec::new(),
-        })
-        .collect();
+pub fn interleave(cases: Vec<Case>, repeats: usize, measure: impl Fn(&Case) -> Outcome) -> Vec<Series> {
+    let mut all: Vec<Series> = cases.into_iter().map(|case| Series { case, outcomes: Vec::new() }).collect();
     for _ in 0..repeats {
         for series in all.iter_mut().filter(|s| s.trouble().is_none()) {
             series.outcomes.push(measure(&series.case));
@@ -217,10 +196,7 @@ pub fn interleave(
 }
 
 fn cpus(processors: usize) -> String {
-    (0..processors)
-        .map(|cpu| cpu.to_string())
-        .collect::<Vec<_>>()
-        .join(",")
+    (0..processors).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
 }
 
 pub fn taskset_exists() -> bool {

@@ -26,15 +26,9 @@ impl<P: Stackful> Crowd<P> {
     /// Spawns strands and returns when all stand before the gate: parked, but
     /// perhaps for the last. Called from a strand. Once released, each does
     /// `work` with its number.
-    pub fn gather(
-        strands: usize,
-        work: impl Fn(usize) -> u64 + Clone + Send + 'static,
-    ) -> Crowd<P> {
-        let gate = Arc::new(Gate {
-            missing: AtomicUsize::new(strands),
-            open: AtomicBool::new(false),
-            gatherer: P::current(),
-        });
+    pub fn gather(strands: usize, work: impl Fn(usize) -> u64 + Clone + Send + 'static) -> Crowd<P> {
+        let gate =
+            Arc::new(Gate { missing: AtomicUsize::new(strands), open: AtomicBool::new(false), gatherer: P::current() });
         let spawn = |strand| {
             let (gate, work) = (gate.clone(), work.clone());
             P::spawn(move || {

@@ -68,10 +68,7 @@ struct Member<P: Stackful> {
 impl<P: Stackful> Ring<P> {
     fn new() -> Ring<P> {
         Ring {
-            members: std::array::from_fn(|_| Member {
-                token: AtomicBool::new(false),
-                unparker: OnceLock::new(),
-            }),
+            members: std::array::from_fn(|_| Member { token: AtomicBool::new(false), unparker: OnceLock::new() }),
             left: AtomicUsize::new(RING),
         }
     }
@@ -187,10 +184,7 @@ struct TaskMember(Notify);
 
 impl TaskRing {
     fn new() -> TaskRing {
-        TaskRing {
-            members: std::array::from_fn(|_| TaskMember(Notify::new())),
-            left: AtomicUsize::new(RING),
-        }
+        TaskRing { members: std::array::from_fn(|_| TaskMember(Notify::new())), left: AtomicUsize::new(RING) }
     }
 
     async fn task(&self, member: usize, mut tally: Tally) -> u64 {
@@ -223,10 +217,7 @@ pub fn conduct(options: &Options, report: &mut Report) {
             &format!("million hops/s, {variant} ring(s) per processor, {n} processor(s)"),
             &results,
             |c| c.processors == n && c.variant == variant,
-            Column {
-                figure: "rate",
-                unit: 1e6,
-            },
+            Column { figure: "rate", unit: 1e6 },
         );
     }
     for sinew in results.sinews() {
@@ -235,16 +226,8 @@ pub fn conduct(options: &Options, report: &mut Report) {
             report.bar(&results, sinew, claim, measured, Bound::AtLeast(bound));
         };
         let one = rate(sinew, 1, MANY);
-        bar(
-            "cycle, 1 processor, 100 rings, at least 2x Tokio",
-            one / rate(Contender::Tokio, 1, MANY),
-            2.0,
-        );
-        bar(
-            "cycle, 2 processors, 100 rings each, at least 1.7x own figure for 1",
-            rate(sinew, 2, MANY) / one,
-            1.7,
-        );
+        bar("cycle, 1 processor, 100 rings, at least 2x Tokio", one / rate(Contender::Tokio, 1, MANY), 2.0);
+        bar("cycle, 2 processors, 100 rings each, at least 1.7x own figure for 1", rate(sinew, 2, MANY) / one, 1.7);
         // `max` passes over a peer that was not measured.
         let peers = rate(Contender::Tokio, 2, ONE).max(rate(Contender::May, 2, ONE));
         bar(

@@ -143,9 +143,7 @@ fn system_calls(pid: u32, window: Duration) -> Option<u64> {
         trace.read_to_string(&mut text).map(|_| text)
     });
     thread::sleep(window);
-    let interrupted = Command::new("kill")
-        .args(["-INT", &strace.id().to_string()])
-        .status();
+    let interrupted = Command::new("kill").args(["-INT", &strace.id().to_string()]).status();
     if !interrupted.is_ok_and(|status| status.success()) {
         let _ = strace.kill();
     }
@@ -172,9 +170,7 @@ pub fn conduct(options: &Options, report: &mut Report) {
     let repeats = options.repeats.min(MOST_REPEATS);
     let results = report.measure_with(cases, repeats, watch);
 
-    report.heading(&format!(
-        "idle: 2 processors, 10,000 parked strands, {window_ms} ms"
-    ));
+    report.heading(&format!("idle: 2 processors, 10,000 parked strands, {window_ms} ms"));
     for (title, figure, unit) in [
         ("CPU time, ms", "cpu_ns", 1e6),
         ("system calls (strace)", "calls", 1.0),
@@ -192,10 +188,6 @@ pub fn conduct(options: &Options, report: &mut Report) {
             report.bar(&results, sinew, claim, measured, bound);
         };
         bar("idle, no system call", calls, Bound::AtMost(0.0));
-        bar(
-            "idle, CPU time below 1 ms",
-            most("cpu_ns") / 1e6,
-            Bound::Below(1.0),
-        );
+        bar("idle, CPU time below 1 ms", most("cpu_ns") / 1e6, Bound::Below(1.0));
     }
 }

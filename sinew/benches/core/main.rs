@@ -41,51 +41,20 @@ struct Entry {
 }
 
 const EXPERIMENTS: [Entry; 7] = [
-    Entry {
-        name: yielding::NAME,
-        measure: peers::measure::<yielding::Yield>,
-        conduct: yielding::conduct,
-    },
-    Entry {
-        name: cycle::NAME,
-        measure: peers::measure::<cycle::Cycle>,
-        conduct: cycle::conduct,
-    },
-    Entry {
-        name: transfer::NAME,
-        measure: peers::measure::<transfer::Transfer>,
-        conduct: transfer::conduct,
-    },
-    Entry {
-        name: spawn::NAME,
-        measure: peers::measure::<spawn::Spawn>,
-        conduct: spawn::conduct,
-    },
-    Entry {
-        name: burst::NAME,
-        measure: peers::measure::<burst::Burst>,
-        conduct: burst::conduct,
-    },
-    Entry {
-        name: memory::NAME,
-        measure: peers::measure::<memory::Memory>,
-        conduct: memory::conduct,
-    },
-    Entry {
-        name: idle::NAME,
-        measure: peers::measure::<idle::Idle>,
-        conduct: idle::conduct,
-    },
+    Entry { name: yielding::NAME, measure: peers::measure::<yielding::Yield>, conduct: yielding::conduct },
+    Entry { name: cycle::NAME, measure: peers::measure::<cycle::Cycle>, conduct: cycle::conduct },
+    Entry { name: transfer::NAME, measure: peers::measure::<transfer::Transfer>, conduct: transfer::conduct },
+    Entry { name: spawn::NAME, measure: peers::measure::<spawn::Spawn>, conduct: spawn::conduct },
+    Entry { name: burst::NAME, measure: peers::measure::<burst::Burst>, conduct: burst::conduct },
+    Entry { name: memory::NAME, measure: peers::measure::<memory::Memory>, conduct: memory::conduct },
+    Entry { name: idle::NAME, measure: peers::measure::<idle::Idle>, conduct: idle::conduct },
 ];
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|a| a == child::FLAG) {
         let case = Case::from_arguments(&arguments[1..]).expect("arguments of a child");
-        let entry = EXPERIMENTS
-            .iter()
-            .find(|e| e.name == case.experiment)
-            .expect("experiment of a child");
+        let entry = EXPERIMENTS.iter().find(|e| e.name == case.experiment).expect("experiment of a child");
         child::print_result(&(entry.measure)(&case));
         return ExitCode::SUCCESS;
     }

@@ -30,10 +30,7 @@ const BYTES_PER_STRAND: f64 = 4710.0;
 pub struct Memory;
 
 fn reading(before: u64, after: u64, strands: u64) -> Reading {
-    Reading::of([(
-        "bytes",
-        after.saturating_sub(before) as f64 / strands as f64,
-    )])
+    Reading::of([("bytes", after.saturating_sub(before) as f64 / strands as f64)])
 }
 
 impl Experiment for Memory {
@@ -87,11 +84,7 @@ impl Experiment for Memory {
 
 pub fn conduct(options: &Options, report: &mut Report) {
     let contenders = options.contenders(&[Contender::Tokio]);
-    let sizes: &[u64] = if options.quick {
-        &[100_000]
-    } else {
-        &[100_000, 1_000_000]
-    };
+    let sizes: &[u64] = if options.quick { &[100_000] } else { &[100_000, 1_000_000] };
     let cases = sizes.iter().flat_map(|&strands| {
         let case = move |&who| Case::new(NAME, who, 1, &strands.to_string(), strands);
         contenders.iter().map(case)
@@ -105,10 +98,7 @@ pub fn conduct(options: &Options, report: &mut Report) {
             &format!("resident bytes per strand, {strands} strands"),
             &results,
             |c| c.amount == strands,
-            Column {
-                figure: "bytes",
-                unit: 1.0,
-            },
+            Column { figure: "bytes", unit: 1.0 },
         );
     }
     for sinew in results.sinews() {

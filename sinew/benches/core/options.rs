@@ -44,11 +44,8 @@ impl Options {
                 Some((name, value)) => (name, Some(value)),
                 None => (argument.as_str(), None),
             };
-            let mut value = || {
-                inline
-                    .or_else(|| rest.next().map(String::as_str))
-                    .ok_or_else(|| format!("{name} needs a value"))
-            };
+            let mut value =
+                || inline.or_else(|| rest.next().map(String::as_str)).ok_or_else(|| format!("{name} needs a value"));
             match name {
                 "--quick" => options.quick = true,
                 "--repeat" => options.repeats = parse_repeats(value()?)?,

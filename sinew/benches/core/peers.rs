@@ -54,9 +54,7 @@ pub trait Experiment {
 
 pub fn measure<E: Experiment>(case: &Case) -> Reading {
     match case.contender {
-        Contender::Sinew(scheduler) => {
-            E::stackful(fibres::Fibres::new(case.processors, scheduler), case)
-        }
+        Contender::Sinew(scheduler) => E::stackful(fibres::Fibres::new(case.processors, scheduler), case),
         Contender::May => E::stackful(coroutines::Coroutines::new(case.processors), case),
         Contender::Threads => E::stackful(kernel::KernelThreads, case),
         Contender::Tokio => E::tokio(case),

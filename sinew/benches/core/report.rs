@@ -35,26 +35,19 @@ impl Results {
     /// The median of a figure, NaN where it was not measured; arithmetic with
     /// it stays NaN, and [`Report::bar`] says so.
     pub fn median(&self, figure: &str, who: Contender, processors: usize, variant: &str) -> f64 {
-        self.spread(figure, who, processors, variant)
-            .map_or(f64::NAN, |s| s.median)
+        self.spread(figure, who, processors, variant).map_or(f64::NAN, |s| s.median)
     }
 
     /// The largest of a figure, NaN where it was not measured.
     pub fn max(&self, figure: &str, who: Contender, processors: usize, variant: &str) -> f64 {
-        self.spread(figure, who, processors, variant)
-            .map_or(f64::NAN, |s| s.max)
+        self.spread(figure, who, processors, variant).map_or(f64::NAN, |s| s.max)
     }
 
-    fn spread(
-        &self,
-        figure: &str,
-        who: Contender,
-        processors: usize,
-        variant: &str,
-    ) -> Option<Spread> {
-        let series = self.0.iter().find(|s| {
-            s.case.contender == who && s.case.processors == processors && s.case.variant == variant
-        })?;
+    fn spread(&self, figure: &str, who: Contender, processors: usize, variant: &str) -> Option<Spread> {
+        let series = self
+            .0
+            .iter()
+            .find(|s| s.case.contender == who && s.case.processors == processors && s.case.variant == variant)?;
         match series.trouble() {
             None => Spread::of(series.figures(figure)),
             Some(_) => None,
@@ -73,9 +66,7 @@ impl Results {
     }
 
     fn in_trouble(&self, who: Contender) -> bool {
-        self.0
-            .iter()
-            .any(|s| s.case.contender == who && s.trouble().is_some())
+        self.0.iter().any(|s| s.case.contender == who && s.trouble().is_some())
     }
 }
 
@@ -128,12 +119,7 @@ impl Report {
                 ", children not pinned: taskset is missing"
             },
         );
-        Report {
-            begun: Instant::now(),
-            met: 0,
-            missed: Vec::new(),
-            unmeasured: 0,
-        }
+        Report { begun: Instant::now(), met: 0, missed: Vec::new(), unmeasured: 0 }
     }
 
     /// Measures the cases in turns, each child under the limit.
@@ -142,12 +128,7 @@ impl Report {
     }
 
     /// Measures the cases in turns by a procedure of the experiment's own.
-    pub fn measure_with(
-        &self,
-        cases: Vec<Case>,
-        repeats: usize,
-        measure: impl Fn(&Case) -> Outcome,
-    ) -> Results {
+    pub fn measure_with(&self, cases: Vec<Case>, repeats: usize, measure: impl Fn(&Case) -> Outcome) -> Results {
         Results(child::interleave(cases, repeats, measure))
     }
 
@@ -157,23 +138,14 @@ impl Report {
 
     /// One row for each selected case: median, min, max, and how Sinew's median
     /// (the first scheduler's) compares with it.
-    pub fn table(
-        &self,
-        title: &str,
-        results: &Results,
-        select: impl Fn(&Case) -> bool,
-        column: Column,
-    ) {
+    pub fn table(&self, title: &str, results: &Results, select: impl Fn(&Case) -> bool, column: Column) {
         let selected = || results.0.iter().filter(|s| select(&s.case));
         let sinew = selected()
             .find(|s| s.case.contender.is_sinew() && s.trouble().is_none())
             .and_then(|s| Spread::of(s.figures(column.figure)));
 
         println!("\n{title}");
-        println!(
-            "  {:<16}{:>12}{:>12}{:>12}{:>14}",
-            "", "median", "min", "max", "sinew/this"
-        );
+        println!("  {:<16}{:>12}{:>12}{:>12}{:>14}", "", "median", "min", "max", "sinew/this");
         for series in selected() {
             let spread = Spread::of(series.figures(column.figure));
             let figures = match spread {
@@ -199,14 +171,7 @@ impl Report {
     }
 
     /// Holds a claim of a Sinew scheduler against what was measured.
-    pub fn bar(
-        &mut self,
-        results: &Results,
-        sinew: Contender,
-        claim: &str,
-        measured: f64,
-        bound: Bound,
-    ) {
+    pub fn bar(&mut self, results: &Results, sinew: Contender, claim: &str, measured: f64, bound: Bound) {
         let said = format!("{sinew}: {claim}, measured {}", figure(measured));
         let verdict = if bound.holds(measured) {
             self.met += 1;

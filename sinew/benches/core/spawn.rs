@@ -115,10 +115,7 @@ pub fn conduct(options: &Options, report: &mut Report) {
             &format!("ns per spawn and join, {variant} at a time, {n} processor(s)"),
             &results,
             |c| c.processors == n && c.variant == variant,
-            Column {
-                figure: "ns",
-                unit: 1.0,
-            },
+            Column { figure: "ns", unit: 1.0 },
         );
     }
     for sinew in results.sinews() {

@@ -89,14 +89,9 @@ struct Ledger {
 
 impl<W: Wake> Election<W> {
     fn new(case: &Case, waker: impl Fn() -> W) -> Election<W> {
-        let member = |_| Member {
-            seen: AtomicU64::new(0),
-            waker: waker(),
-        };
+        let member = |_| Member { seen: AtomicU64::new(0), waker: waker() };
         Election {
-            members: (0..case.processors * STRANDS_PER_PROCESSOR)
-                .map(member)
-                .collect(),
+            members: (0..case.processors * STRANDS_PER_PROCESSOR).map(member).collect(),
             parking: case.variant == PARKING,
             transfers: case.amount,
             leader: AtomicUsize::new(NOBODY),
@@ -151,12 +146,7 @@ impl<W: Wake> Election<W> {
             self.done.store(true, Release);
         }
         if self.parking {
-            for (_, other) in self
-                .members
-                .iter()
-                .enumerate()
-                .filter(|(i, _)| *i != leader)
-            {
+            for (_, other) in self.members.iter().enumerate().filter(|(i, _)| *i != leader) {
                 other.waker.wake();
             }
         }
@@ -181,12 +171,7 @@ impl<W: Wake> Election<W> {
         times.sort_unstable();
         let quantile = |q: f64| times[((times.len() - 1) as f64 * q) as usize] as f64;
         let mean = times.iter().sum::<u64>() as f64 / times.len() as f64;
-        Reading::of([
-            ("mean", mean),
-            ("p50", quantile(0.5)),
-            ("p99", quantile(0.99)),
-            ("max", quantile(1.0)),
-        ])
+        Reading::of([("mean", mean), ("p50", quantile(0.5)), ("p99", quantile(0.99)), ("max", quantile(1.0))])
     }
 }
 
@@ -282,11 +267,7 @@ pub fn conduct(options: &Options, report: &mut Report) {
     let own_transfers = if options.quick { 1_000 } else { 10_000 };
     let cases = [PARKING, YIELDING].into_iter().flat_map(|variant| {
         let case = move |&who: &Contender| {
-            let transfers = if who.is_sinew() {
-                own_transfers
-            } else {
-                PEERS_TRANSFERS
-            };
+            let transfers = if who.is_sinew() { own_transfers } else { PEERS_TRANSFERS };
             Case::new(NAME, who, PROCESSORS, variant, transfers)
         };
         contenders.iter().map(case)

@@ -41,11 +41,7 @@ pub struct Window {
 impl Window {
     /// Opens for `length` as soon as `strands` tallies exist; the timekeeper
     /// returns the length that it really had.
-    pub fn open(
-        strands: usize,
-        length: Duration,
-        audit: bool,
-    ) -> (Arc<Window>, thread::JoinHandle<Duration>) {
+    pub fn open(strands: usize, length: Duration, audit: bool) -> (Arc<Window>, thread::JoinHandle<Duration>) {
         let window = Arc::new(Window {
             phase: AtomicU8::new(WARMING),
             started: AtomicUsize::new(0),
@@ -100,15 +96,7 @@ impl Tally {
     /// Made by the strand itself, once it runs.
     pub fn new(window: Arc<Window>, strand: usize) -> Tally {
         window.started.fetch_add(1, Relaxed);
-        Tally {
-            window,
-            strand,
-            count: 0,
-            phase: WARMING,
-            counted: 0,
-            audited: 0,
-            yielded_to_nobody: 0,
-        }
+        Tally { window, strand, count: 0, phase: WARMING, counted: 0, audited: 0, yielded_to_nobody: 0 }
     }
 
     /// Counts one operation; whether there shall be another.
@@ -141,9 +129,7 @@ impl Tally {
     /// The operations inside the window.
     pub fn close(self) -> u64 {
         self.window.audited.fetch_add(self.audited, Relaxed);
-        self.window
-            .yielded_to_nobody
-            .fetch_add(self.yielded_to_nobody, Relaxed);
+        self.window.yielded_to_nobody.fetch_add(self.yielded_to_nobody, Relaxed);
         self.counted
     }
 }

@@ -106,11 +106,7 @@ pub fn conduct(options: &Options, report: &mut Report) {
         };
         table("million switches/s", "rate", 1e6);
         table("largest/smallest count of a strand", "max_min", 1.0);
-        table(
-            "% of yields that let nobody else run, not counted above",
-            "empty",
-            0.01,
-        );
+        table("% of yields that let nobody else run, not counted above", "empty", 0.01);
     }
     for sinew in results.sinews() {
         let rate = |who, n| results.median("rate", who, n, "-");
@@ -118,16 +114,8 @@ pub fn conduct(options: &Options, report: &mut Report) {
         let mut bar = |claim: &str, measured, bound| {
             report.bar(&results, sinew, claim, measured, bound);
         };
-        bar(
-            "yield, 1 processor, at least 2.2x Tokio",
-            one / rate(Contender::Tokio, 1),
-            Bound::AtLeast(2.2),
-        );
-        bar(
-            "yield, 2 processors, at least 1.8x own figure for 1",
-            two / one,
-            Bound::AtLeast(1.8),
-        );
+        bar("yield, 1 processor, at least 2.2x Tokio", one / rate(Contender::Tokio, 1), Bound::AtLeast(2.2));
+        bar("yield, 2 processors, at least 1.8x own figure for 1", two / one, Bound::AtLeast(1.8));
         for n in [1, 2] {
             bar(
                 &format!("yield, {n} processor(s), largest/smallest count at most 1.5"),

@@ -55,8 +55,8 @@ pub(crate) struct Slot {
 
 /// How far the record and the stack are shifted down from the end of their page,
 /// at most: 32 lines leave half of the page to the stack. Measured with 500
-/// fibres that unpark each other: 45 ns a switch, against 52 with 16 steps of two
-/// lines, 55 with 8 of four, and 60 where all stacks end alike.
+/// fibres that unpark each other: 45 ns a switch, against 54 with 16 steps of two
+/// lines and 58 with 8 of four.
 const SHIFT_LINES: usize = 32;
 const LINE: usize = 64;
 

@@ -56,9 +56,9 @@ pub enum SpawnError {
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SpawnError::NoRuntime => {
-                f.write_str("there is no runtime here: call this inside of `sinew::run`, or spawn on a `Runtime` or `Cluster`")
-            }
+            SpawnError::NoRuntime => f.write_str(
+                "there is no runtime here: call this inside of `sinew::run`, or spawn on a `Runtime` or `Cluster`",
+            ),
             SpawnError::NameContainsNul => f.write_str("the name of a fibre may not contain a NUL byte"),
             SpawnError::StackTooLarge { bytes } => {
                 write!(f, "a stack of {bytes} bytes is too large: the largest has {LARGEST_STACK}")
@@ -195,7 +195,11 @@ impl FibreBuilder {
     /// As for [`Record::create`].
     #[track_caller]
     #[inline]
-    pub(crate) unsafe fn spawn_borrowing<F, T>(self, f: F, scope: Option<Arc<ScopeShared>>) -> Result<JoinHandle<T>, SpawnError>
+    pub(crate) unsafe fn spawn_borrowing<F, T>(
+        self,
+        f: F,
+        scope: Option<Arc<ScopeShared>>,
+    ) -> Result<JoinHandle<T>, SpawnError>
     where
         F: FnOnce() -> T + Send,
         T: Send,

@@ -4,11 +4,13 @@
 use super::join::{Wait, Waiter};
 use super::record::{KERNEL_THREAD, Record, ResultOf, waiter_number};
 use super::stack::{Stack, current_stack};
-use super::{Fibre, KernelThread, Who, current, park};
+use super::{Fibre, KernelThread, Who, current, park, park_timeout};
 use crate::strand::{After, Strand, StrandArc};
+use crate::time::Deadline;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The record of the calling fibre. Valid while the fibre runs; not to be kept
 /// where another might use it.
@@ -103,12 +105,32 @@ impl<T> JoinHandle<T> {
     /// as payload, and is detached.
     #[inline(always)]
     pub fn join(self) -> std::thread::Result<T> {
-        if !self.record().join().is_done() {
-            if super::with_record(|record| record.is_some_and(|record| std::ptr::eq(record, self.record()))) {
+        if !self.is_finished() {
+            if self.is_caller() {
                 return Err(Box::new(SelfJoin));
             }
             self.wait();
         }
+        self.take_result()
+    }
+
+    /// As [`join`](JoinHandle::join), but for no longer than `timeout`.
+    ///
+    /// # Errors
+    /// The handle itself, if the time was up first.
+    pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, JoinHandle<T>> {
+        let deadline = Deadline::after(timeout);
+        if !self.is_finished() && !self.is_caller() && !self.wait_until(deadline) {
+            return Err(self);
+        }
+        Ok(self.join())
+    }
+
+    fn is_caller(&self) -> bool {
+        current_record().is_some_and(|record| std::ptr::eq(record, self.record()))
+    }
+
+    fn take_result(self) -> std::thread::Result<T> {
         // SAFETY: the word says DONE, and this is the handle.
         let result = unsafe { self.result.take(self.record()) };
         result.expect("the result of a fibre is taken once")
@@ -116,7 +138,7 @@ impl<T> JoinHandle<T> {
 
     /// Waits until the fibre has finished.
     #[inline(always)]
-    pub(super) fn wait(&self) {
+    fn wait(&self) {
         let join = self.record().join();
         let waiter = current().into_waiter();
         match join.wait(waiter) {
@@ -128,6 +150,22 @@ impl<T> JoinHandle<T> {
             // SAFETY: the word did not take the waiter.
             Wait::Done => drop(unsafe { from_waiter(waiter) }),
         }
+    }
+
+    /// Waits until the fibre has finished, but not beyond `deadline`. Whether it
+    /// has finished.
+    fn wait_until(&self, deadline: Deadline) -> bool {
+        let join = self.record().join();
+        let waiter = current().into_waiter();
+        let entered = join.wait(waiter) == Wait::Entered;
+        while entered && !join.is_done() && !deadline.is_past() {
+            park_timeout(deadline.remaining());
+        }
+        if !entered || join.withdraw(waiter) {
+            // SAFETY: the word did not take the waiter, or has given it back.
+            drop(unsafe { from_waiter(waiter) });
+        }
+        join.is_done()
     }
 
     /// Whether the fibre has finished; then [`join`](JoinHandle::join) does not

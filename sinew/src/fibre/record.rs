@@ -5,13 +5,13 @@
 //! turn costs no stack, and a handle to one that has ended keeps none.
 #![allow(unsafe_code)]
 
+use super::Fibre;
 use super::arena::Class;
 use super::blocks;
 use super::join::{Completed, Detached, Join, Waiter};
 use super::locals::Locals;
 use super::scope::ScopeShared;
 use super::stack::Stack;
-use super::Fibre;
 use crate::cluster::ClusterShared;
 use crate::processor::Processor;
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound};

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// What a scope and its fibres share. It may outlive the scope by the moment
 /// that the last fibre needs to wake the owner.
@@ -95,7 +96,11 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     #[track_caller]
-    pub(super) fn spawn_built<F, T>(&'scope self, builder: FibreBuilder, f: F) -> Result<ScopedJoinHandle<'scope, T>, SpawnError>
+    pub(super) fn spawn_built<F, T>(
+        &'scope self,
+        builder: FibreBuilder,
+        f: F,
+    ) -> Result<ScopedJoinHandle<'scope, T>, SpawnError>
     where
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
@@ -130,6 +135,14 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// See [`JoinHandle::join`].
     pub fn join(self) -> std::thread::Result<T> {
         self.handle.join()
+    }
+
+    /// See [`JoinHandle::join_timeout`].
+    ///
+    /// # Errors
+    /// The handle itself, if the time was up first.
+    pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, Self> {
+        self.handle.join_timeout(timeout).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
     }
 
     /// See [`JoinHandle::is_finished`].

@@ -51,9 +51,8 @@ struct Shared {
     cold: Vec<u32>,
 }
 
-static SHARED: [Mutex<Shared>; CLASSES] = [const {
-    Mutex::new(Shared { promised: 0, carved: 0, fresh: 0, warm: Vec::new(), cold: Vec::new() })
-}; CLASSES];
+static SHARED: [Mutex<Shared>; CLASSES] =
+    [const { Mutex::new(Shared { promised: 0, carved: 0, fresh: 0, warm: Vec::new(), cold: Vec::new() }) }; CLASSES];
 
 fn shared(class: Class) -> MutexGuard<'static, Shared> {
     SHARED[class.index()].lock().unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -342,8 +342,9 @@ impl<'a> Announced<'a> {
         let state = &self.idle.sleepers[self.id.index()].state;
         // Acquire pairs with the Release in `claim`.
         let asleep = state.compare_exchange(SEARCHING, ASLEEP, AcqRel, Acquire).is_ok();
-        let notified =
-            !asleep || kernel_wait(state, timeout) || state.compare_exchange(ASLEEP, SEARCHING, AcqRel, Acquire).is_err();
+        let notified = !asleep
+            || kernel_wait(state, timeout)
+            || state.compare_exchange(ASLEEP, SEARCHING, AcqRel, Acquire).is_err();
         if !notified {
             return Slept::TimedOut(self);
         }

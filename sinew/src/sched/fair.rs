@@ -8,8 +8,8 @@ use crate::spin::SpinLock;
 use crate::strand::{Inbox, Levels};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A new sample of the waiting time weighs 12 parts of 16, as in Cforall; the
 /// thesis finds that only the magnitude matters.
@@ -20,9 +20,8 @@ const SAMPLE_PARTS: u64 = 16;
 /// one's own strands do (Cforall's bias).
 const RESCUE_BIAS: u64 = 8;
 
-/// ... and for at least so long. Below this, what looks like neglect is mostly
-/// an interrupt: with 20 µs two processors in `yield` took strands from each
-/// other 300 times a second for nothing, with 40 µs twice.
+/// ... and for at least so long. Shorter neglect is mostly an interrupt. With 120
+/// µs the mean of `transfer` is twice as long, and throughput is the same.
 const RESCUE_FLOOR_US: u64 = 40;
 
 /// Two queues are out of balance when the waits in them differ by more than a

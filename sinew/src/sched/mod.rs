@@ -171,7 +171,6 @@ pub trait Local {
 }
 
 /// How far apart ticks are. Each is one look at another processor's queue, a
-/// cache miss of about 100 ns on both sides: about one per cent of the time.
-/// Measured with two processors: at 8 µs `yield` loses 2 %, at 64 µs the mean of
-/// `transfer` passes 100 µs.
+/// cache miss of about 100 ns on both sides: about one per cent of the time. The
+/// mean of `transfer` is about four of them.
 pub const TICK_US: u64 = 16;

@@ -114,11 +114,7 @@ impl Topology {
     /// `cache_of` is not empty and names every cache up to its highest.
     fn new(cache_of: Vec<CacheId>, cpus: usize) -> Topology {
         let highest = cache_of.iter().max().map_or(0, |cache| cache.index());
-        Topology {
-            cache_of,
-            cpus,
-            caches: highest + 1,
-        }
+        Topology { cache_of, cpus, caches: highest + 1 }
     }
 
     /// The last-level cache of the CPU with this number; the first cache for a
@@ -299,9 +295,7 @@ mod tests {
     }
 
     fn caches(topology: &Topology, cpus: impl IntoIterator<Item = usize>) -> Vec<usize> {
-        cpus.into_iter()
-            .map(|cpu| topology.cache_of(cpu).index())
-            .collect()
+        cpus.into_iter().map(|cpu| topology.cache_of(cpu).index()).collect()
     }
 
     /// Four CPUs, two for each cache.
@@ -446,10 +440,7 @@ mod tests {
 
     #[test]
     fn cpu_lists_of_the_kernel_are_read() {
-        assert_eq!(
-            parse_cpu_list("0-3,8,10-11\n"),
-            Some(vec![0, 1, 2, 3, 8, 10, 11])
-        );
+        assert_eq!(parse_cpu_list("0-3,8,10-11\n"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
         assert_eq!(parse_cpu_list("7"), Some(vec![7]));
         assert_eq!(parse_cpu_list("5-5,1,5"), Some(vec![1, 5]));
         assert_eq!(parse_cpu_list("\n"), Some(vec![]));

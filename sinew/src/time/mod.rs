@@ -36,6 +36,11 @@ impl Deadline {
     pub(crate) fn is_past(self) -> bool {
         self.ns <= clock::now_ns()
     }
+
+    /// How long it is until then.
+    pub(crate) fn remaining(self) -> Duration {
+        Duration::from_nanos(self.ns.saturating_sub(clock::now_ns()))
+    }
 }
 
 /// The strand to unpark when its time has come.

@@ -9,10 +9,7 @@ const STACK_BYTES: usize = 64 * 1024;
 pub struct KernelThreads;
 
 fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
-    Builder::new()
-        .stack_size(STACK_BYTES)
-        .spawn(body)
-        .expect("a kernel thread")
+    Builder::new().stack_size(STACK_BYTES).spawn(body).expect("a kernel thread")
 }
 
 impl Stackful for KernelThreads {

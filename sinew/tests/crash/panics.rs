@@ -1,0 +1,148 @@
+//! Panics that have nobody to tell, and panics that meet.
+
+use crate::rerun::{Rerun, SIGABRT};
+use sinew::{JoinHandle, Runtime};
+use std::thread::panicking;
+
+/// Panics when it is dropped.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        panic!("the destructor's panic");
+    }
+}
+
+/// Spins the caller's fibre until the other has ended.
+fn wait_until_finished<T>(handle: &JoinHandle<T>) {
+    while !handle.is_finished() {
+        sinew::yield_now();
+    }
+}
+
+#[test]
+fn a_panic_in_a_destructor_while_unwinding_aborts_as_in_a_thread() {
+    let outcome = in_child!(Rerun::new(), || {
+        let _ = sinew::run(|| {
+            sinew::spawn(|| {
+                let _grenade = Grenade;
+                panic!("the fibre's panic");
+            })
+            .join()
+        });
+    });
+    outcome.assert_killed(SIGABRT, &["the fibre's panic", "the destructor's panic", "panic in a destructor during cleanup"]);
+}
+
+#[test]
+fn a_result_that_panics_when_its_fibre_drops_it_aborts() {
+    let outcome = in_child!(Rerun::new(), || {
+        sinew::run(|| drop(sinew::spawn(|| Grenade)));
+    });
+    outcome.assert_killed(SIGABRT, &["sinew: fatal: a fibre's result panicked when it was dropped"]);
+}
+
+#[test]
+fn a_result_that_panics_when_its_handle_drops_it_aborts() {
+    let outcome = in_child!(Rerun::new(), || {
+        sinew::run(|| {
+            let handle = sinew::spawn(|| Grenade);
+            wait_until_finished(&handle);
+            drop(handle);
+        });
+    });
+    outcome.assert_killed(SIGABRT, &["sinew: fatal: a fibre's result panicked when it was dropped"]);
+}
+
+#[test]
+fn a_joined_result_that_panics_when_it_is_dropped_is_an_ordinary_panic() {
+    let outcome = in_child!(Rerun::new(), || {
+        let outer = sinew::run(|| sinew::spawn(|| drop(sinew::spawn(|| Grenade).join().unwrap())).join());
+        let payload = outer.unwrap_err();
+        println!("caught: {}", payload.downcast_ref::<&str>().unwrap());
+    });
+    outcome.assert_success("caught: the destructor's panic");
+}
+
+#[test]
+fn a_fibre_local_that_panics_when_it_is_dropped_aborts() {
+    sinew::fibre_local!(static LOCAL: Grenade = Grenade);
+    let outcome = in_child!(Rerun::new(), || {
+        let _ = sinew::run(|| sinew::spawn(|| LOCAL.with(|_| ())).join());
+    });
+    outcome.assert_killed(SIGABRT, &["sinew: fatal: a fibre-local variable panicked when it was dropped"]);
+}
+
+#[test]
+fn a_spawn_that_is_refused_is_blamed_on_its_caller() {
+    let outcome = in_child!(Rerun::new(), || {
+        let refused = std::panic::catch_unwind(|| sinew::spawn(|| ()));
+        println!("refused: {}", refused.is_err());
+    });
+    outcome.assert_success("refused: true");
+    let place = concat!("panicked at ", file!(), ":");
+    assert!(outcome.stderr.contains(place), "{place:?} is missing: {outcome:#?}");
+    assert!(outcome.stderr.contains("cannot spawn a fibre: there is no runtime here"), "{outcome:#?}");
+}
+
+/// Gives up the processor while it is dropped, several times and in both ways.
+struct Blocks(sinew::Fibre);
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        assert!(panicking());
+        for _ in 0..5 {
+            sinew::yield_now();
+            self.0.unpark();
+            sinew::park_timeout(std::time::Duration::from_millis(1));
+        }
+        assert!(panicking(), "the panic went on elsewhere");
+    }
+}
+
+/// Unwinds several fibres at once, each of which blocks in a destructor.
+fn unwind_at_once(runtime: &Runtime) {
+    let unwinding = |number: u32| {
+        move || {
+            let _blocks = Blocks(sinew::current());
+            std::panic::panic_any(number);
+        }
+    };
+    runtime.run(|| {
+        let fibres: Vec<JoinHandle<()>> = (0..4).map(|number| sinew::spawn(unwinding(number))).collect();
+        let payloads = fibres.into_iter().map(|fibre| *fibre.join().unwrap_err().downcast::<u32>().unwrap());
+        assert!(payloads.eq(0..4), "each has its own payload");
+    });
+    runtime.run(|| assert!(!panicking(), "nothing of it is left on the kernel thread"));
+}
+
+#[test]
+fn fibres_that_unwind_at_once_and_block_keep_their_own_payloads() {
+    let outcome = in_child!(Rerun::new(), || {
+        for processors in [1, 2] {
+            for _ in 0..20 {
+                unwind_at_once(&Runtime::builder().processors(processors).build().unwrap());
+            }
+        }
+        println!("all unwound");
+    });
+    outcome.assert_success("all unwound");
+}
+
+#[test]
+fn a_fibre_that_unwinds_does_not_migrate() {
+    #[allow(unsafe_code)]
+    fn migrating(processors: usize) -> Runtime {
+        // SAFETY: these fibres hold nothing that is bound to a kernel thread.
+        unsafe { Runtime::builder().processors(processors).migrating() }.build().unwrap()
+    }
+    let outcome = in_child!(Rerun::new(), || {
+        for processors in [1, 2, 4] {
+            for _ in 0..20 {
+                unwind_at_once(&migrating(processors));
+            }
+        }
+        println!("all unwound");
+    });
+    outcome.assert_success("all unwound");
+}

@@ -1,0 +1,154 @@
+//! A great many fibres: what they cost while they wait, and that nothing of them
+//! is left afterwards. Each test measures a process of its own.
+
+#[path = "rerun/mod.rs"]
+#[macro_use]
+mod rerun;
+
+use rerun::Rerun;
+use sinew::{JoinHandle, Runtime};
+use std::fs;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// The process's resident memory in bytes.
+fn resident() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() * KIB
+}
+
+fn mappings() -> usize {
+    fs::read_to_string("/proc/self/maps").unwrap().lines().count()
+}
+
+/// What the system has left to give.
+fn available() -> usize {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() * KIB
+}
+
+/// Spawns fibres that each run `first`, then wait to be unparked; returns when
+/// all of them have begun to wait.
+fn spawn_parked(count: usize, first: fn()) -> Vec<JoinHandle<usize>> {
+    static PARKED: AtomicUsize = AtomicUsize::new(0);
+    PARKED.store(0, Ordering::Relaxed);
+    let park = move |number| {
+        first();
+        PARKED.fetch_add(1, Ordering::Relaxed);
+        sinew::park();
+        number
+    };
+    let handles = (0..count).map(|number| sinew::spawn(move || park(number))).collect();
+    while PARKED.load(Ordering::Relaxed) < count {
+        sinew::yield_now();
+    }
+    handles
+}
+
+fn unpark_and_join(handles: Vec<JoinHandle<usize>>) {
+    let count = handles.len();
+    for handle in &handles {
+        handle.fibre().unpark();
+    }
+    assert!(handles.into_iter().map(|handle| handle.join().unwrap()).eq(0..count));
+}
+
+#[test]
+fn a_million_parked_fibres_cost_a_page_each_and_hardly_a_mapping() {
+    const FIBRES: usize = 1_000_000;
+    let most_each = if cfg!(debug_assertions) { 9 * KIB } else { 46 * KIB / 10 };
+    if available() < FIBRES * most_each * 5 / 4 {
+        println!("the machine has too little memory for this test");
+        return;
+    }
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(2).build().unwrap();
+        runtime.run(|| {
+            let before = resident();
+            let handles = spawn_parked(FIBRES, || ());
+            let each = (resident() - before) / FIBRES;
+            let mappings = mappings();
+            println!("{each} bytes each, {mappings} mappings");
+            assert!(each <= most_each, "{each} bytes each");
+            assert!(mappings < 1_000, "{mappings} mappings");
+            unpark_and_join(handles);
+        });
+        println!("all have ended");
+    });
+    outcome.assert_success("all have ended");
+    println!("{}", outcome.stdout);
+}
+
+#[test]
+fn rounds_of_spawning_and_joining_leave_nothing_behind() {
+    const FIBRES: usize = 100_000;
+    const ROUNDS: usize = 10;
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(2).build().unwrap();
+        let after_round: Vec<_> = (0..ROUNDS)
+            .map(|_| {
+                runtime.run(|| unpark_and_join(spawn_parked(FIBRES, || ())));
+                (resident(), mappings())
+            })
+            .collect();
+        println!("{after_round:?}");
+        // The allocator and the pools have what they want after some rounds.
+        let early = after_round[..4].iter().copied().reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).unwrap();
+        let last = after_round[ROUNDS - 1];
+        assert!(last.0 <= early.0 + 4 * MIB, "{} KiB more than at first", (last.0 - early.0) / KIB);
+        assert!(last.1 <= early.1 + 2, "{} mappings more than at first", last.1 - early.1);
+        drop(runtime);
+        assert_eq!(sinew::memory().promised_stacks, 0, "stacks are still promised");
+        println!("nothing is left");
+    });
+    outcome.assert_success("nothing is left");
+}
+
+#[test]
+fn stacks_that_have_grown_are_given_back() {
+    const FIBRES: usize = 2_000;
+    const GROWTH: usize = 40 * KIB;
+    #[inline(never)]
+    fn grow() {
+        let mut room = [1u8; GROWTH];
+        black_box(&mut room);
+    }
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(2).build().unwrap();
+        runtime.run(|| {
+            let before = resident();
+            let handles = spawn_parked(FIBRES, grow);
+            let grown = resident() - before;
+            assert!(grown > FIBRES * GROWTH, "{} KiB for all: they did not grow", grown / KIB);
+            unpark_and_join(handles);
+            let left = resident().saturating_sub(before);
+            println!("{} KiB at the height of it, {} KiB afterwards", grown / KIB, left / KIB);
+            // A page of each may stay, and a few grown ones for those who come.
+            assert!(left < FIBRES * 6 * KIB, "{} KiB are left of {} KiB", left / KIB, grown / KIB);
+        });
+        println!("given back");
+    });
+    outcome.assert_success("given back");
+}
+
+#[test]
+fn a_large_stack_costs_only_what_is_used_of_it() {
+    const FIBRES: usize = 1_000;
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(1).stack_size(16 * MIB).build().unwrap();
+        runtime.run(|| {
+            let before = resident();
+            let handles = spawn_parked(FIBRES, || ());
+            let each = (resident() - before) / FIBRES;
+            assert!(each < 12 * KIB, "{each} bytes each");
+            unpark_and_join(handles);
+        });
+        println!("cheap");
+    });
+    outcome.assert_success("cheap");
+}
