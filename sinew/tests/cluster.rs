@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{everywhere, kernel_thread, spin_until, wait_until, wherever};
+use fixture::{Scheduling, everywhere, kernel_thread, spin_until, wait_until, wherever};
 use sinew::sched::{Fair, Inverted, Shared};
 use sinew::{Cluster, FibreBuilder, MigrateError, Runtime, migrate_to, pinned};
 use std::collections::HashSet;
@@ -150,7 +150,9 @@ fn a_fibre_that_may_not_move_is_told_why_and_stays() {
             assert_eq!(outcome.join().unwrap(), Err(MigrateError::Bound));
             assert_eq!(rt.run(|| unwinding(&cluster)), Some(Err(MigrateError::Bound)));
         }
-        for error in [MigrateError::NotAFibre, MigrateError::NotMigrating, MigrateError::Bound, MigrateError::OtherRuntime] {
+        for error in
+            [MigrateError::NotAFibre, MigrateError::NotMigrating, MigrateError::Bound, MigrateError::OtherRuntime]
+        {
             assert!(!error.to_string().is_empty());
         }
     });
@@ -206,7 +208,8 @@ fn a_pinned_fibre_keeps_its_kernel_thread() {
         let moved = moved.load(Ordering::Relaxed);
         if !setup.migrating || setup.processors == 1 {
             assert_eq!(moved, 0);
-        } else {
+        } else if setup.scheduling == Scheduling::Shared {
+            // With one queue for all, hardly anybody stays in place.
             assert_ne!(moved, 0, "nobody moved, so that pinning had nothing to do");
         }
     });
@@ -237,7 +240,10 @@ fn allowed_cpus() -> Vec<usize> {
 }
 
 /// What each of the cluster's processors says when asked, by name.
-fn ask_each<T: Send + 'static>(cluster: &Cluster, question: impl Fn() -> T + Clone + Send + 'static) -> Vec<(String, T)> {
+fn ask_each<T: Send + 'static>(
+    cluster: &Cluster,
+    question: impl Fn() -> T + Clone + Send + 'static,
+) -> Vec<(String, T)> {
     let begun = Arc::new(AtomicUsize::new(0));
     let count = cluster.processors();
     let asked: Vec<_> = (0..count)

@@ -248,7 +248,11 @@ fn the_variables_of_a_kernel_thread_are_dropped_at_its_end_like_a_fibres() {
     // In a process of its own, for a failure would be the end of it.
     alone(|| {
         let name = "the_variables_of_a_kernel_thread_are_dropped_at_its_end_like_a_fibres";
-        let output = Command::new(std::env::current_exe().unwrap()).args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
     });
 }

@@ -132,9 +132,8 @@ fn no_unpark_is_lost_among_fibres_and_kernel_threads() {
     const CLERKS: usize = 6;
     const POSTS: u64 = 300;
     everywhere(|rt, _| {
-        let clerks: Vec<Arc<Clerk>> = (0..CLERKS)
-            .map(|_| Arc::new(Clerk { posted: AtomicU64::new(0), answered: AtomicU64::new(0) }))
-            .collect();
+        let clerks: Vec<Arc<Clerk>> =
+            (0..CLERKS).map(|_| Arc::new(Clerk { posted: AtomicU64::new(0), answered: AtomicU64::new(0) })).collect();
         let serving: Vec<JoinHandle<()>> = clerks
             .iter()
             .map(|clerk| {

@@ -190,7 +190,8 @@ fn fibres_of_one_runtime_spawn_and_join_on_another() {
         let inner = Arc::clone(&other);
         let (sum, clusters_differ) = rt.run(move || {
             let here = sinew::Cluster::current().unwrap();
-            let parts: Vec<_> = (0..100).map(|n| inner.spawn(move || (n, sinew::Cluster::current().unwrap()))).collect();
+            let parts: Vec<_> =
+                (0..100).map(|n| inner.spawn(move || (n, sinew::Cluster::current().unwrap()))).collect();
             let parts: Vec<_> = parts.into_iter().map(|part| part.join().unwrap()).collect();
             (parts.iter().map(|part| part.0).sum::<u32>(), parts.iter().all(|part| part.1 != here))
         });
@@ -241,7 +242,8 @@ fn kernel_threads_join_a_thousand_fibres() {
         let mut waiting = waiting(rt, 1000, &go);
         let sum: u32 = thread::scope(|scope| {
             let quarters: Vec<Vec<_>> = (0..4).map(|_| waiting.split_off(waiting.len() - 250)).collect();
-            let join_all = |handles: Vec<JoinHandle<u32>>| handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+            let join_all =
+                |handles: Vec<JoinHandle<u32>>| handles.into_iter().map(|handle| handle.join().unwrap()).sum();
             let joining: Vec<_> = quarters.into_iter().map(|quarter| scope.spawn(move || join_all(quarter))).collect();
             go.store(true, Ordering::Relaxed);
             joining.into_iter().map(|thread| -> u32 { thread.join().unwrap() }).sum()

@@ -67,13 +67,16 @@ fn a_limit_that_has_passed_wakes_nobody_later() {
             let round = || {
                 let (me, over) = (sinew::current(), Arc::new(AtomicBool::new(false)));
                 let is_over = Arc::clone(&over);
-                sinew::spawn(move || {
+                let unparking = sinew::spawn(move || {
                     is_over.store(true, Ordering::Release);
                     me.unpark();
                 });
                 while !over.load(Ordering::Acquire) {
                     sinew::park_timeout(MS / 2);
                 }
+                unparking.join().unwrap();
+                // Takes the token, if it has not been taken yet.
+                sinew::park_timeout(Duration::ZERO);
                 let began = Instant::now();
                 sinew::park_timeout(2 * MS);
                 began.elapsed() < 2 * MS

@@ -8,6 +8,7 @@ use super::{Fibre, KernelThread, Who, current, park, park_timeout};
 use crate::strand::{After, Strand, StrandArc};
 use crate::time::Deadline;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,9 +131,14 @@ impl<T> JoinHandle<T> {
         current_record().is_some_and(|record| std::ptr::eq(record, self.record()))
     }
 
+    #[inline(always)]
     fn take_result(self) -> std::thread::Result<T> {
+        // Not dropped: there is no result to be dropped with it any more.
+        let mut taken = ManuallyDrop::new(self);
         // SAFETY: the word says DONE, and this is the handle.
-        let result = unsafe { self.result.take(self.record()) };
+        let result = unsafe { taken.result.take(taken.record()) };
+        // SAFETY: the rest of the handle is not used again.
+        unsafe { std::ptr::drop_in_place(&mut taken.fibre) };
         result.expect("the result of a fibre is taken once")
     }
 

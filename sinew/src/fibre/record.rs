@@ -322,6 +322,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
 
     /// # Safety
     /// See [`Typed::free`].
+    #[inline]
     unsafe fn free(strand: NonNull<Strand>) {
         let allocation = strand.cast::<Self>();
         // SAFETY: `create` made it, and no reference is left.

@@ -4,6 +4,8 @@ mod fair;
 mod inverted;
 mod seats;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod topology;
 
 pub use fair::Fair;

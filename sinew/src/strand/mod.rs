@@ -396,10 +396,10 @@ impl Drop for StrandArc {
     }
 }
 
-#[cfg(sinew_loom)]
+#[cfg(any(test, sinew_loom))]
 impl Strand {
-    /// A strand that belongs to no cluster and is never run, for models of
-    /// queues.
+    /// A strand that belongs to no cluster and is never run, for models and
+    /// simulations of queues.
     pub(crate) fn for_model(kind: &'static Kind) -> Strand {
         Strand {
             next: Cell::new(None),

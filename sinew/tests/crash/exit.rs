@@ -10,8 +10,10 @@ fn unfinished(runtime: &Runtime) {
         drop(runtime.spawn(sinew::park));
         drop(runtime.spawn(|| sinew::sleep(Duration::from_secs(1000))));
     }
-    drop(runtime.spawn(|| loop {
-        std::hint::spin_loop();
+    drop(runtime.spawn(|| {
+        loop {
+            std::hint::spin_loop();
+        }
     }));
 }
 

@@ -31,7 +31,10 @@ fn a_panic_in_a_destructor_while_unwinding_aborts_as_in_a_thread() {
             .join()
         });
     });
-    outcome.assert_killed(SIGABRT, &["the fibre's panic", "the destructor's panic", "panic in a destructor during cleanup"]);
+    outcome.assert_killed(
+        SIGABRT,
+        &["the fibre's panic", "the destructor's panic", "panic in a destructor during cleanup"],
+    );
 }
 
 #[test]

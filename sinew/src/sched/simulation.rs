@@ -1,0 +1,199 @@
+//! Schedulers on machines that need not exist, in simulated time: all ends are
+//! driven by one thread, a step of the clock at a time.
+#![allow(unsafe_code)]
+
+use super::{Effort, Fair, Inverted, Local, Place, Ready, Scheduler, Shared, TICK_US, Topology, Wake};
+use crate::clock::ticks_in_us;
+use crate::strand::{Kind, Strand};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// A strand that is never run.
+fn strand(now: u64) -> Ready {
+    static KIND: Kind = Kind { run: |_, _| unreachable!("a simulated strand is not run"), free };
+    /// # Safety
+    /// The strand was made below, and no reference to it is left.
+    unsafe fn free(strand: NonNull<Strand>) {
+        // SAFETY: by the contract.
+        drop(unsafe { Box::from_raw(strand.as_ptr()) });
+    }
+    let strand = NonNull::from(Box::leak(Box::new(Strand::for_model(&KIND))));
+    // SAFETY: the strand is new, and `KIND` frees it.
+    let (ready, _handle) = unsafe { Ready::of_new(strand) };
+    ready.stamp(now);
+    ready
+}
+
+/// A cluster whose processors are on the CPUs with their own numbers.
+struct Machine {
+    ends: Vec<Box<dyn Local>>,
+    now_us: u64,
+}
+
+impl Machine {
+    fn new(scheduler: &dyn Scheduler, topology: Topology, processors: u16) -> Machine {
+        let topology = Arc::new(topology);
+        let place = |index| Place::simulated(index, Arc::clone(&topology), index.into());
+        // Far from 0, so that nothing is older than the machine.
+        Machine { ends: (0..processors).map(|index| scheduler.attach(place(index))).collect(), now_us: 1_000_000 }
+    }
+
+    fn now(&self) -> u64 {
+        ticks_in_us(self.now_us)
+    }
+
+    fn fill(&self, end: usize, strands: usize) {
+        for _ in 0..strands {
+            let _ = self.ends[end].push(strand(self.now()), self.now());
+        }
+    }
+
+    /// One microsecond, in which each of these processors dispatches once, the
+    /// strand being ready again at once.
+    fn step(&mut self, awake: impl Iterator<Item = usize>) {
+        self.now_us += 1;
+        let now = self.now();
+        for end in awake.map(|index| &self.ends[index]) {
+            if let Some(strand) = end.next(now) {
+                strand.stamp(now);
+                let _ = end.push(strand, now);
+            }
+            if self.now_us.is_multiple_of(TICK_US) {
+                end.tick(now);
+            }
+        }
+    }
+
+    /// Takes everything from one end.
+    fn empty(&self, end: usize) -> usize {
+        std::iter::from_fn(|| self.ends[end].next(self.now())).map(Ready::retire).count()
+    }
+}
+
+#[test]
+fn a_neglected_queue_is_rescued_on_256_cpus_with_8_caches() {
+    let mut machine = Machine::new(&Fair::default(), Topology::uniform(256, 8), 256);
+    machine.fill(0, 100);
+    (1..256).for_each(|end| machine.fill(end, 10));
+    // Processor 0 does not dispatch any more; its own queue tells when it is empty.
+    let began = machine.now_us;
+    while machine.ends[0].claim().is_some() {
+        machine.step(1..256);
+        assert!(machine.now_us - began < 2_000, "not rescued within 2 ms");
+    }
+    let kept: usize = (0..256).map(|end| machine.empty(end)).sum();
+    assert_eq!(kept, 100 + 255 * 10);
+}
+
+#[test]
+fn a_neglected_queue_is_rescued_across_caches_by_the_only_other_processor() {
+    let mut machine = Machine::new(&Fair::default(), Topology::uniform(2, 2), 2);
+    machine.fill(0, 5);
+    machine.fill(1, 5);
+    let began = machine.now_us;
+    while machine.ends[0].claim().is_some() {
+        machine.step(std::iter::once(1));
+        // 3 looks in 256, one per tick: 1.4 ms on average.
+        assert!(machine.now_us - began < 50_000, "not rescued within 50 ms");
+    }
+    assert_eq!(machine.empty(1), 10);
+}
+
+#[test]
+fn neighbours_under_one_cache_help_first() {
+    let mut machine = Machine::new(&Fair::default(), Topology::uniform(32, 2), 32);
+    let mut by_neighbours = 0;
+    for _ in 0..20 {
+        machine.fill(0, 7);
+        (1..32).for_each(|end| machine.fill(end, 1));
+        while machine.ends[0].claim().is_some() {
+            machine.step(1..32);
+        }
+        let near: usize = (1..16).map(|end| machine.empty(end)).sum();
+        let far: usize = (16..32).map(|end| machine.empty(end)).sum();
+        assert_eq!(near + far, 31 + 7);
+        by_neighbours += usize::from(near > 15);
+    }
+    assert!(by_neighbours >= 15, "only {by_neighbours} of 20 were helped under the same cache");
+}
+
+#[test]
+fn waits_in_two_queues_even_out() {
+    let mut machine = Machine::new(&Fair::default(), Topology::flat(2), 2);
+    machine.fill(0, 150);
+    machine.fill(1, 50);
+    for _ in 0..20_000 {
+        machine.step(0..2);
+    }
+    let (first, second) = (machine.empty(0), machine.empty(1));
+    assert_eq!(first + second, 200);
+    assert!(first.abs_diff(second) <= 40, "{first} and {second}");
+}
+
+#[test]
+fn a_lone_young_strand_is_left_to_its_owner_unless_nobody_would_look_again() {
+    let mut machine = Machine::new(&Fair::default(), Topology::flat(2), 2);
+    machine.fill(0, 1);
+    let thief = &machine.ends[1];
+    assert!(thief.search(machine.now(), Effort::Polite).is_none());
+    let taken = thief.search(machine.now(), Effort::Greedy);
+    taken.expect("greed takes anything").retire();
+    machine.fill(0, 1);
+    machine.now_us += 100;
+    let taken = machine.ends[1].search(machine.now(), Effort::Polite);
+    taken.expect("it has waited for long").retire();
+    machine.fill(0, 2);
+    let taken = machine.ends[1].search(machine.now(), Effort::Polite);
+    taken.expect("there are two").retire();
+    assert_eq!(machine.empty(0) + machine.empty(1), 1);
+}
+
+#[test]
+fn what_lands_in_a_seat_that_is_left_is_found() {
+    let scheduler = Fair::default();
+    let mut machine = Machine::new(&scheduler, Topology::flat(2), 2);
+    machine.fill(1, 3);
+    let left = machine.ends.pop().unwrap();
+    let drained = std::iter::from_fn(|| left.drain()).map(Ready::retire).count();
+    assert_eq!(drained, 3);
+    drop(left);
+    let now = machine.now();
+    for _ in 0..4 {
+        let _ = scheduler.inject(strand(now), now);
+    }
+    let mut found = machine.empty(0);
+    while let Some(strand) = machine.ends[0].search(now, Effort::Greedy) {
+        strand.retire();
+        found += 1;
+    }
+    assert_eq!(found, 4);
+}
+
+#[test]
+fn inverted_hands_a_strand_to_the_processor_that_waited_last() {
+    let scheduler = Inverted::default();
+    let machine = Machine::new(&scheduler, Topology::flat(3), 3);
+    let now = machine.now();
+    assert!(machine.ends.iter().take(2).all(|end| end.next(now).is_none()));
+    let Wake::Processor(chosen) = machine.ends[2].push(strand(now), now) else { panic!("nobody was chosen") };
+    assert_eq!(chosen.index(), 1);
+    machine.ends[1].search(now, Effort::Polite).expect("it was handed over").retire();
+    // Processor 0 still waits: it is next, until it finds other work.
+    assert!(machine.ends[0].retract(now).is_none());
+    assert_eq!(machine.ends[2].push(strand(now), now), Wake::Nobody);
+    machine.ends[0].next(now).expect("it steals along the ring").retire();
+}
+
+#[test]
+fn shared_is_first_in_first_out_for_all() {
+    let scheduler = Shared::default();
+    let machine = Machine::new(&scheduler, Topology::flat(2), 2);
+    for time in 1..=4 {
+        let _ = machine.ends[time as usize % 2].push(strand(time), time);
+    }
+    for time in 1..=4 {
+        let next = machine.ends[0].next(9).unwrap();
+        assert_eq!(next.ready_at(), time);
+        next.retire();
+    }
+}
