@@ -1,7 +1,7 @@
 //! Clusters: scheduling domains, and their processors that come and go.
 
 use crate::fibre::arena::Class;
-use crate::fibre::{FibreBuilder, JoinHandle};
+use crate::fibre::{FibreBuilder, JoinHandle, SpawnError};
 use crate::idle::Idle;
 use crate::kernel;
 use crate::processor::{Order, Processor, Seat};
@@ -354,7 +354,7 @@ impl Cluster {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        FibreBuilder::new().cluster(self).spawn(f).unwrap_or_else(|error| error.panic())
+        SpawnError::expect_none(FibreBuilder::new().cluster(self).spawn(f))
     }
 
     /// How many processors serve the cluster; those that retire do not count.

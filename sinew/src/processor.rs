@@ -403,9 +403,10 @@ impl Processor {
         if other.is_some_and(|other| claim.is_none_or(|claim| other < claim)) {
             // The scheduler may find that another processor was faster; what it
             // then did to await work has to be undone.
-            if let Some(strand) = self.local.next(now).or_else(|| self.local.retract(now)) {
+            if let Some(strand) = self.local.next(now) {
                 return Some(strand);
             }
+            self.stop_waiting();
         }
         self.lane.borrow_mut().pop()
     }
@@ -462,14 +463,17 @@ impl Processor {
                 true => None,
                 false => self.cluster.take_deferred(),
             })?;
-        // The scheduler may have been told that the processor waits, and may
-        // have given it a strand meanwhile.
-        if !self.detached.get()
-            && let Some(given) = self.local.retract(self.now.get())
-        {
-            let _ = self.local.push(given, self.now.get());
-        }
+        self.stop_waiting();
         Some(strand)
+    }
+
+    /// Tells the scheduler, which may have been told otherwise, that the
+    /// processor does not wait for it.
+    fn stop_waiting(&self) {
+        if !self.detached.get() {
+            let wake = self.local.retract(self.now.get());
+            self.cluster.idle().notify(wake);
+        }
     }
 
     /// Finds something to run, or sleeps until there is. `None` when the
@@ -558,12 +562,14 @@ impl Processor {
     /// Gives all strands that may leave to the others, for good.
     #[cold]
     fn detach(&self) {
-        if self.detached.replace(true) {
+        if self.detached.get() {
             return;
         }
+        self.stop_waiting();
+        self.detached.set(true);
         self.mixed.set(true);
-        let waiting = self.local.retract(self.now.get());
-        for strand in waiting.into_iter().chain(std::iter::from_fn(|| self.local.drain())) {
+        self.cluster.idle().relieve();
+        while let Some(strand) = self.local.drain() {
             let wake = self.cluster.scheduler().inject(strand, self.now.get());
             self.cluster.idle().notify(wake);
         }

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, ClusterPlan, ClusterShared};
 use crate::fallback::{Facility, denied};
 use crate::fence;
 use crate::fibre::arena::{self, Class, LARGEST_STACK};
-use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle};
+use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle, SpawnError};
 use crate::processor;
 use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
 use std::panic::resume_unwind;
@@ -64,7 +64,10 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    builder.build().unwrap_or_else(|error| panic!("cannot build a runtime: {error}")).run(f)
+    match builder.build() {
+        Ok(runtime) => runtime.run(f),
+        Err(error) => panic!("cannot build a runtime: {error}"),
+    }
 }
 
 /// A set of clusters on which fibres run. Dropping it waits for the fibres that
@@ -105,7 +108,7 @@ impl Runtime {
         // SAFETY: `join` returns only when the fibre has ended, and takes its
         // result; a fibre cannot join itself here, for it is a new one.
         let root = unsafe { FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None) };
-        root.unwrap_or_else(|error| error.panic()).join().unwrap_or_else(|payload| resume_unwind(payload))
+        SpawnError::expect_none(root).join().unwrap_or_else(|payload| resume_unwind(payload))
     }
 
     /// Starts a fibre, from anywhere.
@@ -280,6 +283,8 @@ impl Builder {
             leftovers: self.leftovers,
             clusters: Mutex::default(),
             spawned_outside: AtomicU64::new(0),
+            refused_outside: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             drainer: Mutex::new(None),
         });
@@ -395,6 +400,10 @@ pub(crate) struct RuntimeShared {
     clusters: Mutex<Vec<Arc<ClusterShared>>>,
     /// Fibres that were not spawned by a processor of this runtime.
     spawned_outside: AtomicU64,
+    /// Those of them that came too late.
+    refused_outside: AtomicU64,
+    /// Whether no fibre may be spawned any more.
+    ended: AtomicBool,
     /// Whether somebody waits for the last fibre to finish.
     draining: AtomicBool,
     drainer: Mutex<Option<Fibre>>,
@@ -409,8 +418,17 @@ impl RuntimeShared {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).push(cluster.to_arc());
     }
 
-    pub(crate) fn count_spawned_outside(&self) {
-        self.spawned_outside.fetch_add(1, Ordering::Relaxed);
+    /// Counts a fibre that somebody outside is about to spawn. `false` if the
+    /// runtime has ended: then it must not be spawned.
+    pub(crate) fn count_spawned_outside(&self) -> bool {
+        // SeqCst pairs with `end`: either it sees the fibre, or we see the end.
+        self.spawned_outside.fetch_add(1, Ordering::SeqCst);
+        let open = !self.ended.load(Ordering::SeqCst);
+        if !open {
+            self.refused_outside.fetch_add(1, Ordering::SeqCst);
+            self.wake_drainer();
+        }
+        open
     }
 
     /// Spawned fibres less finished ones. 0 only if at some moment during the
@@ -418,9 +436,10 @@ impl RuntimeShared {
     /// first, so if both sums are equal nobody was alive between the readings.
     fn live(&self) -> u64 {
         let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        let finished: u64 = clusters.iter().map(|cluster| cluster.finished()).sum();
+        let refused = self.refused_outside.load(Ordering::SeqCst);
+        let finished = refused + clusters.iter().map(|cluster| cluster.finished()).sum::<u64>();
         let spawned: u64 = clusters.iter().map(|cluster| cluster.spawned()).sum();
-        (spawned + self.spawned_outside.load(Ordering::Relaxed)).saturating_sub(finished)
+        (spawned + self.spawned_outside.load(Ordering::SeqCst)).saturating_sub(finished)
     }
 
     /// By a processor, when a fibre has finished and has been counted.
@@ -440,8 +459,17 @@ impl RuntimeShared {
         // Announce first, then count. Pairs with the light fence in
         // `Processor::count_finished`.
         fence::heavy();
-        while self.live() > 0 {
-            fibre::park();
+        loop {
+            while self.live() > 0 {
+                fibre::park();
+            }
+            // SeqCst: see `count_spawned_outside`.
+            self.ended.store(true, Ordering::SeqCst);
+            if self.live() == 0 {
+                break;
+            }
+            // Somebody outside was faster.
+            self.ended.store(false, Ordering::SeqCst);
         }
         let clusters = std::mem::take(&mut *self.clusters.lock().unwrap_or_else(PoisonError::into_inner));
         for cluster in clusters {

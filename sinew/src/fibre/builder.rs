@@ -33,7 +33,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    FibreBuilder::new().spawn(f).unwrap_or_else(|error| error.panic())
+    SpawnError::expect_none(FibreBuilder::new().spawn(f))
 }
 
 /// Why a fibre could not be spawned.
@@ -51,6 +51,8 @@ pub enum SpawnError {
     },
     /// The kernel gives no memory, or no mapping, for another stack.
     OutOfStacks(io::Error),
+    /// The runtime of the cluster has ended.
+    Ended,
 }
 
 impl fmt::Display for SpawnError {
@@ -59,6 +61,7 @@ impl fmt::Display for SpawnError {
             SpawnError::NoRuntime => f.write_str(
                 "there is no runtime here: call this inside of `sinew::run`, or spawn on a `Runtime` or `Cluster`",
             ),
+            SpawnError::Ended => f.write_str("the runtime has ended"),
             SpawnError::NameContainsNul => f.write_str("the name of a fibre may not contain a NUL byte"),
             SpawnError::StackTooLarge { bytes } => {
                 write!(f, "a stack of {bytes} bytes is too large: the largest has {LARGEST_STACK}")
@@ -84,7 +87,7 @@ impl From<SpawnError> for io::Error {
     fn from(error: SpawnError) -> io::Error {
         let kind = match &error {
             SpawnError::OutOfStacks(_) => io::ErrorKind::OutOfMemory,
-            SpawnError::NoRuntime => io::ErrorKind::Unsupported,
+            SpawnError::NoRuntime | SpawnError::Ended => io::ErrorKind::Unsupported,
             _ => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)
@@ -92,9 +95,20 @@ impl From<SpawnError> for io::Error {
 }
 
 impl SpawnError {
+    /// The value of a spawn that has to succeed.
+    #[track_caller]
+    #[inline(always)]
+    pub(crate) fn expect_none<T>(spawned: Result<T, SpawnError>) -> T {
+        match spawned {
+            Ok(value) => value,
+            // Not in a closure, for which there is no caller to blame.
+            Err(error) => error.panic(),
+        }
+    }
+
     #[track_caller]
     #[cold]
-    pub(crate) fn panic(self) -> ! {
+    fn panic(self) -> ! {
         panic!("cannot spawn a fibre: {self}")
     }
 }
@@ -222,6 +236,10 @@ impl FibreBuilder {
                 Some(bytes) => Class::of_size(bytes).ok_or(SpawnError::StackTooLarge { bytes })?,
             };
             origin.promise_stack(class).map_err(SpawnError::OutOfStacks)?;
+            if !origin.count() {
+                stacks::refund(class);
+                return Err(SpawnError::Ended);
+            }
             let plan = Plan {
                 cluster: origin.cluster(),
                 priority: self.priority,
@@ -270,16 +288,21 @@ impl<'a> Origin<'a> {
         }
     }
 
-    fn start(&self, ready: Ready) {
+    /// Counts the new fibre; `false` if its runtime has ended.
+    fn count(&self) -> bool {
         match self {
             Origin::Processor(processor, _) => {
                 processor.seat().count_spawned();
-                processor.make_ready(ready);
+                true
             }
-            Origin::Outside(cluster) => {
-                cluster.runtime().count_spawned_outside();
-                processor::make_ready_from_outside(ready);
-            }
+            Origin::Outside(cluster) => cluster.runtime().count_spawned_outside(),
+        }
+    }
+
+    fn start(&self, ready: Ready) {
+        match self {
+            Origin::Processor(processor, _) => processor.make_ready(ready),
+            Origin::Outside(_) => processor::make_ready_from_outside(ready),
         }
     }
 }

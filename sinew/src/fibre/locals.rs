@@ -87,13 +87,13 @@ impl<T: 'static> LocalKey<T> {
     /// As [`with`](LocalKey::with), with an error instead of the panic.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         let number = self.number();
-        let value = with_locals(|locals| locals.get(number))?;
+        let value = with_locals(|locals| locals.get(number))??;
         let value = match value {
             Some(value) => value,
             None => {
                 // Outside of the table: the initialiser may use other variables.
                 let fresh = Box::new((self.init)());
-                let (place, surplus) = with_locals(|locals| locals.insert(number, fresh))?;
+                let (place, surplus) = with_locals(|locals| locals.insert(number, fresh))??;
                 drop(surplus);
                 place
             }
@@ -239,8 +239,9 @@ impl Locals {
     }
 }
 
-/// The table of whoever calls: a fibre's, or a kernel thread's.
-fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> R {
+/// The table of whoever calls: a fibre's, or a kernel thread's, unless that is
+/// ending.
+fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> Result<R, AccessError> {
     struct OfThread(Locals);
     impl Drop for OfThread {
         fn drop(&mut self) {
@@ -249,7 +250,7 @@ fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> R {
     }
     thread_local!(static THREAD: OfThread = const { OfThread(Locals::new()) });
     with_record(|record| match record {
-        Some(record) => f(record.locals()),
-        None => THREAD.with(|of_thread| f(&of_thread.0)),
+        Some(record) => Ok(f(record.locals())),
+        None => THREAD.try_with(|of_thread| f(&of_thread.0)).map_err(|_| AccessError),
     })
 }

@@ -261,6 +261,6 @@ pub fn pinned<R>(f: impl FnOnce() -> R) -> R {
             _ => false,
         })
     });
-    let _unpin = in_fibre.then_some(Unpin);
+    let _unpin = in_fibre.then(|| Unpin);
     f()
 }

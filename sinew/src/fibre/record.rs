@@ -269,13 +269,6 @@ impl Record {
         }
     }
 
-    /// Notes in the scope, if there is one, that a panic was not looked at.
-    fn note_panic(&self) {
-        if let Some(scope) = &self.scope {
-            scope.one_panicked();
-        }
-    }
-
     /// # Safety
     /// The strand is a fibre's, and no reference to it is left.
     unsafe fn free(strand: NonNull<Strand>) {
@@ -304,6 +297,9 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
             crate::fatal("a fibre began twice");
         };
         let result = catch_unwind(AssertUnwindSafe(closure));
+        if let (Err(_), Some(scope)) = (&result, &record.scope) {
+            scope.one_panicked();
+        }
         // SAFETY: as above.
         unsafe { stage.write(Stage::Result(result)) };
     }
@@ -314,10 +310,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
         // SAFETY: by the contract.
         let stage = unsafe { Self::of(record) }.stage.get();
         // SAFETY: by the contract nobody else uses the stage.
-        let stage = unsafe { stage.replace(Stage::Empty) };
-        if matches!(stage, Stage::Result(Err(_))) {
-            record.note_panic();
-        }
+        drop(unsafe { stage.replace(Stage::Empty) });
     }
 
     /// # Safety
@@ -355,7 +348,12 @@ impl<T> ResultOf<T> {
             let stage = unsafe { Allocation::<F, T>::of(record) }.stage.get();
             // SAFETY: by the contract.
             match unsafe { stage.replace(Stage::Empty) } {
-                Stage::Result(result) => Some(result),
+                Stage::Result(result) => {
+                    if let (Err(_), Some(scope)) = (&result, &record.scope) {
+                        scope.one_was_looked_at();
+                    }
+                    Some(result)
+                }
                 _ => None,
             }
         }

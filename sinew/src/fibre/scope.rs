@@ -8,15 +8,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What a scope and its fibres share. It may outlive the scope by the moment
 /// that the last fibre needs to wake the owner.
 pub(crate) struct ScopeShared {
     running: AtomicUsize,
-    /// Whether a fibre panicked that nobody joined.
-    panicked: AtomicBool,
+    /// How many fibres have panicked and have not been joined.
+    panicked: AtomicUsize,
     owner: Fibre,
 }
 
@@ -30,8 +30,14 @@ impl ScopeShared {
         }
     }
 
+    /// By a fibre of the scope, before `one_finished`.
     pub(super) fn one_panicked(&self) {
-        self.panicked.store(true, Ordering::Relaxed);
+        self.panicked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Somebody has got the payload of a panic.
+    pub(super) fn one_was_looked_at(&self) {
+        self.panicked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -67,7 +73,7 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let shared = ScopeShared { running: AtomicUsize::new(0), panicked: AtomicBool::new(false), owner: current() };
+    let shared = ScopeShared { running: AtomicUsize::new(0), panicked: AtomicUsize::new(0), owner: current() };
     let scope = Scope { shared: Arc::new(shared), scope: PhantomData, env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     // Acquire pairs with the Release in `one_finished`.
@@ -76,7 +82,7 @@ where
     }
     match result {
         Err(payload) => resume_unwind(payload),
-        Ok(_) if scope.shared.panicked.load(Ordering::Relaxed) => panic!("a scoped fibre panicked"),
+        Ok(_) if scope.shared.panicked.load(Ordering::Relaxed) > 0 => panic!("a scoped fibre panicked"),
         Ok(value) => value,
     }
 }
@@ -92,7 +98,7 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        FibreBuilder::new().spawn_scoped(self, f).unwrap_or_else(|error| error.panic())
+        SpawnError::expect_none(FibreBuilder::new().spawn_scoped(self, f))
     }
 
     #[track_caller]

@@ -101,6 +101,11 @@ pub(crate) fn promise(class: Class) -> io::Result<()> {
     shared(class).promise(class, 1)
 }
 
+/// Takes back a promise to a fibre that was not spawned after all.
+pub(crate) fn refund(class: Class) {
+    shared(class).promised -= 1;
+}
+
 /// What the process has in the way of stacks; see [`memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -116,6 +116,16 @@ impl Idle {
         }
     }
 
+    /// To be called by a processor that will not search for the others any more.
+    /// If it was the only one awake, somebody else has to become the sentinel.
+    pub(crate) fn relieve(&self) {
+        // As in `notify`.
+        fence::light();
+        if self.sleeping() > 0 {
+            self.wake_one();
+        }
+    }
+
     /// How many have announced that they sleep.
     pub(crate) fn sleeping(&self) -> u32 {
         self.word.load(Relaxed) & SLEEPERS

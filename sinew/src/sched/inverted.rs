@@ -177,26 +177,27 @@ impl Local for End {
         self.next(now)
     }
 
-    fn retract(&self, _now: u64) -> Option<Ready> {
+    fn retract(&self, _now: u64) -> Wake {
         if !self.waiting.get() {
-            return None;
+            return Wake::Nobody;
+        }
+        // To stop waiting is to be woken by nobody: it counts as an arrival,
+        // which claims a waiting processor, this one. If all are claimed, an
+        // arrival is on its way to this one, and has to be awaited.
+        let claim = |counter| (counter < 0).then_some(counter + 1);
+        if self.shared.counter.fetch_update(AcqRel, Relaxed, claim).is_err() {
+            return self.shared.enqueue(self.await_handed(), &self.station.local);
         }
         let mut waiting = self.shared.waiting.lock();
-        let place = waiting.processors.iter().position(|(id, _)| *id == self.processor);
-        if let Some(place) = place {
+        if let Some(place) = waiting.processors.iter().position(|(id, _)| *id == self.processor) {
             waiting.processors.remove(place);
-            self.shared.counter.fetch_add(1, AcqRel);
             self.waiting.set(false);
-            return None;
+            return Wake::Nobody;
         }
         drop(waiting);
-        // Somebody has taken this processor off the stack to hand it a strand.
-        loop {
-            if let Some(strand) = self.take_handed() {
-                return Some(strand);
-            }
-            std::thread::yield_now();
-        }
+        // Another arrival has picked this processor. The claim is good for one
+        // more that waits: it gets that arrival's strand.
+        self.shared.hand_over(self.await_handed())
     }
 
     /// Moves what is here to the staging queue, where it stays counted.
@@ -245,6 +246,17 @@ impl End {
             self.waiting.set(true);
         }
         early
+    }
+
+    /// The strand that somebody is about to hand to this processor.
+    #[cold]
+    fn await_handed(&self) -> Ready {
+        loop {
+            if let Some(strand) = self.take_handed() {
+                return strand;
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn take_handed(&self) -> Option<Ready> {

@@ -157,10 +157,10 @@ pub trait Local {
 
     /// The processor will run something that did not come from this scheduler,
     /// although `next` had nothing. A scheduler in which `next` announces that
-    /// the processor waits takes that back here, or, if it has been given a
-    /// strand meanwhile, returns it.
-    fn retract(&self, _now: u64) -> Option<Ready> {
-        None
+    /// the processor waits takes that back here; a strand that the processor has
+    /// been given meanwhile it passes on.
+    fn retract(&self, _now: u64) -> Wake {
+        Wake::Nobody
     }
 
     /// Called about every [`TICK_US`] microseconds while the processor is busy:

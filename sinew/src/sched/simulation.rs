@@ -179,7 +179,7 @@ fn inverted_hands_a_strand_to_the_processor_that_waited_last() {
     assert_eq!(chosen.index(), 1);
     machine.ends[1].search(now, Effort::Polite).expect("it was handed over").retire();
     // Processor 0 still waits: it is next, until it finds other work.
-    assert!(machine.ends[0].retract(now).is_none());
+    assert_eq!(machine.ends[0].retract(now), Wake::Nobody);
     assert_eq!(machine.ends[2].push(strand(now), now), Wake::Nobody);
     machine.ends[0].next(now).expect("it steals along the ring").retire();
 }

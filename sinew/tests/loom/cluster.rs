@@ -2,26 +2,21 @@
 //! work, and flags that are the work.
 
 use loom::sync::atomic::{AtomicBool, Ordering::*};
-use loom::thread::{self, JoinHandle};
 use sinew::protocols::{Announced, Idle, Slept, processor};
 use sinew::sched::Wake;
 use std::ops::Range;
 use std::time::Duration;
-
-/// How often a sleeper looks whether it has been woken before it leaves that to
-/// the end of the model. More looks find nothing new and take long.
-const LOOKS: usize = 2;
 
 pub struct Cluster {
     pub idle: Idle,
     work: Vec<AtomicBool>,
 }
 
-/// A processor, at the moment when it leaves its thread of the model.
+/// A thread of a model, at the moment when it ends.
 pub enum Processor {
-    /// It has work, and is busy for ever.
+    /// It is a processor with work, which is busy for ever; or somebody else.
     Busy,
-    /// It is asleep, and nobody has woken it yet.
+    /// It is a processor that sleeps, and nobody has woken it yet.
     Asleep(Server, Announced<'static>),
 }
 
@@ -92,27 +87,31 @@ impl Cluster {
         }
     }
 
-    /// Runs a processor in a thread of its own.
-    pub fn serving(&'static self, server: Server) -> JoinHandle<Processor> {
-        thread::spawn(move || self.serve(server))
+    /// A processor as a thread of a model.
+    pub fn serving(&'static self, server: Server) -> Box<dyn FnOnce() -> Processor> {
+        Box::new(move || self.serve(server))
+    }
+
+    /// Somebody who makes work ready, as a thread of a model.
+    pub fn notifying(&'static self, notify: impl FnOnce() + 'static) -> Box<dyn FnOnce() -> Processor> {
+        Box::new(move || {
+            notify();
+            Processor::Busy
+        })
     }
 
     /// When all threads have ended: those who have been woken go on, until
     /// nothing happens any more. Then nobody may sleep beside work that it could
     /// take.
-    pub fn settle(&'static self, processors: impl IntoIterator<Item = JoinHandle<Processor>>) {
-        self.settle_all(processors.into_iter().map(|thread| thread.join().unwrap()).collect());
-    }
-
-    pub fn settle_all(&'static self, mut processors: Vec<Processor>) {
+    pub fn settle<const N: usize>(&'static self, mut processors: [Processor; N]) {
         let mut quiet = false;
         while !quiet {
             quiet = true;
             for place in &mut processors {
                 if let Processor::Asleep(server, announced) = std::mem::replace(place, Processor::Busy) {
-                    *place = match announced.sleep(Some(Duration::ZERO)) {
-                        Slept::TimedOut(still) => Processor::Asleep(server, still),
-                        Slept::Notified => {
+                    *place = match asleep(announced) {
+                        Some(still) => Processor::Asleep(server, still),
+                        None => {
                             quiet = false;
                             self.serve(server)
                         }
@@ -132,14 +131,10 @@ impl Cluster {
     }
 }
 
-/// Sleeps. `None` if the sleeper is woken while it is looked at.
-pub fn asleep(mut announced: Announced<'static>) -> Option<Announced<'static>> {
-    for _ in 0..LOOKS {
-        announced = match announced.sleep(Some(Duration::ZERO)) {
-            Slept::Notified => return None,
-            Slept::TimedOut(still) => still,
-        };
-        thread::yield_now();
+/// Sleeps for a moment. `None` if the sleeper was woken meanwhile.
+pub fn asleep(announced: Announced<'static>) -> Option<Announced<'static>> {
+    match announced.sleep(Some(Duration::ZERO)) {
+        Slept::Notified => None,
+        Slept::TimedOut(still) => Some(still),
     }
-    Some(announced)
 }

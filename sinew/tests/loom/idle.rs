@@ -2,111 +2,115 @@
 //! not go on sleeping.
 
 use crate::check;
-use crate::cluster::{Cluster, Server, asleep};
-use loom::thread;
+use crate::cluster::{Cluster, Processor, Server, asleep};
 use sinew::protocols::processor;
 use sinew::sched::Wake;
 
 #[test]
 fn work_is_seen_by_the_search_or_its_notifier_sees_the_sleeper() {
     for wake in [Wake::Backlog, Wake::Lone, Wake::Processor(processor(0))] {
-        check(4, move || {
+        check(2, 4, move |turn| {
             let cluster = Cluster::new(1, 1);
-            let server = cluster.serving(Server::new(0, 0..1));
-            cluster.publish(0, wake);
-            cluster.settle([server]);
+            let notifier = cluster.notifying(move || cluster.publish(0, wake));
+            cluster.settle(turn.all([notifier, cluster.serving(Server::new(0, 0..1))]));
         });
     }
 }
 
 #[test]
 fn two_pieces_of_work_wake_two_sleepers() {
-    check(2, || {
+    check(3, 2, |turn| {
         let cluster = Cluster::new(2, 2);
-        let servers = [0, 1].map(|index| cluster.serving(Server::new(index, 0..2)));
-        cluster.publish(0, Wake::Backlog);
-        cluster.publish(1, Wake::Backlog);
-        cluster.settle(servers);
+        let notifier = cluster.notifying(move || {
+            cluster.publish(0, Wake::Backlog);
+            cluster.publish(1, Wake::Backlog);
+        });
+        let [one, two] = [0, 1].map(|index| cluster.serving(Server::new(index, 0..2)));
+        cluster.settle(turn.all([notifier, one, two]));
     });
 }
 
 #[test]
 fn two_notifiers_wake_two_sleepers() {
-    check(1, || {
+    check(4, 1, |turn| {
         let cluster = Cluster::new(2, 2);
-        let servers = [0, 1].map(|index| cluster.serving(Server::new(index, 0..2)));
-        let notifier = thread::spawn(move || cluster.publish(1, Wake::Backlog));
-        cluster.publish(0, Wake::Backlog);
-        notifier.join().unwrap();
-        cluster.settle(servers);
+        let [a, b] = [0, 1].map(|which| cluster.notifying(move || cluster.publish(which, Wake::Backlog)));
+        let [one, two] = [0, 1].map(|index| cluster.serving(Server::new(index, 0..2)));
+        cluster.settle(turn.all([a, one, b, two]));
     });
 }
 
 /// Work 0 is where only processor 0 looks, work 1 is anybody's.
 #[test]
 fn a_sleeper_that_is_woken_for_itself_passes_on_what_was_meant_for_anybody() {
-    check(2, || {
+    check(3, 2, |turn| {
         let cluster = Cluster::new(2, 2);
-        let servers = [Server::new(0, 0..2), Server::new(1, 1..2)].map(|server| cluster.serving(server));
-        cluster.put(0);
-        cluster.idle.notify_processor(processor(0));
-        cluster.publish(1, Wake::Backlog);
-        cluster.settle(servers);
+        let notifier = cluster.notifying(move || {
+            cluster.put(0);
+            cluster.idle.notify_processor(processor(0));
+            cluster.publish(1, Wake::Backlog);
+        });
+        let [one, two] = [Server::new(0, 0..2), Server::new(1, 1..2)].map(|server| cluster.serving(server));
+        cluster.settle(turn.all([notifier, one, two]));
     });
 }
 
 #[test]
 fn what_only_one_processor_may_take_wakes_that_one() {
-    check(2, || {
+    check(3, 2, |turn| {
         let cluster = Cluster::new(2, 2);
-        let servers = [0, 1].map(|index| cluster.serving(Server::new(index, index.into()..usize::from(index) + 1)));
-        for index in [0, 1] {
-            cluster.put(index);
-            cluster.idle.notify_processor(processor(index as u16));
-        }
-        cluster.settle(servers);
+        let notifier = cluster.notifying(move || {
+            for index in [0, 1] {
+                cluster.put(index.into());
+                cluster.idle.notify_processor(processor(index));
+            }
+        });
+        let [one, two] = [Server::new(0, 0..1), Server::new(1, 1..2)].map(|server| cluster.serving(server));
+        cluster.settle(turn.all([notifier, one, two]));
     });
 }
 
 #[test]
 fn a_processor_that_hides_is_woken_for_what_is_bound_to_it() {
-    check(4, || {
+    check(2, 4, |turn| {
         let cluster = Cluster::new(1, 1);
-        let server = cluster.serving(Server::retiring(0, 0..1));
-        cluster.put(0);
-        cluster.idle.notify_processor(processor(0));
-        cluster.settle([server]);
+        let notifier = cluster.notifying(move || {
+            cluster.put(0);
+            cluster.idle.notify_processor(processor(0));
+        });
+        cluster.settle(turn.all([notifier, cluster.serving(Server::retiring(0, 0..1))]));
     });
 }
 
-/// Processor 1 is told to retire while it sleeps, and hides.
-fn retiring(cluster: &'static Cluster) -> thread::JoinHandle<crate::cluster::Processor> {
+/// Processor 1 has announced itself, and retires when it is woken.
+fn retiring(cluster: &'static Cluster) -> Box<dyn FnOnce() -> Processor> {
     let announced = cluster.idle.linger(processor(1)).announce();
-    thread::spawn(move || match asleep(announced) {
+    Box::new(move || match asleep(announced) {
         None => cluster.serve(Server::retiring(1, 0..0)),
-        Some(still) => crate::cluster::Processor::Asleep(Server::retiring(1, 0..0), still),
+        Some(still) => Processor::Asleep(Server::retiring(1, 0..0), still),
     })
 }
 
 #[test]
 fn a_processor_that_hides_is_not_woken_in_the_place_of_one_that_serves() {
-    check(2, || {
+    check(2, 2, |turn| {
         let cluster = Cluster::new(2, 1);
         let sentinel = cluster.serve(Server::new(0, 0..1));
-        let retiring = retiring(cluster);
-        cluster.idle.rouse(processor(1));
-        cluster.publish(0, Wake::Backlog);
-        cluster.settle_all(vec![sentinel, retiring.join().unwrap()]);
+        let notifier = cluster.notifying(move || {
+            cluster.idle.rouse(processor(1));
+            cluster.publish(0, Wake::Backlog);
+        });
+        let [one, two] = turn.all([notifier, retiring(cluster)]);
+        cluster.settle([sentinel, one, two]);
     });
 }
 
 #[test]
 fn a_sleeper_that_is_told_to_retire_is_uncounted_once() {
-    check(3, || {
+    check(2, 3, |turn| {
         let cluster = Cluster::new(2, 0);
-        let retiring = retiring(cluster);
-        cluster.idle.rouse(processor(1));
-        cluster.settle([retiring]);
+        let notifier = cluster.notifying(move || cluster.idle.rouse(processor(1)));
+        cluster.settle(turn.all([notifier, retiring(cluster)]));
     });
 }
 
@@ -115,19 +119,21 @@ fn a_sleeper_that_is_told_to_retire_is_uncounted_once() {
 /// sleepers may still have its entry from before.
 #[test]
 fn a_sleeper_whose_old_entry_is_still_in_the_stack_can_be_woken() {
-    check(3, || {
+    check(2, 3, |turn| {
         let cluster = Cluster::new(2, 2);
         let sentinel = cluster.idle.linger(processor(1)).announce();
         assert!(sentinel.is_sentinel());
-        let server = thread::spawn(move || match cluster.serve(Server::new(0, 0..2)) {
-            crate::cluster::Processor::Busy => cluster.serve(Server::new(0, 0..2)),
+        let notifier = cluster.notifying(move || {
+            cluster.put(0);
+            cluster.idle.notify_processor(processor(0));
+            cluster.publish(1, Wake::Backlog);
+        });
+        let server = Box::new(move || match cluster.serve(Server::new(0, 0..2)) {
+            Processor::Busy => cluster.serve(Server::new(0, 0..2)),
             asleep => asleep,
         });
-        cluster.put(0);
-        cluster.idle.notify_processor(processor(0));
-        cluster.publish(1, Wake::Backlog);
-        let server = server.join().unwrap();
+        let processors = turn.all([notifier, server]);
         sentinel.retract();
-        cluster.settle_all(vec![server]);
+        cluster.settle(processors);
     });
 }

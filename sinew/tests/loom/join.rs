@@ -17,8 +17,10 @@ struct Fibre {
 }
 
 impl Fibre {
-    fn new() -> Arc<Fibre> {
-        Arc::new(Fibre { join: Join::new(), result: Watched::new(None), wake_ups: AtomicU32::new(0) })
+    fn new() -> (Arc<Fibre>, Arc<Fibre>) {
+        let fibre = Fibre { join: Join::new(), result: Watched::new(None), wake_ups: AtomicU32::new(0) };
+        let fibre = Arc::new(fibre);
+        (Arc::clone(&fibre), fibre)
     }
 
     /// Ends the fibre, as `Record::execute` does. Whether it dropped the result.
@@ -38,79 +40,84 @@ impl Fibre {
     fn take(&self) -> Option<u32> {
         self.result.change(Option::take)
     }
-}
 
-fn ending(fibre: &Arc<Fibre>) -> thread::JoinHandle<bool> {
-    let fibre = Arc::clone(fibre);
-    thread::spawn(move || fibre.end())
+    /// Detaches. Whether that dropped the result.
+    fn detach(&self) -> bool {
+        self.join.detach() && self.take() == Some(7)
+    }
 }
 
 #[test]
 fn a_waiter_is_woken_once_and_finds_the_result() {
-    check(4, || {
-        let fibre = Fibre::new();
-        let ending = ending(&fibre);
-        let entered = fibre.join.wait(WAITER);
-        while !fibre.join.is_done() {
-            assert!(entered);
-            thread::yield_now();
-        }
-        assert_eq!(fibre.take(), Some(7));
-        assert!(!ending.join().unwrap(), "the result was the waiter's");
-        assert_eq!(fibre.wake_ups.load(Relaxed), u32::from(entered), "woken if it waits, and once");
+    check(2, 4, |turn| {
+        let (fibre, handle) = Fibre::new();
+        let wait = move || {
+            let entered = handle.join.wait(WAITER);
+            while !handle.join.is_done() {
+                assert!(entered);
+                thread::yield_now();
+            }
+            assert_eq!(handle.take(), Some(7));
+            (entered, handle)
+        };
+        let (dropped, (entered, handle)) = turn.two(move || fibre.end(), wait);
+        assert!(!dropped, "the result was the waiter's");
+        assert_eq!(handle.wake_ups.load(Relaxed), u32::from(entered), "woken if it waits, and once");
     });
 }
 
 #[test]
 fn a_handle_that_looks_first_sees_the_result() {
-    check(4, || {
-        let fibre = Fibre::new();
-        let ending = ending(&fibre);
-        if fibre.join.is_done() {
-            assert_eq!(fibre.take(), Some(7));
-        }
-        assert!(!ending.join().unwrap());
+    check(2, 4, |turn| {
+        let (fibre, handle) = Fibre::new();
+        let look = move || {
+            if handle.join.is_done() {
+                assert_eq!(handle.take(), Some(7));
+            }
+        };
+        let (dropped, ()) = turn.two(move || fibre.end(), look);
+        assert!(!dropped);
     });
 }
 
 #[test]
 fn a_result_is_dropped_by_the_fibre_or_by_the_handle_that_detaches() {
-    check(4, || {
-        let fibre = Fibre::new();
-        let ending = ending(&fibre);
-        let here = fibre.join.detach() && fibre.take() == Some(7);
-        let there = ending.join().unwrap();
-        assert!(here != there, "dropped by {}", u32::from(here) + u32::from(there));
-        assert_eq!(fibre.wake_ups.load(Relaxed), 0);
+    check(2, 4, |turn| {
+        let (fibre, handle) = Fibre::new();
+        let (one, two) = turn.two(move || fibre.end(), move || handle.detach());
+        assert!(one != two, "dropped by {}", u32::from(one) + u32::from(two));
     });
 }
 
 #[test]
 fn a_waiter_that_withdraws_is_its_own_again_or_was_woken() {
-    check(4, || {
-        let fibre = Fibre::new();
-        let ending = ending(&fibre);
-        let entered = fibre.join.wait(WAITER);
-        let withdrawn = entered && fibre.join.withdraw(WAITER);
-        let here = fibre.join.detach() && fibre.take() == Some(7);
-        let there = ending.join().unwrap();
-        assert_eq!(fibre.wake_ups.load(Relaxed), u32::from(entered && !withdrawn));
-        assert!(here != there, "dropped by {}", u32::from(here) + u32::from(there));
+    check(2, 4, |turn| {
+        let (fibre, handle) = Fibre::new();
+        let change_its_mind = move || {
+            let entered = handle.join.wait(WAITER);
+            let withdrawn = entered && handle.join.withdraw(WAITER);
+            (handle.detach(), entered && !withdrawn, handle)
+        };
+        let (one, (two, woken, handle)) = turn.two(move || fibre.end(), change_its_mind);
+        assert!(one != two, "dropped by {}", u32::from(one) + u32::from(two));
+        assert_eq!(handle.wake_ups.load(Relaxed), u32::from(woken));
     });
 }
 
 #[test]
 fn what_the_waiter_stands_for_is_seen_by_whoever_wakes_it() {
-    check(4, || {
+    check(2, 4, |turn| {
         let fibre = Arc::new((Join::new(), Watched::new(0)));
-        let other = Arc::clone(&fibre);
-        let ending = thread::spawn(move || {
-            if let Completed::Wake(_) = other.0.complete() {
-                assert_eq!(other.1.get(), 7);
+        let handle = Arc::clone(&fibre);
+        let wait = move || {
+            handle.1.set(7);
+            handle.0.wait(WAITER)
+        };
+        let end = move || {
+            if let Completed::Wake(_) = fibre.0.complete() {
+                assert_eq!(fibre.1.get(), 7);
             }
-        });
-        fibre.1.set(7);
-        let _ = fibre.0.wait(WAITER);
-        ending.join().unwrap();
+        };
+        turn.two(end, wait);
     });
 }

@@ -41,9 +41,9 @@ impl Strand {
         assert_eq!(self.ready.fetch_sub(1, Acquire), 1, "made ready twice");
     }
 
-    /// Parks until both flags are seen.
-    fn park_until_set(&self) {
-        while !self.flags.iter().all(|flag| flag.load(Relaxed)) {
+    /// Parks until all of these flags are seen.
+    fn park_until_set(&self, flags: std::ops::Range<usize>) {
+        while !self.flags[flags.clone()].iter().all(|flag| flag.load(Relaxed)) {
             self.park();
         }
     }
@@ -51,41 +51,33 @@ impl Strand {
 
 #[test]
 fn a_wake_up_between_the_check_and_the_park_is_not_lost() {
-    check(4, || {
+    check(2, 4, |turn| {
         let strand = Strand::new();
-        strand.flags[1].store(true, Relaxed);
         let other = Arc::clone(&strand);
-        let unparker = thread::spawn(move || other.unpark(0));
-        strand.park_until_set();
-        unparker.join().unwrap();
+        turn.two(move || strand.park_until_set(0..1), move || other.unpark(0));
     });
 }
 
 #[test]
 fn both_unparkers_are_heard_even_if_their_tokens_are_one() {
-    check(3, || {
+    check(3, 2, |turn| {
         let strand = Strand::new();
-        let unparkers = [0, 1].map(|flag| {
+        let [one, two] = [0, 1].map(|flag| {
             let strand = Arc::clone(&strand);
-            thread::spawn(move || strand.unpark(flag))
+            Box::new(move || drop(strand.unpark(flag)))
         });
-        strand.park_until_set();
-        for unparker in unparkers {
-            unparker.join().unwrap();
-        }
+        turn.all([Box::new(move || strand.park_until_set(0..2)), one, two]);
     });
 }
 
 #[test]
 fn a_parked_strand_is_made_ready_by_exactly_one_of_two_unparkers() {
-    check(4, || {
+    check(2, 4, |turn| {
         let strand = Strand::new();
         assert!(strand.state.commit_park());
-        let other = Arc::clone(&strand);
-        let unparker = thread::spawn(move || other.unpark(0));
-        let here = strand.unpark(1);
-        let there = unparker.join().unwrap();
-        assert!(here != there, "made ready by {}", u32::from(here) + u32::from(there));
+        let (one, two) = (Arc::clone(&strand), Arc::clone(&strand));
+        let (one, two) = turn.two(move || one.unpark(0), move || two.unpark(1));
+        assert!(one != two, "made ready by {}", u32::from(one) + u32::from(two));
         assert!(strand.state.take_token(), "the other unpark is remembered");
         assert!(!strand.state.take_token(), "one token, not two");
     });
@@ -93,12 +85,10 @@ fn a_parked_strand_is_made_ready_by_exactly_one_of_two_unparkers() {
 
 #[test]
 fn a_token_is_taken_once() {
-    check(4, || {
+    check(2, 4, |turn| {
         let strand = Strand::new();
-        let other = Arc::clone(&strand);
-        let unparker = thread::spawn(move || other.unpark(0));
-        let early = strand.state.take_token();
-        let enqueued = unparker.join().unwrap();
+        let (taker, unparker) = (Arc::clone(&strand), Arc::clone(&strand));
+        let (early, enqueued) = turn.two(move || taker.state.take_token(), move || unparker.unpark(0));
         assert!(!enqueued, "an active strand is nobody's to enqueue");
         assert!(early != strand.state.take_token());
     });
@@ -106,51 +96,55 @@ fn a_token_is_taken_once() {
 
 #[test]
 fn what_the_second_of_two_unparkers_wrote_is_seen_after_their_one_token() {
-    check(4, || {
+    check(2, 4, |turn| {
         let strand = Arc::new((State::new(), Watched::new(0), AtomicBool::new(false)));
         assert!(!strand.0.unpark(), "the first unparker's token");
         let other = Arc::clone(&strand);
-        let second = thread::spawn(move || {
+        let second = move || {
             other.1.set(7);
             assert!(!other.0.unpark());
             other.2.store(true, Relaxed);
-        });
-        if strand.2.load(Relaxed) {
-            assert!(strand.0.take_token());
-            assert_eq!(strand.1.get(), 7);
-        }
-        second.join().unwrap();
+        };
+        let park = move || {
+            if strand.2.load(Relaxed) {
+                assert!(strand.0.take_token());
+                assert_eq!(strand.1.get(), 7);
+            }
+        };
+        turn.two(park, second);
     });
 }
 
 #[test]
 fn what_a_strand_did_before_it_parked_is_seen_by_whoever_runs_it_next() {
-    check(4, || {
+    check(2, 4, |turn| {
         let strand = Arc::new((State::new(), Watched::new(0)));
         let other = Arc::clone(&strand);
-        let unparker = thread::spawn(move || {
-            if other.0.unpark() {
-                // The strand is ours now, stack and all.
+        let park = move || {
+            strand.1.set(1);
+            strand.0.commit_park()
+        };
+        let unpark = move || {
+            let ours = other.0.unpark();
+            if ours {
+                // Stack and all.
                 other.1.change(|stack| *stack += 1);
-                return true;
             }
-            false
-        });
-        strand.1.set(1);
-        let parked = strand.0.commit_park();
-        let ours = unparker.join().unwrap();
+            ours
+        };
+        let (parked, ours) = turn.two(park, unpark);
         assert_eq!(parked, ours, "the strand has one owner");
     });
 }
 
 #[test]
 fn a_finished_strand_is_never_made_ready() {
-    check(4, || {
+    check(2, 4, |turn| {
         let strand = Strand::new();
-        let other = Arc::clone(&strand);
-        let unparker = thread::spawn(move || (other.unpark(0), other.unpark(1)));
-        strand.state.finish();
-        assert_eq!(unparker.join().unwrap(), (false, false));
+        let (finisher, unparker) = (Arc::clone(&strand), Arc::clone(&strand));
+        let unpark_twice = move || (unparker.unpark(0), unparker.unpark(1));
+        let ((), enqueued) = turn.two(move || finisher.state.finish(), unpark_twice);
+        assert_eq!(enqueued, (false, false));
         assert!(!strand.unpark(0));
     });
 }
