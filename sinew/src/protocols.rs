@@ -29,7 +29,10 @@ pub fn ready_strand(number: u64) -> Ready {
     }
     let strand = NonNull::from(Box::leak(Box::new(Strand::for_model(&KIND))));
     // SAFETY: the strand is new, and `KIND` frees it.
-    let (ready, _) = unsafe { Ready::of_new(strand) };
+    let (ready, handle) = unsafe { Ready::of_new(strand) };
+    // Not freed: where the next strand lies must not depend on when this one
+    // ends, or a model would not be the same each time.
+    std::mem::forget(handle);
     ready.stamp(number);
     ready
 }

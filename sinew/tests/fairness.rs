@@ -172,9 +172,9 @@ fn background_fibres_run_when_there_is_nothing_else_to_do() {
 
 /// Calls `round` for some time, and not too often. Where there are fewer CPUs
 /// than processors, each round may have to wait for the kernel.
-fn for_a_while(mut round: impl FnMut(u32)) {
+fn for_a_while(round: impl FnMut(u32)) {
     let began = Instant::now();
-    (0..5000).take_while(|_| began.elapsed() < 300 * MS).for_each(|n| round(n));
+    (0..5000).take_while(|_| began.elapsed() < 300 * MS).for_each(round);
 }
 
 fn spawn_outside(rt: &Runtime, priority: Priority) -> JoinHandle<()> {

@@ -3,7 +3,7 @@
 mod fixture;
 
 use fixture::{alone, everywhere, message, wait_until};
-use sinew::FibreBuilder;
+use sinew::{FibreBuilder, ScopedJoinHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn panic_of(f: impl FnOnce()) -> String {
 #[test]
 fn fibres_borrow_what_outlives_the_scope() {
     everywhere(|rt, _| {
-        let words = vec![String::from("one"), String::from("three")];
+        let words = [String::from("one"), String::from("three")];
         let lengths = rt.run(|| {
             sinew::scope(|scope| {
                 let lengths: Vec<_> = words.iter().map(|word| scope.spawn(move || (word, word.len()))).collect();
@@ -56,9 +56,9 @@ fn a_joined_panic_is_returned_and_stays_there() {
     everywhere(|rt, _| {
         let (payload, other) = rt.run(|| {
             sinew::scope(|scope| {
-                let panicking = scope.spawn(|| resume_unwind(Box::new(9u8)));
+                let panicking: ScopedJoinHandle<'_, ()> = scope.spawn(|| resume_unwind(Box::new(9u8)));
                 let other = scope.spawn(|| 4);
-                (panicking.join().map(|()| ()).unwrap_err(), other.join().unwrap())
+                (panicking.join().unwrap_err(), other.join().unwrap())
             })
         });
         assert_eq!((*payload.downcast::<u8>().unwrap(), other), (9, 4));
@@ -77,7 +77,7 @@ fn a_panic_that_nobody_joined_comes_out_of_the_scope_at_its_end() {
                         if handle_outlives_fibre {
                             wait_until(|| panicking.is_finished());
                         }
-                        drop::<sinew::ScopedJoinHandle<'_, ()>>(panicking);
+                        drop::<ScopedJoinHandle<'_, ()>>(panicking);
                         for yields in 0..20 {
                             let finished = &finished;
                             scope.spawn(move || {
@@ -101,7 +101,7 @@ fn a_panic_whose_handle_was_forgotten_comes_out_of_the_scope_too() {
             rt.run(|| {
                 sinew::scope(|scope| {
                     let panicking = scope.spawn(|| resume_unwind(Box::new("lost")));
-                    std::mem::forget::<sinew::ScopedJoinHandle<'_, ()>>(panicking);
+                    std::mem::forget::<ScopedJoinHandle<'_, ()>>(panicking);
                 });
             });
         }));

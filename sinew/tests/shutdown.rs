@@ -232,11 +232,40 @@ fn a_cluster_that_outlives_its_runtime_cannot_be_spawned_on() {
         let cluster = rt.main_cluster().clone();
         drop(rt);
         assert!(matches!(cluster.add_processor(), Err(sinew::ResizeError::Stopped)));
-        let spawned = sinew::FibreBuilder::new().cluster(&cluster).spawn(|| ());
+        let kept = Arc::new(());
+        let closure = Arc::clone(&kept);
+        let spawned = sinew::FibreBuilder::new().cluster(&cluster).spawn(move || drop(closure));
         if spawned.is_ok() {
             // The queue that it waits in must not be dropped.
             std::mem::forget(cluster);
         }
-        assert!(spawned.is_err(), "a fibre was accepted that can never run");
+        assert!(matches!(spawned, Err(sinew::SpawnError::Ended)), "{spawned:?} can never run");
+        assert_eq!(Arc::strong_count(&kept), 1, "the closure has been dropped");
+    });
+}
+
+#[test]
+fn spawning_while_the_runtime_ends_runs_the_fibre_or_refuses_it() {
+    everywhere_owning(|rt, _| {
+        let cluster = rt.main_cluster().clone();
+        let (spawned, ran) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    loop {
+                        let ran = Arc::clone(&ran);
+                        let builder = sinew::FibreBuilder::new().cluster(&cluster);
+                        match builder.spawn(move || ran.fetch_add(1, Ordering::Relaxed)) {
+                            Ok(_) => spawned.fetch_add(1, Ordering::Relaxed),
+                            Err(sinew::SpawnError::Ended) => return,
+                            Err(error) => panic!("{error}"),
+                        };
+                    }
+                });
+            }
+            wait_until(|| spawned.load(Ordering::Relaxed) > 20);
+            drop(rt);
+        });
+        assert_eq!(ran.load(Ordering::Relaxed), spawned.load(Ordering::Relaxed));
     });
 }

@@ -88,6 +88,57 @@ fn a_limit_that_has_passed_wakes_nobody_later() {
 }
 
 #[test]
+fn a_join_with_a_limit_gives_the_handle_back_when_the_time_is_up() {
+    everywhere(|rt, _| {
+        let go = Arc::new(AtomicBool::new(false));
+        let waiting = || {
+            let go = Arc::clone(&go);
+            move || {
+                wait_until(|| go.load(Ordering::Relaxed));
+                vec![7]
+            }
+        };
+        let joined_late = |mut handle: sinew::JoinHandle<Vec<i32>>| {
+            for limit in [Duration::ZERO, MS, 3 * MS] {
+                let began = Instant::now();
+                handle = handle.join_timeout(limit).unwrap_err();
+                assert!(began.elapsed() >= limit);
+            }
+            handle
+        };
+        // By a kernel thread, and by a fibre.
+        let handles = [joined_late(rt.spawn(waiting())), rt.run(|| joined_late(sinew::spawn(waiting())))];
+        go.store(true, Ordering::Relaxed);
+        let [one, other] = handles.map(|handle| handle.join_timeout(LONG).unwrap().unwrap());
+        assert_eq!((one, other), (vec![7], vec![7]));
+        let panicking: sinew::JoinHandle<()> = rt.spawn(|| std::panic::resume_unwind(Box::new(3u8)));
+        let payload = panicking.join_timeout(Duration::MAX).unwrap().unwrap_err();
+        assert_eq!(payload.downcast_ref(), Some(&3u8));
+    });
+}
+
+#[test]
+fn a_join_with_a_limit_loses_no_result_when_both_come_at_once() {
+    everywhere(|rt, _| {
+        let mut random = Random::new(0x5eed_0005);
+        rt.run(|| {
+            for n in 0..100 {
+                let (work, limit) = (random.below(200), random.below(200));
+                let handle = sinew::spawn(move || {
+                    sinew::sleep(Duration::from_micros(work));
+                    Box::new(n)
+                });
+                let value = match handle.join_timeout(Duration::from_micros(limit)) {
+                    Ok(result) => result.unwrap(),
+                    Err(handle) => handle.join().unwrap(),
+                };
+                assert_eq!(*value, n);
+            }
+        });
+    });
+}
+
+#[test]
 fn sleep_never_returns_early() {
     everywhere(|rt, _| {
         let mut random = Random::new(0x5eed_0002);

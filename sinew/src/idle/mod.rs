@@ -10,6 +10,13 @@ const AWAKE: u32 = 0;
 const SEARCHING: u32 = 1;
 const ASLEEP: u32 = 2;
 const NOTIFIED: u32 = 3;
+/// Added to the second and third for a sleeper that `Idle::word` does not count.
+const HIDDEN: u32 = 4;
+
+/// Whether the state says that the sleeper is counted, and may be woken.
+fn is_counted(state: u32) -> bool {
+    state & HIDDEN == 0
+}
 
 /// Fields of [`Idle::word`].
 const SLEEPER: u32 = 1;
@@ -38,19 +45,12 @@ struct Sleeper {
     below: AtomicU32,
     /// Whether it is in the stack, be it asleep or a leftover from before.
     stacked: AtomicBool,
-    /// Whether `Idle::word` counts it. Written before the state says that it
-    /// sleeps.
-    counted: AtomicBool,
 }
 
 impl Idle {
     pub(crate) fn new(capacity: usize) -> Self {
-        let sleeper = || Sleeper {
-            state: AtomicU32::new(AWAKE),
-            below: AtomicU32::new(0),
-            stacked: AtomicBool::new(false),
-            counted: AtomicBool::new(false),
-        };
+        let sleeper =
+            || Sleeper { state: AtomicU32::new(AWAKE), below: AtomicU32::new(0), stacked: AtomicBool::new(false) };
         Idle {
             word: AtomicU32::new(0),
             top: AtomicU64::new(0),
@@ -135,30 +135,35 @@ impl Idle {
     #[cold]
     fn wake_one(&self) {
         while let Some(id) = self.pop() {
-            if self.claim(id) {
+            if self.claim_if(id, is_counted) {
                 return;
             }
         }
         let sentinel = self.sentinel.load(Relaxed);
         if sentinel != 0 {
-            self.claim(ProcessorId((sentinel - 1) as u16));
+            self.claim_if(ProcessorId((sentinel - 1) as u16), is_counted);
         }
     }
 
-    /// `SEARCHING | ASLEEP -> NOTIFIED`. Whether this call did it.
+    /// Wakes this processor, hidden or not. Whether this call did it.
     fn claim(&self, id: ProcessorId) -> bool {
-        let Sleeper { state, counted, .. } = &self.sleepers[id.index()];
-        // Acquire pairs with the Release in `announce` and `hide`.
-        let mut seen = state.load(Acquire);
-        while seen == SEARCHING || seen == ASLEEP {
+        self.claim_if(id, |_| true)
+    }
+
+    /// `SEARCHING | ASLEEP -> NOTIFIED`, if the state is of the kind asked for: an
+    /// entry in the stack may be one that a processor left before it hid.
+    fn claim_if(&self, id: ProcessorId, kind: impl Fn(u32) -> bool) -> bool {
+        let state = &self.sleepers[id.index()].state;
+        let mut seen = state.load(Relaxed);
+        while matches!(seen & !HIDDEN, SEARCHING | ASLEEP) && kind(seen) {
             // Release: the sleeper sees what the notifier published; pairs with
             // the Acquire in `Announced::sleep` and `Announced::retract`.
-            match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Acquire) {
+            match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Relaxed) {
                 Ok(_) => {
-                    if counted.load(Relaxed) {
-                        self.word.fetch_sub(SLEEPER, Relaxed);
+                    if is_counted(seen) {
+                        self.word.fetch_sub(SLEEPER, AcqRel);
                     }
-                    if seen == ASLEEP {
+                    if seen & !HIDDEN == ASLEEP {
                         kernel_wake(state);
                     }
                     return true;
@@ -208,20 +213,17 @@ impl Idle {
 
     /// The processor has run out of work and looks around before it sleeps.
     pub(crate) fn linger(&self, id: ProcessorId) -> Lingering<'_> {
-        self.word.fetch_add(LINGERER, Relaxed);
+        self.word.fetch_add(LINGERER, AcqRel);
         Lingering { idle: self, id }
     }
 
     /// As [`Lingering::announce`], for a processor that runs only what is bound
     /// to it: nobody will wake it for anything else.
     pub(crate) fn hide(&self, id: ProcessorId) -> Announced<'_> {
-        let sleeper = &self.sleepers[id.index()];
-        sleeper.counted.store(false, Relaxed);
-        // Release pairs with the Acquire in `claim`.
-        sleeper.state.store(SEARCHING, Release);
+        self.sleepers[id.index()].state.store(SEARCHING | HIDDEN, Relaxed);
         // As in `announce`.
         fence::heavy();
-        Announced { idle: self, id, sentinel: false }
+        Announced { idle: self, id, sentinel: false, hidden: true }
     }
 }
 
@@ -239,23 +241,23 @@ fn kernel_wake(state: &AtomicU32) {
 fn kernel_wake(_state: &AtomicU32) {}
 
 #[cfg(not(sinew_loom))]
-fn kernel_wait(state: &AtomicU32, timeout: Option<Duration>) -> bool {
+fn kernel_wait(state: &AtomicU32, asleep: u32, timeout: Option<Duration>) -> bool {
     let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
     // Acquire pairs with the Release in `claim`.
-    while state.load(Acquire) == ASLEEP {
+    while state.load(Acquire) == asleep {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return false;
         }
-        crate::kernel::futex_wait(state, ASLEEP, left);
+        crate::kernel::futex_wait(state, asleep, left);
     }
     true
 }
 
 /// A model has no time: a timed sleep ends at once, any other only when woken.
 #[cfg(sinew_loom)]
-fn kernel_wait(state: &AtomicU32, timeout: Option<Duration>) -> bool {
-    while state.load(Acquire) == ASLEEP {
+fn kernel_wait(state: &AtomicU32, asleep: u32, timeout: Option<Duration>) -> bool {
+    while state.load(Acquire) == asleep {
         if timeout.is_some() {
             return false;
         }
@@ -276,7 +278,9 @@ impl<'a> Lingering<'a> {
     /// It found work. If it was the last to linger, strands for which nobody
     /// was woken because of it become another sleeper's matter.
     pub(crate) fn found(self) {
-        let before = self.idle.word.fetch_sub(LINGERER, Relaxed);
+        // Acquire: whoever is counted as a sleeper here has pushed itself before it
+        // ceased to linger; pairs with the Release in `announce`.
+        let before = self.idle.word.fetch_sub(LINGERER, AcqRel);
         if before & LINGERERS == LINGERER && before & SLEEPERS != 0 {
             self.idle.wake_one();
         }
@@ -287,20 +291,18 @@ impl<'a> Lingering<'a> {
     pub(crate) fn announce(self) -> Announced<'a> {
         let Lingering { idle, id } = self;
         // The count first: whoever claims the state below takes from it.
-        idle.word.fetch_add(SLEEPER, Relaxed);
-        let sleeper = &idle.sleepers[id.index()];
-        sleeper.counted.store(true, Relaxed);
-        // Release pairs with the Acquire in `claim`.
-        sleeper.state.store(SEARCHING, Release);
+        idle.word.fetch_add(SLEEPER, AcqRel);
+        idle.sleepers[id.index()].state.store(SEARCHING, Relaxed);
         let sentinel = idle.sentinel.compare_exchange(0, u32::from(id.0) + 1, Relaxed, Relaxed).is_ok();
         if !sentinel {
             idle.push(id);
         }
-        idle.word.fetch_sub(LINGERER, Relaxed);
+        // Release pairs with the Acquire in `found`.
+        idle.word.fetch_sub(LINGERER, AcqRel);
         // Announce first, then search. Pairs with the light fences in `notify`,
         // `notify_processor` and `rouse_sentinel`.
         fence::heavy();
-        Announced { idle, id, sentinel }
+        Announced { idle, id, sentinel, hidden: false }
     }
 }
 
@@ -312,6 +314,7 @@ pub(crate) struct Announced<'a> {
     idle: &'a Idle,
     id: ProcessorId,
     sentinel: bool,
+    hidden: bool,
 }
 
 /// How a sleep ended.
@@ -340,8 +343,8 @@ impl<'a> Announced<'a> {
     pub(crate) fn keep_watch(&self, watch: bool) {
         debug_assert!(self.sentinel);
         if watch {
-            self.idle.word.fetch_or(WATCHED, Relaxed);
-        } else if self.idle.word.fetch_and(!WATCHED, Relaxed) & WATCHED != 0 {
+            self.idle.word.fetch_or(WATCHED, AcqRel);
+        } else if self.idle.word.fetch_and(!WATCHED, AcqRel) & WATCHED != 0 {
             // As in `announce`.
             fence::heavy();
         }
@@ -350,11 +353,12 @@ impl<'a> Announced<'a> {
     /// Sleeps until notified or until `timeout` has passed.
     pub(crate) fn sleep(self, timeout: Option<Duration>) -> Slept<'a> {
         let state = &self.idle.sleepers[self.id.index()].state;
+        let hidden = if self.hidden { HIDDEN } else { 0 };
+        let (searching, asleep) = (SEARCHING | hidden, ASLEEP | hidden);
         // Acquire pairs with the Release in `claim`.
-        let asleep = state.compare_exchange(SEARCHING, ASLEEP, AcqRel, Acquire).is_ok();
-        let notified = !asleep
-            || kernel_wait(state, timeout)
-            || state.compare_exchange(ASLEEP, SEARCHING, AcqRel, Acquire).is_err();
+        let notified = state.compare_exchange(searching, asleep, AcqRel, Acquire).is_err()
+            || kernel_wait(state, asleep, timeout)
+            || state.compare_exchange(asleep, searching, AcqRel, Acquire).is_err();
         if !notified {
             return Slept::TimedOut(self);
         }
@@ -362,21 +366,22 @@ impl<'a> Announced<'a> {
         Slept::Notified
     }
 
-    /// The search was not in vain: the processor stays awake. A notification
-    /// that came meanwhile was for another strand and goes to another sleeper.
+    /// The search was not in vain: the processor stays awake. What nobody was
+    /// woken for on its account becomes another sleeper's matter: because it
+    /// lingered, because it kept watch, or because it was the one to be notified.
     pub(crate) fn retract(self) {
-        let Sleeper { state, counted, .. } = &self.idle.sleepers[self.id.index()];
-        // Acquire pairs with the Release in `claim`.
-        if state.compare_exchange(SEARCHING, AWAKE, AcqRel, Acquire).is_ok() {
-            if counted.load(Relaxed) {
-                self.idle.word.fetch_sub(SLEEPER, Relaxed);
-            }
-            self.leave_seat();
-        } else {
-            let idle = self.idle;
-            self.wake_up();
-            idle.notify(Wake::Backlog);
+        let state = &self.idle.sleepers[self.id.index()].state;
+        // Only a claim changes it meanwhile. Acquire pairs with the Release in
+        // `claim`.
+        let claimed = state.swap(AWAKE, AcqRel) == NOTIFIED;
+        if self.hidden {
+            return;
         }
+        if !claimed {
+            self.idle.word.fetch_sub(SLEEPER, AcqRel);
+        }
+        self.leave_seat();
+        self.idle.notify(Wake::Backlog);
     }
 
     /// `NOTIFIED -> AWAKE`.
@@ -387,7 +392,7 @@ impl<'a> Announced<'a> {
 
     fn leave_seat(&self) {
         if self.sentinel {
-            self.idle.word.fetch_and(!WATCHED, Relaxed);
+            self.idle.word.fetch_and(!WATCHED, AcqRel);
             self.idle.sentinel.store(0, Relaxed);
         }
     }
