@@ -58,7 +58,9 @@ fn an_overflow_on_another_processor_is_noticed_too() {
             });
             // This fibre does not give up its processor.
             let began = Instant::now();
-            while !BEGUN.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(60) {}
+            while !BEGUN.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(60) {
+                std::hint::spin_loop();
+            }
             println!("begun: {}", BEGUN.load(Ordering::Relaxed));
             let _ = digger.unwrap().join();
         });
