@@ -1,130 +1,251 @@
-//! Fibres that migrate meet no stale thread-local address, neither in the
-//! runtime nor in code that keeps the contract. To be run with `lto = "fat"` as
-//! well, where everything is inlined into everything.
+//! Fibres that go on on other kernel threads: nothing of the thread before may
+//! be used there. To be run with everything inlined into everything as well:
+//!
+//! ```text
+//! CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
+//!     cargo test --release -p sinew --test migration
+//! ```
 
-use sinew::{Cluster, Runtime, migrate_to};
+use sinew::sched::{Fair, Inverted, Shared};
+use sinew::{Builder, Cluster, Runtime, migrate_to};
 use std::cell::Cell;
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::ThreadId;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-thread_local!(static HERE: Cell<Option<ThreadId>> = const { Cell::new(None) });
+/// What takes longer than this does not happen.
+const NEVER: Duration = Duration::from_secs(30);
 
-/// The value of a thread-local variable, in the way that the contract asks for.
+#[allow(unsafe_code)]
+fn migrating(builder: Builder) -> Runtime {
+    // SAFETY: the tests hold nothing that is bound to a kernel thread across a
+    // suspension; thread-local variables are read by `thread_number` only.
+    unsafe { builder.migrating() }.build().unwrap()
+}
+
+/// A runtime with two clusters, `processors` in each.
+fn two_clusters(processors: usize) -> (Runtime, [Cluster; 2]) {
+    let runtime = migrating(Runtime::builder().processors(processors).name("one"));
+    let other = Runtime::builder().processors(processors).name("two").scheduler(Shared::default());
+    let clusters = [runtime.main_cluster().clone(), runtime.cluster(other).unwrap()];
+    (runtime, clusters)
+}
+
+/// The number of this kernel thread, out of a thread-local variable, as code has
+/// to read one that may be on another thread when it is next called: never
+/// inlined, and by value.
 #[inline(never)]
-fn kernel_thread() -> ThreadId {
-    std::hint::black_box(HERE.with(|here| {
-        let id = here.get().unwrap_or_else(|| std::thread::current().id());
-        here.set(Some(id));
-        id
-    }))
+fn thread_number() -> usize {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static NUMBER: usize = LAST.fetch_add(1, Ordering::Relaxed) + 1);
+    black_box(NUMBER.with(|number| *number))
 }
 
-/// Two clusters of one processor each, so that each migration changes threads.
-#[allow(unsafe_code)]
-fn two_clusters() -> (Runtime, Cluster, Cluster) {
-    // SAFETY: the fibres of these tests use thread-local variables by
-    // `kernel_thread` only, which is not inlined and returns a value.
-    let runtime = unsafe { Runtime::builder().processors(1).migrating() }.build().unwrap();
-    let here = runtime.main_cluster().clone();
-    let there = runtime.cluster(Runtime::builder().name("there").processors(1)).unwrap();
-    (runtime, here, there)
+/// This kernel thread as the kernel knows it.
+fn kernel_thread() -> PathBuf {
+    std::fs::read_link("/proc/thread-self").unwrap()
+}
+
+sinew::fibre_local! {
+    /// How many steps the fibre has made.
+    static STEPS: Cell<usize> = const { Cell::new(0) };
 }
 
 #[test]
-fn a_thread_local_value_is_that_of_the_present_thread_after_each_migration() {
-    let (runtime, here, there) = two_clusters();
+fn a_thread_local_read_by_value_is_the_present_threads() {
+    let (runtime, clusters) = two_clusters(1);
+    let [here, there] = clusters.each_ref().map(|cluster| {
+        let whose = cluster.spawn(|| (thread_number(), kernel_thread()));
+        whose.join().unwrap()
+    });
+    assert!(here.0 != there.0 && here.1 != there.1);
     runtime.run(|| {
-        let first = kernel_thread();
-        migrate_to(&there).unwrap();
-        let second = kernel_thread();
-        assert_ne!(first, second);
-        for _ in 0..1000 {
-            migrate_to(&here).unwrap();
-            assert_eq!(kernel_thread(), first);
-            migrate_to(&there).unwrap();
-            assert_eq!(kernel_thread(), second);
+        for _ in 0..1_000 {
+            assert_eq!((thread_number(), kernel_thread()), here);
+            migrate_to(&clusters[1]).unwrap();
+            assert_eq!((thread_number(), kernel_thread()), there);
+            migrate_to(&clusters[0]).unwrap();
         }
     });
 }
 
-#[test]
-fn what_a_fibre_does_right_after_a_migration_happens_where_it_is() {
-    let (runtime, here, there) = two_clusters();
-    runtime.run(|| {
-        let me = sinew::current().id();
-        for round in 0..1000 {
-            let cluster = if round % 2 == 0 { &there } else { &here };
-            migrate_to(cluster).unwrap();
-            let thread = kernel_thread();
-            assert_eq!(sinew::current().id(), me);
-            assert_eq!(Cluster::current().as_ref(), Some(cluster));
-            // A child belongs to the cluster of its parent, which has one thread.
-            assert_eq!(sinew::spawn(kernel_thread).join().unwrap(), thread);
-            sinew::yield_now();
-            sinew::current().unpark();
-            sinew::park();
-            assert_eq!(kernel_thread(), thread);
-        }
+/// Does everything that asks which fibre and which processor calls, right after
+/// a migration; inlined into a loop, so that a compiler can reuse whatever it
+/// believes to stay the same.
+#[inline(always)]
+fn step(number: usize, cluster: &Cluster, id: sinew::FibreId) {
+    migrate_to(cluster).unwrap();
+    assert_eq!(Cluster::current().as_ref(), Some(cluster));
+    assert_eq!(sinew::current().id(), id);
+    assert_eq!(STEPS.replace(number + 1), number);
+
+    let parent = sinew::current();
+    let child = sinew::spawn(move || {
+        parent.unpark();
+        (Cluster::current().unwrap(), STEPS.get())
     });
+    sinew::park();
+    assert_eq!(Cluster::current().as_ref(), Some(cluster));
+    let (childs_cluster, childs_steps) = child.join().unwrap();
+    assert_eq!((&childs_cluster, childs_steps), (cluster, 0));
+
+    sinew::yield_now();
+    assert_eq!(Cluster::current().as_ref(), Some(cluster));
+    assert_eq!(sinew::current().id(), id);
 }
 
-sinew::fibre_local!(static STEPS: Cell<u64> = Cell::new(0));
+#[test]
+fn everything_works_right_after_a_migration() {
+    for processors in [1, 2] {
+        let (runtime, clusters) = two_clusters(processors);
+        runtime.run(|| {
+            let id = sinew::current().id();
+            for number in 0..2_000 {
+                step(number, &clusters[(number + 1) % 2], id);
+            }
+        });
+    }
+}
 
 #[test]
-fn fibres_that_migrate_spawn_and_unpark_at_every_step_lose_nothing() {
-    const FIBRES: u64 = 64;
-    const ROUNDS: u64 = 200;
-    let (runtime, here, there) = two_clusters();
-    let children = Arc::new(AtomicU64::new(0));
-    let walk = |number: u64| {
-        let (here, there, children) = (here.clone(), there.clone(), Arc::clone(&children));
-        move || {
-            for round in 0..ROUNDS {
-                migrate_to(if (round + number) % 2 == 0 { &here } else { &there }).unwrap();
-                let (parent, children) = (sinew::current(), Arc::clone(&children));
-                let child = sinew::spawn(move || {
-                    children.fetch_add(1, Ordering::Relaxed);
-                    parent.unpark();
+fn many_fibres_migrate_at_each_step_while_they_spawn_and_unpark_each_other() {
+    const FIBRES: usize = 16;
+    const STEPS_EACH: usize = 200;
+    for processors in [1, 2] {
+        let (runtime, clusters) = two_clusters(processors);
+        let made: [AtomicUsize; FIBRES] = std::array::from_fn(|_| AtomicUsize::new(0));
+        let everybody = std::sync::OnceLock::<Vec<sinew::Fibre>>::new();
+        runtime.run(|| {
+            sinew::scope(|scope| {
+                let fibres = (0..FIBRES).map(|own| {
+                    let (clusters, made, everybody) = (&clusters, &made, &everybody);
+                    scope.spawn(move || {
+                        let id = sinew::current().id();
+                        for number in 0..STEPS_EACH {
+                            step(number, &clusters[(own + number) % 2], id);
+                            // No further than the fibre before, whom this one follows.
+                            made[own].store(number + 1, Ordering::Release);
+                            if let Some(everybody) = everybody.get() {
+                                everybody[(own + 1) % FIBRES].unpark();
+                            }
+                            while made[(own + FIBRES - 1) % FIBRES].load(Ordering::Acquire) < number {
+                                sinew::park_timeout(Duration::from_millis(1));
+                            }
+                        }
+                        STEPS.get()
+                    })
                 });
-                sinew::park();
-                child.join().unwrap();
-                STEPS.set(STEPS.get() + 1);
-            }
-            STEPS.get()
-        }
-    };
-    let walkers: Vec<_> = (0..FIBRES).map(|number| runtime.spawn(walk(number))).collect();
-    let steps: u64 = walkers.into_iter().map(|walker| walker.join().unwrap()).sum();
-    assert_eq!((steps, children.load(Ordering::Relaxed)), (FIBRES * ROUNDS, FIBRES * ROUNDS));
+                let fibres: Vec<_> = fibres.collect();
+                everybody.set(fibres.iter().map(|fibre| fibre.fibre().clone()).collect()).unwrap();
+                for fibre in fibres {
+                    assert_eq!(fibre.join().unwrap(), STEPS_EACH);
+                }
+            });
+        });
+    }
 }
 
 #[test]
-#[allow(unsafe_code)]
-fn fibres_that_are_helped_by_another_processor_find_themselves_there() {
-    // SAFETY: as above.
-    let runtime = unsafe { Runtime::builder().processors(4).migrating() }.build().unwrap();
-    let moved = Arc::new(AtomicU64::new(0));
-    let body = |_| {
-        let moved = Arc::clone(&moved);
-        move || {
-            let me = sinew::current().id();
-            let mut before = kernel_thread();
-            for _ in 0..2000 {
+fn a_fibre_behind_one_that_hogs_its_processor_goes_on_elsewhere() {
+    let schedulers: [fn(Builder) -> Builder; 3] = [
+        |builder| builder.scheduler(Fair::default()),
+        |builder| builder.scheduler(Inverted::default()),
+        |builder| builder.scheduler(Shared::default()),
+    ];
+    for scheduler in schedulers {
+        let runtime = migrating(scheduler(Runtime::builder().processors(2)));
+        runtime.run(|| {
+            let began = Instant::now();
+            let (before, thread_before) = (thread_number(), kernel_thread());
+            while thread_number() == before {
+                assert!(began.elapsed() < NEVER, "it stays where it is");
+                assert_eq!(kernel_thread(), thread_before);
+                let gone_on = Arc::new(AtomicBool::new(false));
+                let seen = Arc::clone(&gone_on);
+                let hog = sinew::spawn(move || {
+                    let began = Instant::now();
+                    while !seen.load(Ordering::Relaxed) && began.elapsed() < Duration::from_millis(20) {}
+                });
+                // Behind the hog, unless another processor was faster.
                 sinew::yield_now();
-                let now = kernel_thread();
-                assert_eq!(now, std::thread::current().id());
-                assert_eq!(sinew::current().id(), me);
-                moved.fetch_add(u64::from(now != before), Ordering::Relaxed);
-                before = now;
+                gone_on.store(true, Ordering::Relaxed);
+                if thread_number() == before {
+                    hog.join().unwrap();
+                }
             }
+            assert_ne!(kernel_thread(), thread_before);
+        });
+    }
+}
+
+#[test]
+fn a_panic_after_a_migration_is_caught_and_leaves_no_trace_on_either_thread() {
+    let (runtime, clusters) = two_clusters(1);
+    let not_panicking = || clusters.iter().all(|cluster| !cluster.spawn(std::thread::panicking).join().unwrap());
+    for _ in 0..50 {
+        let other = clusters[1].clone();
+        let caught = runtime.run(move || {
+            catch_unwind(AssertUnwindSafe(|| {
+                migrate_to(&other).unwrap();
+                std::panic::resume_unwind(Box::new(thread_number()));
+            }))
+        });
+        let thread = *caught.unwrap_err().downcast::<usize>().unwrap();
+        assert_eq!(thread, clusters[1].spawn(thread_number).join().unwrap());
+        assert!(not_panicking());
+    }
+}
+
+/// A stack of a program's own making.
+mod foreign {
+    #![allow(unsafe_code)]
+
+    use corosensei::stack::{Stack, StackPointer};
+
+    const LEN: usize = 256 * 1024;
+
+    #[repr(align(16))]
+    struct Memory([u8; LEN]);
+
+    struct Foreign(Box<Memory>);
+
+    // SAFETY: the memory is the box's own, aligned, and large enough; it has no
+    // guard page, and what runs on it here is shallow.
+    unsafe impl Stack for Foreign {
+        fn base(&self) -> StackPointer {
+            StackPointer::new(self.0.0.as_ptr() as usize + LEN).unwrap()
         }
-    };
-    // From one fibre, so that the others have to take them.
-    let fibres: Vec<_> = (0..100).map(body).collect();
-    runtime.run(move || {
-        let handles: Vec<_> = fibres.into_iter().map(sinew::spawn).collect();
-        handles.into_iter().for_each(|handle| handle.join().unwrap());
-    });
-    assert!(moved.load(Ordering::Relaxed) > 0, "nobody has migrated");
+
+        fn limit(&self) -> StackPointer {
+            StackPointer::new(self.0.0.as_ptr() as usize).unwrap()
+        }
+    }
+
+    /// Calls `f` on such a stack.
+    pub fn on_foreign_stack<R>(f: impl FnOnce() -> R) -> R {
+        // SAFETY: all-zero bytes are bytes.
+        let memory = unsafe { Box::<Memory>::new_zeroed().assume_init() };
+        corosensei::on_stack(Foreign(memory), f)
+    }
+}
+
+#[test]
+fn a_fibre_may_block_and_migrate_on_a_stack_of_its_own_making() {
+    for processors in [1, 2] {
+        let (runtime, clusters) = two_clusters(processors);
+        runtime.run(|| {
+            let id = sinew::current().id();
+            let threads = foreign::on_foreign_stack(|| {
+                [0, 1, 2, 3].map(|number| {
+                    step(number, &clusters[(number + 1) % 2], id);
+                    thread_number()
+                })
+            });
+            assert!(threads[0] != threads[1] && threads[1] != threads[2], "{threads:?}");
+            step(4, &clusters[1], id);
+        });
+    }
 }

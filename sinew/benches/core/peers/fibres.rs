@@ -33,10 +33,12 @@ impl Stackful for Fibres {
         self.0.run(root)
     }
 
+    #[inline(always)]
     fn spawn(body: impl FnOnce() -> u64 + Send + 'static) -> Self::Handle {
         sinew::spawn(body)
     }
 
+    #[inline(always)]
     fn join(handle: Self::Handle) -> u64 {
         handle.join().expect("a fibre that does not panic")
     }
@@ -49,14 +51,17 @@ impl Stackful for Fibres {
         sinew::current()
     }
 
+    #[inline(always)]
     fn unpark(unparker: &Self::Unparker) {
         unparker.unpark();
     }
 
+    #[inline(always)]
     fn park() {
         sinew::park();
     }
 
+    #[inline(always)]
     fn yield_now() {
         sinew::yield_now();
     }
