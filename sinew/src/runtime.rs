@@ -71,7 +71,8 @@ where
 }
 
 /// A set of clusters on which fibres run. Dropping it waits for the fibres that
-/// are left, or as [`Builder::leftovers`] says.
+/// are left, or as [`Builder::leftovers`] says; from that moment only those fibres
+/// themselves can spawn others.
 pub struct Runtime {
     main: Cluster,
     shared: Arc<RuntimeShared>,
@@ -402,7 +403,7 @@ pub(crate) struct RuntimeShared {
     spawned_outside: AtomicU64,
     /// Those of them that came too late.
     refused_outside: AtomicU64,
-    /// Whether no fibre may be spawned any more.
+    /// Whether only its own fibres may spawn any more.
     ended: AtomicBool,
     /// Whether somebody waits for the last fibre to finish.
     draining: AtomicBool,
@@ -419,7 +420,7 @@ impl RuntimeShared {
     }
 
     /// Counts a fibre that somebody outside is about to spawn. `false` if the
-    /// runtime has ended: then it must not be spawned.
+    /// runtime ends: then it must not be spawned.
     pub(crate) fn count_spawned_outside(&self) -> bool {
         // SeqCst pairs with `end`: either it sees the fibre, or we see the end.
         self.spawned_outside.fetch_add(1, Ordering::SeqCst);
@@ -454,22 +455,15 @@ impl RuntimeShared {
 
     /// Waits for the last fibre, then stops all processors.
     fn end(&self) {
+        // SeqCst: see `count_spawned_outside`.
+        self.ended.store(true, Ordering::SeqCst);
         *self.drainer.lock().unwrap_or_else(PoisonError::into_inner) = Some(fibre::current());
         self.draining.store(true, Ordering::Relaxed);
         // Announce first, then count. Pairs with the light fence in
         // `Processor::count_finished`.
         fence::heavy();
-        loop {
-            while self.live() > 0 {
-                fibre::park();
-            }
-            // SeqCst: see `count_spawned_outside`.
-            self.ended.store(true, Ordering::SeqCst);
-            if self.live() == 0 {
-                break;
-            }
-            // Somebody outside was faster.
-            self.ended.store(false, Ordering::SeqCst);
+        while self.live() > 0 {
+            fibre::park();
         }
         let clusters = std::mem::take(&mut *self.clusters.lock().unwrap_or_else(PoisonError::into_inner));
         for cluster in clusters {

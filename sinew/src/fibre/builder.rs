@@ -51,7 +51,8 @@ pub enum SpawnError {
     },
     /// The kernel gives no memory, or no mapping, for another stack.
     OutOfStacks(io::Error),
-    /// The runtime of the cluster has ended.
+    /// The runtime of the cluster has been dropped, and the caller is not one of
+    /// its fibres.
     Ended,
 }
 

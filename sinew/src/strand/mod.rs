@@ -132,13 +132,17 @@ impl Strand {
     /// A strand that is alive and has one more reference, for the first
     /// [`StrandArc`]; see [`Ready::of_new`].
     pub(crate) fn new(kind: &'static Kind, cluster: &ClusterShared, priority: Priority) -> Self {
+        Strand::of(kind, std::ptr::from_ref(cluster), priority)
+    }
+
+    fn of(kind: &'static Kind, cluster: *const ClusterShared, priority: Priority) -> Self {
         Strand {
             next: Cell::new(None),
             ready_at: Cell::new(0),
             refs: AtomicU32::new(2),
             state: State::new(),
             kind,
-            cluster: AtomicPtr::new(std::ptr::from_ref(cluster).cast_mut()),
+            cluster: AtomicPtr::new(cluster.cast_mut()),
             home: AtomicPtr::new(std::ptr::null_mut()),
             bound: AtomicU8::new(0),
             priority,
@@ -401,18 +405,6 @@ impl Strand {
     /// A strand that belongs to no cluster and is never run, for models and
     /// simulations of queues.
     pub(crate) fn for_model(kind: &'static Kind) -> Strand {
-        Strand {
-            next: Cell::new(None),
-            ready_at: Cell::new(0),
-            refs: AtomicU32::new(2),
-            state: State::new(),
-            kind,
-            cluster: AtomicPtr::new(std::ptr::null_mut()),
-            home: AtomicPtr::new(std::ptr::null_mut()),
-            bound: AtomicU8::new(0),
-            priority: Priority::Normal,
-            after: Cell::new(After::Yielded),
-            own: Cell::new(std::ptr::null_mut()),
-        }
+        Strand::of(kind, std::ptr::null(), Priority::Normal)
     }
 }
