@@ -2,14 +2,14 @@
 
 mod fixture;
 
-use fixture::{Scheduling, everywhere, kernel_thread, spin_until, wait_until, wherever};
+use fixture::{Scheduling, everywhere, happens_while_spinning, kernel_thread, spin_until, wait_until, wherever};
 use sinew::sched::{Fair, Inverted, Shared};
 use sinew::{Cluster, FibreBuilder, MigrateError, Runtime, migrate_to, pinned};
 use std::collections::HashSet;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The name of the kernel thread that runs the caller at this moment.
 #[inline(never)]
@@ -252,8 +252,7 @@ fn ask_each<T: Send + 'static>(
             cluster.spawn(move || {
                 // Each keeps its processor until all have one.
                 begun.fetch_add(1, Ordering::Relaxed);
-                let began = Instant::now();
-                spin_until(|| begun.load(Ordering::Relaxed) == count || began.elapsed() > Duration::from_secs(20));
+                happens_while_spinning(Duration::from_secs(20), || begun.load(Ordering::Relaxed) == count);
                 (thread_name(), question())
             })
         })

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Random, Scheduling, everywhere, happens_within, spin_until, wait_until, wherever};
+use fixture::{Random, Scheduling, everywhere, happens_while_spinning, happens_within, wait_until, wherever};
 use sinew::{FibreBuilder, JoinHandle, Priority, Runtime};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -235,9 +235,8 @@ fn as_many_fibres_run_at_once_as_there_are_processors() {
             move || {
                 // None of them gives way before all have begun.
                 begun.fetch_add(1, Ordering::Relaxed);
-                let began = Instant::now();
-                spin_until(|| begun.load(Ordering::Relaxed) == count || began.elapsed() > LONG);
-                assert_eq!(begun.load(Ordering::Relaxed), count, "somebody waits although a processor is idle");
+                let all_have = happens_while_spinning(LONG, || begun.load(Ordering::Relaxed) == count);
+                assert!(all_have, "somebody waits although a processor is idle");
             }
         };
         for_a_while(|_| {
@@ -307,7 +306,7 @@ fn a_fibre_that_does_not_yield_keeps_nobody_else_from_running() {
                     let now = || counts.iter().map(|count| count.load(Ordering::Relaxed));
                     let (before, began): (Vec<u64>, _) = (now().collect(), Instant::now());
                     let all_ran = || now().zip(&before).all(|(now, &before)| now > before);
-                    spin_until(|| all_ran() || began.elapsed() > 1000 * MS);
+                    happens_while_spinning(1000 * MS, all_ran);
                     began.elapsed()
                 });
                 spinning.join().unwrap()

@@ -183,10 +183,14 @@ impl Local for End {
         }
         // To stop waiting is to be woken by nobody: it counts as an arrival,
         // which claims a waiting processor, this one. If all are claimed, an
-        // arrival is on its way to this one, and has to be awaited.
+        // arrival is on its way to this one, unless another that comes to wait
+        // meanwhile is picked in its place: then there is one to claim again.
         let claim = |counter| (counter < 0).then_some(counter + 1);
-        if self.shared.counter.fetch_update(AcqRel, Relaxed, claim).is_err() {
-            return self.shared.enqueue(self.await_handed(), &self.station.local);
+        while self.shared.counter.fetch_update(AcqRel, Relaxed, claim).is_err() {
+            if let Some(strand) = self.take_handed() {
+                return self.shared.enqueue(strand, &self.station.local);
+            }
+            std::thread::yield_now();
         }
         let mut waiting = self.shared.waiting.lock();
         if let Some(place) = waiting.processors.iter().position(|(id, _)| *id == self.processor) {
