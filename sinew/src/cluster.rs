@@ -8,8 +8,9 @@ use crate::processor::{Order, Processor, Seat};
 use crate::runtime::{BuildError, RuntimeShared};
 use crate::sched::{Fair, MAX_PROCESSORS, ProcessorId, Scheduler, Topology};
 use crate::spin::SpinLock;
-use crate::strand::{After, Fifo, Ready, Strand, bound};
+use crate::strand::{After, Fifo, Ready, bound};
 use crate::time::{Deadline, Timers};
+use crate::wait::Wait;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::{fmt, io, thread};
@@ -112,10 +113,9 @@ impl ClusterShared {
         self.class
     }
 
-    /// Runs `wait`, in which `strand`, the caller, parks; it is unparked at
-    /// `deadline`. Whether the alarm went off.
-    pub(crate) fn with_alarm(&self, strand: &Strand, deadline: Deadline, wait: impl FnOnce()) -> bool {
-        self.timers.with_alarm(&self.idle, strand, deadline, wait)
+    /// Calls `stop`, in which the caller waits; `deadline` ends that.
+    pub(crate) fn with_alarm(&self, wait: &Wait, deadline: Deadline, stop: impl FnOnce()) {
+        self.timers.with_alarm(&self.idle, wait, deadline, stop);
     }
 
     /// Puts a background strand where processors look that find nothing else.

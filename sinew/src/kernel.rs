@@ -43,8 +43,8 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
     }
 }
 
-/// Wakes one thread that sleeps on `word`.
-pub(crate) fn futex_wake(word: &AtomicU32) {
+/// Wakes one thread that sleeps on `word`, which need not be there any more.
+pub(crate) fn futex_wake(word: *const AtomicU32) {
     // SAFETY: the kernel uses the address only as a key.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+    unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }

@@ -16,6 +16,7 @@ mod spin;
 mod strand;
 mod thread;
 mod time;
+mod wait;
 
 pub use cluster::{Cluster, MigrateError, ResizeError, migrate_to};
 pub use fibre::{

@@ -334,9 +334,9 @@ impl Processor {
             // these two better.
             next = if after == After::Yielded {
                 self.exchange(strand)
-            } else if after == After::Parking {
+            } else if matches!(after, After::Parking | After::Waiting) {
                 self.mind_unwinding(&strand);
-                strand.commit_park().and_then(|woken| self.exchange(woken))
+                strand.stop(after).and_then(|woken| self.exchange(woken))
             } else {
                 self.part_with(strand, after);
                 None

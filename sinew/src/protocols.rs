@@ -56,14 +56,28 @@ impl State {
         self.0.take_token()
     }
 
-    /// Whether it is parked; else a token had come.
+    pub fn take_signal(&self) -> bool {
+        self.0.take_signal()
+    }
+
+    /// Whether it is parked; else it had been woken.
     pub fn commit_park(&self) -> bool {
-        self.0.commit_park() == strand::Commit::Parked
+        self.0.commit_park() == strand::Commit::Stopped
+    }
+
+    /// Whether it waits; else it had been signalled.
+    pub fn commit_wait(&self) -> bool {
+        self.0.commit_wait() == strand::Commit::Stopped
     }
 
     /// Whether the caller has to make the strand ready.
     pub fn unpark(&self) -> bool {
-        self.0.unpark() == strand::Unparked::Enqueue
+        self.0.unpark() == strand::Woken::Enqueue
+    }
+
+    /// Whether the caller has to make the strand ready.
+    pub fn signal(&self) -> bool {
+        self.0.signal() == strand::Woken::Enqueue
     }
 
     pub fn finish(&self) {

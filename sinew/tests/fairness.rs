@@ -143,16 +143,9 @@ fn among_yielding<T>(rt: &Runtime, fibres: usize, f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Under `Inverted`, with several processors, a runtime with background fibres
-/// falls asleep once in some fifty runs although one of them is ready: a defect
-/// that is known and not understood.
-fn background_is_sound(setup: &fixture::Setup) -> bool {
-    setup.processors == 1 || !matches!(setup.scheduling, Scheduling::Inverted)
-}
-
 #[test]
 fn background_fibres_run_when_there_is_nothing_else_to_do() {
-    wherever(background_is_sound, |rt, setup| {
+    everywhere(|rt, setup| {
         let spawn = || {
             let builder = FibreBuilder::new().priority(Priority::Background).cluster(rt.main_cluster());
             let parks = || {
@@ -190,7 +183,7 @@ fn spawn_outside(rt: &Runtime, priority: Priority) -> JoinHandle<()> {
 
 #[test]
 fn what_arrives_while_a_processor_turns_to_background_work_is_run() {
-    wherever(background_is_sound, |rt, _| {
+    everywhere(|rt, _| {
         let mut random = Random::new(0x5eed_0004);
         for_a_while(|round| {
             // A processor wakes up for the first, and the second comes at any
@@ -206,7 +199,7 @@ fn what_arrives_while_a_processor_turns_to_background_work_is_run() {
 
 #[test]
 fn what_arrives_while_processors_are_busy_with_background_work_is_run() {
-    wherever(background_is_sound, |rt, _| {
+    everywhere(|rt, _| {
         let stop = Arc::new(AtomicBool::new(false));
         let background: Vec<_> = (0..3)
             .map(|n| {

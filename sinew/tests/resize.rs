@@ -97,8 +97,10 @@ fn spawn_load(rt: &Runtime, load: &Arc<Load>) -> Vec<sinew::JoinHandle<u64>> {
 #[test]
 fn nothing_is_lost_while_processors_come_and_go() {
     const CHANGES: u32 = 200;
-    everywhere(|rt, setup| {
-        let mut random = Random::new(0x5eed_0003 + setup.processors as u64);
+    // The number of processors changes, so that it matters little where it begins.
+    let begins_with_two = |setup: &fixture::Setup| setup.processors == 2;
+    wherever(begins_with_two, |rt, setup| {
+        let mut random = Random::new(0x5eed_0003);
         let load = Arc::new(Load { stop: AtomicBool::new(false), iterations: AtomicU64::new(0) });
         let mut fibres = spawn_load(rt, &load);
         let cluster = rt.main_cluster();

@@ -85,10 +85,13 @@ fn detached_fibres_run_and_drop_their_result_once() {
         let go = Arc::new(AtomicBool::new(false));
         let may_end = Arc::clone(&go);
         let result = Counted(Arc::clone(&counter));
-        drop(rt.spawn(move || {
+        let handle = rt.spawn(move || {
             wait_until(|| may_end.load(Ordering::Relaxed));
             result
-        }));
+        });
+        // To know a fibre is not to want its result.
+        let mut known = vec![handle.fibre().clone()];
+        drop(handle);
         assert_eq!(dropped(), 0);
         go.store(true, Ordering::Relaxed);
         wait_until(|| dropped() == 1);
@@ -97,17 +100,19 @@ fn detached_fibres_run_and_drop_their_result_once() {
         let handle = rt.spawn(move || result);
         wait_until(|| handle.is_finished());
         assert_eq!(dropped(), 1);
+        known.push(handle.fibre().clone());
         drop(handle);
         assert_eq!(dropped(), 2);
         // At the same time.
         const RACES: usize = 300;
         for _ in 0..RACES {
             let result = Counted(Arc::clone(&counter));
-            drop(rt.spawn(move || result));
+            known.push(rt.spawn(move || result).fibre().clone());
         }
         wait_until(|| rt.live_fibres() == 0);
         assert_eq!(dropped(), 2 + RACES);
         assert_eq!(Arc::strong_count(&counter), 2, "closures and results are gone");
+        assert_eq!(known.len(), 2 + RACES);
     });
 }
 

@@ -199,11 +199,31 @@ pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io
     }
     for done in 0..count {
         let slot = Slot { class, number: first + done };
-        // The guard was never writable: it stays a mapping of its own.
-        protect(slot.bottom() + PAGE, class.stack_size(), libc::PROT_READ | libc::PROT_WRITE)
-            .map_err(|error| (done, error))?;
+        carve_with_mprotect(slot).map_err(|error| (done, error))?;
     }
     Ok(())
+}
+
+/// The guard was never writable: it stays a mapping of its own.
+fn carve_with_mprotect(slot: Slot) -> io::Result<()> {
+    static CARVED: AtomicUsize = AtomicUsize::new(0);
+    if CARVED.fetch_add(1, Ordering::Relaxed) >= most_mappings() / 2 {
+        CARVED.fetch_sub(1, Ordering::Relaxed);
+        return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+    }
+    protect(slot.bottom() + PAGE, slot.class.stack_size(), libc::PROT_READ | libc::PROT_WRITE)
+}
+
+/// How many mappings stacks may take: one in eight of those that a process may
+/// have is left to the program. Without them it could not even start a thread.
+fn most_mappings() -> usize {
+    const KERNELS_DEFAULT: usize = 65_530;
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let setting = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+        let limit = setting.and_then(|text| text.trim().parse().ok()).unwrap_or(KERNELS_DEFAULT);
+        limit - limit / 8
+    })
 }
 
 fn carve_with_madvise(class: Class, first: u32, count: u32) -> io::Result<()> {

@@ -1,16 +1,15 @@
 //! Handles to fibres: how the calling one is found, how one is joined.
 #![allow(unsafe_code)]
 
-use super::join::{Wait, Waiter};
-use super::record::{KERNEL_THREAD, Record, ResultOf, waiter_number};
+use super::Fibre;
+use super::join::Wait;
+use super::record::{Record, ResultOf};
 use super::stack::{Stack, current_stack};
-use super::{Fibre, KernelThread, Who, current, park, park_timeout};
-use crate::strand::{After, Strand, StrandArc};
+use crate::strand::{After, StrandArc};
 use crate::time::Deadline;
+use crate::wait::{self, Party};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The record of the calling fibre. Valid while the fibre runs; not to be kept
@@ -22,7 +21,7 @@ pub(super) fn current_record() -> Option<&'static Record> {
 
 /// Gives up the processor. By a fibre, whose stack this is.
 #[inline(always)]
-pub(super) fn suspend(stack: Stack, after: After) {
+pub(crate) fn suspend(stack: Stack, after: After) {
     // SAFETY: `current_stack` found it, so the caller is its fibre.
     unsafe { stack.suspend(after) };
 }
@@ -38,31 +37,6 @@ pub(super) fn with_current_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R 
 pub(super) fn record_of(strand: &StrandArc) -> &Record {
     // SAFETY: handles to fibres are made from fibres' strands only.
     unsafe { Record::of(strand.strand()) }
-}
-
-pub(super) fn into_waiter(fibre: Fibre) -> Waiter {
-    match fibre.0 {
-        Who::Fibre(strand) => {
-            let number = waiter_number(strand.as_ptr().as_ptr().expose_provenance(), 0);
-            std::mem::forget(strand);
-            number
-        }
-        Who::Kernel(kernel) => waiter_number(Arc::into_raw(kernel).expose_provenance(), KERNEL_THREAD),
-    }
-}
-
-/// # Safety
-/// The number came from `into_waiter`, and is used once.
-pub(super) unsafe fn from_waiter(waiter: Waiter) -> Fibre {
-    let address = (waiter.get() & !KERNEL_THREAD) as usize;
-    if waiter.get() & KERNEL_THREAD != 0 {
-        let kernel = std::ptr::with_exposed_provenance::<KernelThread>(address);
-        // SAFETY: `into_waiter` gave up this reference.
-        return Fibre(Who::Kernel(unsafe { Arc::from_raw(kernel) }));
-    }
-    let strand = NonNull::new(std::ptr::with_exposed_provenance_mut::<Strand>(address)).expect("waiters are not null");
-    // SAFETY: as above.
-    Fibre::of(unsafe { StrandArc::from_raw(strand) })
 }
 
 /// The right to a fibre's result. Dropped, it lets the fibre go on by itself.
@@ -146,32 +120,18 @@ impl<T> JoinHandle<T> {
     #[inline(always)]
     fn wait(&self) {
         let join = self.record().join();
-        let waiter = current().into_waiter();
-        match join.wait(waiter) {
-            Wait::Entered => {
-                while !join.is_done() {
-                    park();
-                }
-            }
-            // SAFETY: the word did not take the waiter.
-            Wait::Done => drop(unsafe { from_waiter(waiter) }),
-        }
+        wait::block(|party| join.wait(party.number()) == Wait::Entered);
     }
 
     /// Waits until the fibre has finished, but not beyond `deadline`. Whether it
     /// has finished.
     fn wait_until(&self, deadline: Deadline) -> bool {
         let join = self.record().join();
-        let waiter = current().into_waiter();
-        let entered = join.wait(waiter) == Wait::Entered;
-        while entered && !join.is_done() && !deadline.is_past() {
-            park_timeout(deadline.remaining());
-        }
-        if !entered || join.withdraw(waiter) {
-            // SAFETY: the word did not take the waiter, or has given it back.
-            drop(unsafe { from_waiter(waiter) });
-        }
-        join.is_done()
+        wait::block_until(
+            deadline,
+            |wait| join.wait(Party::timed(wait).number()) == Wait::Entered,
+            |wait| join.withdraw(Party::timed(wait).number()),
+        )
     }
 
     /// Whether the fibre has finished; then [`join`](JoinHandle::join) does not

@@ -8,10 +8,10 @@
 //!   a waiter --withdraw--> RUNNING                   (it no longer waits)
 //! ```
 //!
-//! There is one handle, so there is at most one waiter. A waiter is a number
-//! that stands for something owned (a reference to a fibre or kernel thread);
-//! whoever reads it out of the word owns it from then on, so a waiter that has
-//! been woken for another reason and left cannot be touched afterwards.
+//! There is one handle, so there is at most one waiter. A waiter is the number of
+//! a [`Party`](crate::wait::Party); whoever takes it out of the word owes it the
+//! one signal that it waits for. So a waiter whose time is up may go only if it
+//! can withdraw its number, and waits for that signal otherwise.
 
 use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
 use std::num::NonZeroU64;

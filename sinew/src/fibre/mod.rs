@@ -13,6 +13,7 @@ pub(crate) mod stack;
 pub(crate) mod stacks;
 
 pub use builder::{FibreBuilder, SpawnError, spawn};
+pub(crate) use handle::suspend as suspend_on;
 pub use handle::{JoinHandle, SelfJoin};
 pub use locals::{AccessError, LocalKey};
 pub(crate) use overflow::install_overflow_handler;
@@ -22,7 +23,7 @@ pub use stacks::{Memory, memory};
 use crate::processor;
 use crate::strand::{After, StrandArc};
 use crate::time::Deadline;
-use join::Waiter;
+use crate::wait;
 use record::Record;
 use stack::current_stack;
 use std::fmt;
@@ -121,19 +122,6 @@ impl Fibre {
     pub fn is_kernel_thread(&self) -> bool {
         matches!(self.0, Who::Kernel(_))
     }
-
-    /// A number for a join word; it owns a reference.
-    pub(crate) fn into_waiter(self) -> Waiter {
-        handle::into_waiter(self)
-    }
-
-    /// # Safety
-    /// The number came from `into_waiter`, and is used once.
-    #[allow(unsafe_code)]
-    pub(crate) unsafe fn from_waiter(waiter: Waiter) -> Fibre {
-        // SAFETY: the caller's promise is the same.
-        unsafe { handle::from_waiter(waiter) }
-    }
 }
 
 impl fmt::Debug for Fibre {
@@ -194,35 +182,22 @@ pub fn park() {
 
 /// As [`park`], but for no longer than `timeout`.
 pub fn park_timeout(timeout: Duration) {
-    match handle::current_record() {
-        Some(record) => {
-            if !record.strand().state().take_token() {
-                let _ = park_until(record, Deadline::after(timeout));
+    match current_stack() {
+        Some(stack) => {
+            if !stack.record().strand().state().take_token() {
+                wait::park_until(stack, Deadline::after(timeout));
             }
         }
         None => std::thread::park_timeout(timeout),
     }
 }
 
-/// Parks until unparked or until `deadline`. Whether it was the latter, or both.
-fn park_until(record: &Record, deadline: Deadline) -> bool {
-    record.strand().cluster().with_alarm(record.strand(), deadline, || suspend(After::Parking))
-}
-
-/// Lets `duration` pass, at least. The fibre keeps a token that it is given
-/// meanwhile. On a kernel thread that runs no fibre the thread sleeps.
+/// Lets `duration` pass, at least. On a kernel thread that runs no fibre the
+/// thread sleeps.
 pub fn sleep(duration: Duration) {
-    let Some(record) = handle::current_record() else {
-        return std::thread::sleep(duration);
-    };
     let deadline = Deadline::after(duration);
-    let mut token = false;
-    while !deadline.is_past() {
-        token |= record.strand().state().take_token();
-        token |= !park_until(record, deadline);
-    }
-    if token {
-        current().unpark();
+    if !deadline.is_past() {
+        wait::sleep_until(deadline);
     }
 }
 

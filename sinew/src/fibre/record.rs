@@ -5,16 +5,16 @@
 //! turn costs no stack, and a handle to one that has ended keeps none.
 #![allow(unsafe_code)]
 
-use super::Fibre;
 use super::arena::Class;
 use super::blocks;
-use super::join::{Completed, Detached, Join, Waiter};
+use super::join::{Completed, Detached, Join};
 use super::locals::Locals;
 use super::scope::ScopeShared;
 use super::stack::Stack;
 use crate::cluster::ClusterShared;
 use crate::processor::Processor;
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound};
+use crate::wait::Party;
 use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
 use std::num::NonZeroU64;
@@ -243,8 +243,8 @@ impl Record {
         match self.join.complete() {
             Completed::Kept => {}
             Completed::Unwanted => self.drop_result(),
-            // SAFETY: waiters are made by `Fibre::into_waiter` only.
-            Completed::Wake(waiter) => unsafe { Fibre::from_waiter(waiter) }.unpark(),
+            // SAFETY: the holder of the handle entered itself, and waits for this.
+            Completed::Wake(waiter) => unsafe { Party::from_number(waiter).signal() },
         }
         if let Some(scope) = &self.scope {
             scope.one_finished();
@@ -367,11 +367,4 @@ impl<T> ResultOf<T> {
         // SAFETY: by the contract.
         unsafe { (self.take)(record) }
     }
-}
-
-/// What a waiter number is made from; see [`Fibre::into_waiter`].
-pub(crate) const KERNEL_THREAD: u64 = 1;
-
-pub(crate) fn waiter_number(pointer: usize, tag: u64) -> Waiter {
-    Waiter::new(pointer as u64 | tag).expect("pointers are not null")
 }

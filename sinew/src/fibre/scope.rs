@@ -1,33 +1,46 @@
 //! Fibres that borrow: `std::thread::scope` for fibres.
 #![allow(unsafe_code)]
 
+use super::Fibre;
 use super::builder::{FibreBuilder, SpawnError};
 use super::handle::JoinHandle;
-use super::{Fibre, current, park};
+use crate::wait::{self, Party};
 use std::fmt;
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What a scope and its fibres share. It may outlive the scope by the moment
 /// that the last fibre needs to wake the owner.
 pub(crate) struct ScopeShared {
+    /// Fibres that have not finished, and the owner until it waits for them.
     running: AtomicUsize,
     /// How many fibres have panicked and have not been joined.
     panicked: AtomicUsize,
-    owner: Fibre,
+    /// The number of the [`Party`] that waits. Written before the owner ceases to
+    /// be counted; 0 until then.
+    owner: AtomicU64,
 }
 
 impl ScopeShared {
     /// By a fibre of the scope, when nothing of the scope is used any more.
     pub(super) fn one_finished(&self) {
-        // Release pairs with the Acquire in `scope`: what the fibre did to what
-        // it borrowed is seen by the owner.
-        if self.running.fetch_sub(1, Ordering::Release) == 1 {
-            self.owner.unpark();
+        if self.leave() {
+            let owner = NonZeroU64::new(self.owner.load(Ordering::Relaxed));
+            let owner = Party::from_number(owner.expect("the owner waits, or it would be counted"));
+            // SAFETY: the owner waits for the last to leave, which is this fibre.
+            unsafe { owner.signal() };
         }
+    }
+
+    /// Whether that was the last of all, owner included.
+    fn leave(&self) -> bool {
+        // Release: the last one sees what the others did to what they borrowed,
+        // and who the owner is. Acquire: this may be the last one.
+        self.running.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// By a fibre of the scope, before `one_finished`.
@@ -73,13 +86,13 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let shared = ScopeShared { running: AtomicUsize::new(0), panicked: AtomicUsize::new(0), owner: current() };
+    let shared = ScopeShared { running: AtomicUsize::new(1), panicked: AtomicUsize::new(0), owner: AtomicU64::new(0) };
     let scope = Scope { shared: Arc::new(shared), scope: PhantomData, env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    // Acquire pairs with the Release in `one_finished`.
-    while scope.shared.running.load(Ordering::Acquire) != 0 {
-        park();
-    }
+    wait::block(|party| {
+        scope.shared.owner.store(party.number().get(), Ordering::Relaxed);
+        !scope.shared.leave()
+    });
     match result {
         Err(payload) => resume_unwind(payload),
         Ok(_) if scope.shared.panicked.load(Ordering::Relaxed) > 0 => panic!("a scoped fibre panicked"),

@@ -101,7 +101,7 @@ impl Stack {
 
     /// The fibre that the stack serves.
     #[inline(always)]
-    pub(super) fn record<'a>(self) -> &'a Record {
+    pub(crate) fn record<'a>(self) -> &'a Record {
         // SAFETY: set by `begin`; the record is freed only after the fibre has
         // ended and its stack has been put back.
         unsafe { &*self.top().record.get() }
@@ -165,7 +165,7 @@ fn top_of(slot: Slot) -> NonNull<Top> {
 /// The stack of the fibre that calls, if a fibre calls; wherever its stack
 /// pointer is at the moment.
 #[inline(always)]
-pub(super) fn current_stack() -> Option<Stack> {
+pub(crate) fn current_stack() -> Option<Stack> {
     // SAFETY: `resume` set the word.
     unsafe { Stack::from_raw(thread::stack()) }
 }
@@ -180,7 +180,7 @@ impl Stack {
     /// back by a jump that looks like a return, and each call that lies between
     /// is a return that the CPU predicts wrongly (7 ns each here).
     #[inline(always)]
-    pub(super) unsafe fn suspend(self, after: After) {
+    pub(crate) unsafe fn suspend(self, after: After) {
         let top = self.top();
         self.record().strand().after().set(after);
         // SAFETY: set when the fibre began, and valid until it ends.

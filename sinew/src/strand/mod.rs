@@ -20,7 +20,7 @@ pub use fifo::Claim;
 pub(crate) use fifo::{Fifo, Levels};
 pub(crate) use inbox::Inbox;
 #[cfg_attr(not(sinew_loom), allow(unused_imports))]
-pub(crate) use state::{Commit, State, Unparked};
+pub(crate) use state::{Commit, State, Woken};
 
 use crate::cluster::ClusterShared;
 use crate::fibre::record::{FIBRE, Record};
@@ -68,6 +68,8 @@ pub(crate) enum After {
     Yielded,
     /// It wants to park, unless a token has come.
     Parking,
+    /// It waits for a signal.
+    Waiting,
     /// It is ready, and `Strand::cluster` names another cluster by now.
     Moving,
     /// It will not run again.
@@ -230,11 +232,23 @@ impl Strand {
     /// Unparks the strand: `Some` if it was parked and is now the caller's.
     #[inline]
     pub(crate) fn unpark(&self) -> Option<Ready> {
-        match self.state.unpark() {
-            Unparked::LeaveIt => None,
-            // SAFETY: the transition out of PARKED has one winner, and a parked
-            // strand has no other owner.
-            Unparked::Enqueue => Some(Ready(NonNull::from(self))),
+        self.woken(self.state.unpark())
+    }
+
+    /// Signals the strand, as [`State::signal`] says: `Some` if it had stopped and
+    /// is now the caller's.
+    #[inline]
+    pub(crate) fn signal(&self) -> Option<Ready> {
+        self.woken(self.state.signal())
+    }
+
+    #[inline(always)]
+    fn woken(&self, woken: Woken) -> Option<Ready> {
+        match woken {
+            Woken::LeaveIt => None,
+            // SAFETY: ending a stop has one winner, and a strand that has stopped
+            // has no other owner.
+            Woken::Enqueue => Some(Ready(NonNull::from(self))),
         }
     }
 
@@ -312,11 +326,14 @@ impl Ready {
         }
     }
 
-    /// Commits a park: gives the strand back if a token had come.
+    /// Lets the strand stop, which gave up its processor to park or to wait:
+    /// gives it back if it had been woken before.
     #[inline]
-    pub(crate) fn commit_park(self) -> Option<Ready> {
-        match self.strand().state.commit_park() {
-            Commit::Parked => {
+    pub(crate) fn stop(self, after: After) -> Option<Ready> {
+        let state = &self.strand().state;
+        let commit = if after == After::Parking { state.commit_park() } else { state.commit_wait() };
+        match commit {
+            Commit::Stopped => {
                 std::mem::forget(self);
                 None
             }
@@ -370,20 +387,10 @@ impl StrandArc {
         StrandArc(NonNull::from(strand))
     }
 
-    /// # Safety
-    /// The caller owns a reference, and gives it up.
-    pub(crate) unsafe fn from_raw(strand: NonNull<Strand>) -> Self {
-        StrandArc(strand)
-    }
-
     #[inline]
     pub(crate) fn strand(&self) -> &Strand {
         // SAFETY: the reference counted for `self` keeps it.
         unsafe { self.0.as_ref() }
-    }
-
-    pub(crate) fn as_ptr(&self) -> NonNull<Strand> {
-        self.0
     }
 }
 

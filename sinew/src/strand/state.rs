@@ -1,113 +1,155 @@
-//! The state of a strand: who may touch it, and what an unpark owes.
+//! The state of a strand: who may touch it, and what a wake-up owes.
+//!
+//! A strand stops in one of two ways, and each is ended by its own kind of
+//! wake-up. It *parks*, because a user's program called `park`: a **token** ends
+//! that, which anyone may leave at any time, and which is remembered. Or it
+//! *waits*, because the runtime made it wait for something: a **signal** ends
+//! that, and whoever is to give it is known. So a user's token neither cuts a
+//! wait short nor is it used up by one.
 //!
 //! ```text
-//!                   park: no token                unpark
-//!      ACTIVE ------------------------> PARKED ------------> ACTIVE
-//!        |  ^                                                (the unparker
-//! unpark |  | park: takes the token                           makes it ready)
-//!        v  |
-//!      WOKEN
+//!              commit_park: neither            unpark or signal
+//!      active -----------------------> PARKED ------------------> active
+//!              commit_wait: no SIGNAL          signal
+//!      active -----------------------> WAITING -----------------> active
 //!
-//!      ACTIVE, WOKEN --finish--> FINISHED --unpark--> FINISHED
+//!      active --unpark--> + TOKEN      active --signal--> + SIGNAL
+//!      active --finish--> FINISHED     (unpark leaves that as it is)
 //! ```
 //!
-//! *ACTIVE* covers a strand that runs and one that is ready: whether it sits in
-//! a queue or on a processor is the scheduler's matter, and an unpark does the
-//! same in both cases, it leaves the token. One atomic operation parks and one
-//! unparks.
+//! *Active* (neither PARKED nor WAITING) covers a strand that runs and one that
+//! is ready: whether it sits in a queue or on a processor is the scheduler's
+//! matter. A commit that finds the flag it would be woken by takes the flag
+//! instead. `unpark` of a waiting strand leaves the token for later. A park with
+//! a time limit is ended by its timer, with a signal.
 //!
-//! The strand that parks does so in two steps. It gives up its stack first
-//! (*parking*: still ACTIVE), and its processor commits the park afterwards,
-//! on its own stack. An unpark that comes between the two finds ACTIVE, leaves
-//! the token, and the commit fails: nothing is lost, and nobody resumes a stack
-//! that is still in use.
+//! The strand that stops does so in two steps. It gives up its stack first
+//! (still active), and its processor commits afterwards, on its own stack. A
+//! wake-up that comes between the two finds the strand active, leaves its flag,
+//! and the commit fails: nothing is lost, and nobody resumes a stack that is
+//! still in use.
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 
-const ACTIVE: u32 = 0;
-const WOKEN: u32 = 1;
-const PARKED: u32 = 2;
-const FINISHED: u32 = 3;
+const TOKEN: u32 = 1;
+const SIGNAL: u32 = 2;
+const PARKED: u32 = 4;
+const WAITING: u32 = 8;
+const FINISHED: u32 = 16;
 
 /// The state word. Written by the strand itself, by its processor when it
-/// commits a park, and by whoever unparks it.
+/// commits, and by whoever wakes it.
 pub(crate) struct State(AtomicU32);
 
-/// What the caller of [`State::unpark`] now has to do.
+/// What whoever woke a strand now has to do.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unparked {
-    /// The strand was parked and is the caller's: make it ready.
+pub(crate) enum Woken {
+    /// The strand had stopped and is the caller's: make it ready.
     Enqueue,
-    /// It is active and has the token now, or it has finished.
+    /// It is active and has been left a flag, or it has finished.
     LeaveIt,
 }
 
-/// What became of a park that was to be committed.
+/// What became of a stop that was to be committed.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Commit {
-    /// It is parked: whoever unparks it owns it from now on.
-    Parked,
-    /// A token had come and is consumed: the strand is still the caller's.
+    /// It has stopped: whoever wakes it owns it from now on.
+    Stopped,
+    /// It had been woken before: the strand is still the caller's.
     Woken,
 }
 
 impl State {
     pub(crate) fn new() -> Self {
-        State(AtomicU32::new(ACTIVE))
+        State(AtomicU32::new(0))
     }
 
-    /// `WOKEN -> ACTIVE`: takes the token if it is there. By the strand itself.
+    /// Takes the token if it is there. By the strand itself.
     #[inline]
     pub(crate) fn take_token(&self) -> bool {
-        // Acquire pairs with the AcqRel in `unpark`: what the unparker wrote
-        // before is seen. The load keeps the common case free of an exchange;
-        // a token that it misses is found by `commit_park`.
-        self.0.load(Relaxed) == WOKEN && self.0.swap(ACTIVE, Acquire) == WOKEN
+        self.take(TOKEN)
     }
 
-    /// `ACTIVE -> PARKED | WOKEN -> ACTIVE`. By the processor, when the strand
-    /// has given up its stack.
+    /// Takes the signal of a timer that went off beside a park. By the strand
+    /// itself, when the timer is out of the way.
+    pub(crate) fn take_signal(&self) -> bool {
+        self.take(SIGNAL)
+    }
+
+    #[inline]
+    fn take(&self, flag: u32) -> bool {
+        // Acquire pairs with the AcqRel in `wake`: what the waker wrote before is
+        // seen. The load keeps the common case free of an exchange; a flag that
+        // it misses is found by the commit.
+        self.0.load(Relaxed) & flag != 0 && self.0.fetch_and(!flag, Acquire) & flag != 0
+    }
+
+    /// Parks the strand unless it has been woken. By its processor, when the
+    /// strand has given up its stack.
     #[inline]
     pub(crate) fn commit_park(&self) -> Commit {
-        // Release: whoever unparks and resumes the strand sees what it did up
-        // to here; pairs with the Acquire half of `unpark`.
-        match self.0.compare_exchange(ACTIVE, PARKED, AcqRel, Acquire) {
-            Ok(_) => Commit::Parked,
-            Err(_) => {
-                // Only WOKEN is possible, and only this strand leaves it. The
-                // exchange, not a store: it must acquire the newest unparker.
-                let before = self.0.swap(ACTIVE, Acquire);
-                debug_assert_eq!(before, WOKEN);
-                Commit::Woken
-            }
-        }
+        self.commit(PARKED, TOKEN | SIGNAL)
     }
 
-    /// `PARKED -> ACTIVE | ACTIVE -> WOKEN`; nothing otherwise. By anyone.
+    /// Lets the strand wait unless it has been signalled. By its processor, when
+    /// the strand has given up its stack.
     #[inline]
-    pub(crate) fn unpark(&self) -> Unparked {
+    pub(crate) fn commit_wait(&self) -> Commit {
+        self.commit(WAITING, SIGNAL)
+    }
+
+    #[inline(always)]
+    fn commit(&self, stop: u32, ended_by: u32) -> Commit {
+        let mut seen = 0;
+        while seen & ended_by == 0 {
+            // Release: whoever wakes and resumes the strand sees what it did up
+            // to here; pairs with the Acquire half of `wake`.
+            match self.0.compare_exchange(seen, seen | stop, AcqRel, Relaxed) {
+                Ok(_) => return Commit::Stopped,
+                Err(now) => seen = now,
+            }
+        }
+        // A read-modify-write: it acquires the newest waker of all.
+        self.0.fetch_and(!ended_by, Acquire);
+        Commit::Woken
+    }
+
+    /// Gives the strand a token, or ends its park. By anyone.
+    #[inline]
+    pub(crate) fn unpark(&self) -> Woken {
+        self.wake(PARKED, TOKEN)
+    }
+
+    /// Gives the strand a signal, or ends its wait or its park. By the one who
+    /// owes it; the strand has not finished.
+    #[inline]
+    pub(crate) fn signal(&self) -> Woken {
+        self.wake(WAITING | PARKED, SIGNAL)
+    }
+
+    #[inline(always)]
+    fn wake(&self, ends: u32, flag: u32) -> Woken {
         let mut seen = self.0.load(Relaxed);
         loop {
-            let next = match seen {
-                PARKED => ACTIVE,
-                FINISHED => return Unparked::LeaveIt,
-                // WOKEN is written anew, so that the strand, when it takes the
-                // token, acquires what this unparker wrote as well.
-                _ => WOKEN,
-            };
-            // Release pairs with the Acquire in `take_token` and `commit_park`;
-            // Acquire pairs with the Release in `commit_park`.
+            if seen == FINISHED {
+                return Woken::LeaveIt;
+            }
+            // A flag that is there already is written anew, so that the strand,
+            // when it takes the flag, acquires what this waker wrote as well.
+            let next = if seen & ends != 0 { seen & !ends } else { seen | flag };
+            // Release pairs with the Acquire in `take` and `commit`; Acquire
+            // pairs with the Release in `commit`.
             match self.0.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
-                Ok(PARKED) => return Unparked::Enqueue,
-                Ok(_) => return Unparked::LeaveIt,
+                Ok(_) if seen & ends != 0 => return Woken::Enqueue,
+                Ok(_) => return Woken::LeaveIt,
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// `ACTIVE | WOKEN -> FINISHED`. By the strand's processor, once.
+    /// The strand will not run again. By its processor, once.
     pub(crate) fn finish(&self) {
         self.0.store(FINISHED, Relaxed);
     }

@@ -12,7 +12,8 @@ mod wheel;
 use crate::clock;
 use crate::idle::Idle;
 use crate::processor;
-use crate::strand::{Fifo, Strand};
+use crate::strand::Fifo;
+use crate::wait::{Outcome, Wait};
 use std::pin::pin;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,14 +28,20 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
+    pub(crate) const NEVER: Deadline = Deadline { ns: u64::MAX };
+
     /// What lies beyond the clock's range is never.
     pub(crate) fn after(duration: Duration) -> Deadline {
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Deadline { ns: clock::now_ns().saturating_add(duration_ns) }
     }
 
+    pub(crate) fn is_never(self) -> bool {
+        self == Deadline::NEVER
+    }
+
     pub(crate) fn is_past(self) -> bool {
-        self.ns <= clock::now_ns()
+        !self.is_never() && self.ns <= clock::now_ns()
     }
 
     /// How long it is until then.
@@ -43,11 +50,11 @@ impl Deadline {
     }
 }
 
-/// The strand to unpark when its time has come.
+/// The wait to end when its time has come.
 #[derive(Clone, Copy)]
-struct Alarm(NonNull<Strand>);
+struct Alarm(NonNull<Wait>);
 
-// SAFETY: a strand may be unparked from anywhere; `Timers` says why it is alive.
+// SAFETY: a wait may be settled from anywhere; `Timers` says why it is there.
 unsafe impl Send for Alarm {}
 
 /// The timers of a cluster.
@@ -67,18 +74,17 @@ impl Timers {
         self.wheel.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Runs `wait`, in which `strand`, the caller, parks; it is unparked at
-    /// `deadline`, if it still waits then. Whether the alarm went off.
-    pub(crate) fn with_alarm(&self, idle: &Idle, strand: &Strand, deadline: Deadline, wait: impl FnOnce()) -> bool {
-        if deadline.ns == u64::MAX {
-            wait();
-            return false;
+    /// Calls `stop`, in which the caller, a fibre, stops until its wait is settled;
+    /// at `deadline` the timer settles it.
+    pub(crate) fn with_alarm(&self, idle: &Idle, wait: &Wait, deadline: Deadline, stop: impl FnOnce()) {
+        if deadline.is_never() {
+            return stop();
         }
-        let timer = pin!(Timer::new(Alarm(NonNull::from(strand))));
+        let timer = pin!(Timer::new(Alarm(NonNull::from(wait))));
         let timer = timer.as_ref();
         let mut wheel = self.wheel();
-        // SAFETY: cancelled below, under the same lock, before the timer goes
-        // out of scope; `wait` suspends and does not unwind.
+        // SAFETY: cancelled below, under the same lock, before the timer and the
+        // wait go out of scope; `stop` suspends and does not unwind.
         let earliest = unsafe { wheel.arm(timer, deadline.ns) };
         if earliest {
             self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -87,8 +93,8 @@ impl Timers {
         if earliest {
             idle.rouse_sentinel();
         }
-        wait();
-        !self.wheel().cancel(timer)
+        stop();
+        self.wheel().cancel(timer);
     }
 
     /// How long a sleeper that minds the clock may sleep.
@@ -97,7 +103,7 @@ impl Timers {
         (next_ns != u64::MAX).then(|| Duration::from_nanos(next_ns.saturating_sub(clock::now_ns())))
     }
 
-    /// Unparks the strands whose time has come. Whether there were any.
+    /// Ends the waits whose time has come. Whether there were any.
     #[inline]
     pub(crate) fn fire_due(&self) -> bool {
         let next_ns = self.next_ns.load(Ordering::Relaxed);
@@ -113,10 +119,13 @@ impl Timers {
         let mut due = Fifo::new();
         let mut wheel = self.wheel();
         wheel.advance(now_ns, |alarm| {
-            // SAFETY: the strand cannot pass `cancel` in `with_alarm` before we
-            // release the lock, so it is alive.
-            if let Some(ready) = unsafe { alarm.0.as_ref() }.unpark() {
-                due.push(ready);
+            // SAFETY: nobody passes `cancel` in `with_alarm` before we release the
+            // lock, so the wait is there.
+            if let Some(party) = unsafe { alarm.0.as_ref() }.settle(Outcome::TimedOut) {
+                // SAFETY: the wait was ours to settle, so nobody else signals.
+                if let Some(ready) = unsafe { party.wake() } {
+                    due.push(ready);
+                }
             }
         });
         self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);

@@ -35,10 +35,27 @@ impl Strand {
         if self.state.take_token() || !self.state.commit_park() {
             return;
         }
+        self.run_again();
+    }
+
+    fn run_again(&self) {
         while self.ready.load(Relaxed) == 0 {
             thread::yield_now();
         }
         assert_eq!(self.ready.fetch_sub(1, Acquire), 1, "made ready twice");
+    }
+
+    /// Waits as the runtime's own waits do.
+    fn wait(&self) {
+        if self.state.commit_wait() {
+            self.run_again();
+        }
+    }
+
+    fn signal(&self) {
+        if self.state.signal() {
+            assert_eq!(self.ready.fetch_add(1, Release), 0, "made ready while it was ready");
+        }
     }
 
     /// Parks until all of these flags are seen.
@@ -146,5 +163,48 @@ fn a_finished_strand_is_never_made_ready() {
         let ((), enqueued) = turn.two(move || finisher.state.finish(), unpark_twice);
         assert_eq!(enqueued, (false, false));
         assert!(!strand.unpark(0));
+    });
+}
+
+#[test]
+fn a_token_neither_ends_a_wait_nor_is_used_up_by_it() {
+    check(3, 2, |turn| {
+        let strand = Strand::new();
+        let (signals, unparks) = (Arc::clone(&strand), Arc::clone(&strand));
+        let wait = move || {
+            strand.wait();
+            assert!(strand.flags[1].load(Relaxed), "not before it is signalled");
+            strand.park_until_set(0..1);
+        };
+        let signal = move || {
+            signals.flags[1].store(true, Relaxed);
+            signals.signal();
+        };
+        turn.all([Box::new(wait), Box::new(signal), Box::new(move || drop(unparks.unpark(0)))]);
+    });
+}
+
+#[test]
+fn a_park_with_a_time_limit_leaves_no_signal_behind() {
+    check(3, 2, |turn| {
+        let strand = Strand::new();
+        let (timer, unparks) = (Arc::clone(&strand), Arc::clone(&strand));
+        let fired = Arc::new(AtomicBool::new(false));
+        let fires = Arc::clone(&fired);
+        let park = move || {
+            strand.park();
+            // To cancel the timer is to wait until it is not at work.
+            while !fired.load(Acquire) {
+                thread::yield_now();
+            }
+            strand.state.take_signal();
+            strand.park_until_set(0..1);
+            assert!(!strand.state.take_signal());
+        };
+        let fire = move || {
+            timer.signal();
+            fires.store(true, Release);
+        };
+        turn.all([Box::new(park), Box::new(fire), Box::new(move || drop(unparks.unpark(0)))]);
     });
 }

@@ -1,0 +1,288 @@
+//! How the runtime makes somebody wait: a fibre, or a kernel thread that runs
+//! none.
+//!
+//! Whoever is to wait enters itself, as a [`Party`], where another will find it,
+//! and stops. The other takes the party out and *signals* it: exactly once, for
+//! the party is a plain address, and after its signal what lies there may be
+//! gone.
+//!
+//! A wait that more than one thing can end is a [`Wait`]: a word beside the
+//! party, in which the first of them leaves the [`Outcome`]. Only that one
+//! signals.
+#![allow(unsafe_code)]
+
+use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
+use crate::fibre::stack::{Stack, current_stack};
+use crate::fibre::suspend_on as suspend;
+use crate::processor;
+use crate::strand::{After, Ready, Strand};
+use crate::time::Deadline;
+use std::num::NonZeroU64;
+
+/// Whom to signal. Kinds are told apart by the lowest bits of the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Party(NonZeroU64);
+
+/// A [`Bell`], which a kernel thread waits for.
+const KERNEL_THREAD: u64 = 1;
+/// A [`Wait`] that is to be told before whoever waits in it.
+const TIMED: u64 = 2;
+const TAGS: u64 = 3;
+
+impl Party {
+    fn new<T>(address: *const T, tag: u64) -> Party {
+        let number = NonZeroU64::new(address.expose_provenance() as u64 | tag);
+        Party(number.expect("addresses are not 0"))
+    }
+
+    #[inline]
+    fn strand(strand: &Strand) -> Party {
+        Party::new(strand, 0)
+    }
+
+    /// The party of a wait that has an end of its own; see [`Wait::tell`].
+    pub(crate) fn timed(wait: &Wait) -> Party {
+        Party::new(wait, TIMED)
+    }
+
+    /// As a number greater than 3, which [`from_number`](Party::from_number)
+    /// takes back.
+    pub(crate) fn number(self) -> NonZeroU64 {
+        self.0
+    }
+
+    pub(crate) fn from_number(number: NonZeroU64) -> Party {
+        Party(number)
+    }
+
+    fn address<T>(self) -> *const T {
+        std::ptr::with_exposed_provenance((self.0.get() & !TAGS) as usize)
+    }
+
+    /// Signals the party, which goes on.
+    ///
+    /// # Safety
+    /// It has entered itself, and has not been signalled since.
+    #[inline]
+    pub(crate) unsafe fn signal(self) {
+        // SAFETY: the caller's promise is the same.
+        if let Some(ready) = unsafe { self.wake() } {
+            processor::make_ready(ready);
+        }
+    }
+
+    /// As [`signal`](Party::signal), but leaves it to the caller to make the
+    /// strand ready that goes on, if it is one.
+    ///
+    /// # Safety
+    /// As for `signal`.
+    #[inline]
+    pub(crate) unsafe fn wake(self) -> Option<Ready> {
+        match self.0.get() & TAGS {
+            // SAFETY: it waits for this signal, so it is alive.
+            0 => unsafe { &*self.address::<Strand>() }.signal(),
+            KERNEL_THREAD => {
+                // SAFETY: as above.
+                unsafe { Bell::ring(self.address()) };
+                None
+            }
+            _ => {
+                // SAFETY: as above.
+                let party = unsafe { Wait::tell(self.address()) };
+                // SAFETY: `tell` says that it waits for this.
+                unsafe { party.wake() }
+            }
+        }
+    }
+}
+
+/// What a kernel thread waits for: a word on its stack.
+struct Bell(AtomicU32);
+
+const SILENT: u32 = 0;
+const RUNG: u32 = 1;
+
+impl Bell {
+    fn new() -> Self {
+        Bell(AtomicU32::new(SILENT))
+    }
+
+    /// # Safety
+    /// The bell is there until it rings.
+    unsafe fn ring(bell: *const Bell) {
+        // SAFETY: by the contract.
+        let word = unsafe { &raw const (*bell).0 };
+        // Release pairs with the Acquire in `wait`. The word may be gone after
+        // this: the kernel takes its address for a key, and a thread that waits
+        // for something else there by now looks again when it is woken.
+        // SAFETY: by the contract.
+        unsafe { &*word }.store(RUNG, crate::atomic::Release);
+        kernel_wake(word);
+    }
+
+    /// Waits until it rings; not beyond `deadline`. Whether it rang.
+    fn wait(&self, deadline: Deadline) -> bool {
+        // Acquire pairs with the Release in `ring`.
+        while self.0.load(Acquire) == SILENT {
+            if deadline.is_past() {
+                return false;
+            }
+            kernel_wait(&self.0, deadline);
+        }
+        true
+    }
+}
+
+#[cfg(not(sinew_loom))]
+fn kernel_wake(word: *const AtomicU32) {
+    crate::kernel::futex_wake(word);
+}
+
+#[cfg(not(sinew_loom))]
+fn kernel_wait(word: &AtomicU32, deadline: Deadline) {
+    crate::kernel::futex_wait(word, SILENT, (!deadline.is_never()).then(|| deadline.remaining()));
+}
+
+#[cfg(sinew_loom)]
+fn kernel_wake(_word: *const AtomicU32) {}
+
+#[cfg(sinew_loom)]
+fn kernel_wait(_word: &AtomicU32, _deadline: Deadline) {
+    loom::thread::yield_now();
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Outcome {
+    /// What was waited for has come.
+    Told = 1,
+    /// The time was up first.
+    TimedOut = 2,
+}
+
+const PENDING: u32 = 0;
+
+/// A wait that several things may end, the first of which decides its outcome.
+/// On the stack of whoever waits.
+pub(crate) struct Wait {
+    /// PENDING, or an [`Outcome`].
+    outcome: AtomicU32,
+    party: Party,
+}
+
+impl Wait {
+    pub(crate) fn new(party: Party) -> Self {
+        Wait { outcome: AtomicU32::new(PENDING), party }
+    }
+
+    /// Ends the wait with this outcome, if nothing else has ended it: then the
+    /// party is the caller's to signal. Whoever calls this has to know that the
+    /// wait is still there.
+    pub(crate) fn settle(&self, outcome: Outcome) -> Option<Party> {
+        // Read before: the wait may be gone when the party knows.
+        let party = self.party;
+        // AcqRel: outcomes are ordered among themselves; what led to this one is
+        // passed on by the signal.
+        self.outcome.compare_exchange(PENDING, outcome as u32, AcqRel, Relaxed).is_ok().then_some(party)
+    }
+
+    /// The wait was for this. Gives the party, to be signalled whether it has
+    /// been before or not: a party that was woken by its timer and finds that it
+    /// cannot withdraw any more waits for this one too.
+    ///
+    /// # Safety
+    /// The wait is there until its party is signalled by the caller.
+    unsafe fn tell(wait: *const Wait) -> Party {
+        // SAFETY: by the contract.
+        let wait = unsafe { &*wait };
+        let party = wait.party;
+        // AcqRel as in `settle`.
+        wait.outcome.swap(Outcome::Told as u32, AcqRel);
+        party
+    }
+
+    fn outcome(&self) -> Outcome {
+        // Relaxed: the signal has ordered it.
+        if self.outcome.load(Relaxed) == Outcome::Told as u32 { Outcome::Told } else { Outcome::TimedOut }
+    }
+}
+
+/// Blocks the caller until it is signalled, if `enter` says that it will be.
+#[inline(always)]
+pub(crate) fn block(enter: impl FnOnce(Party) -> bool) {
+    match current_stack() {
+        Some(stack) => {
+            if enter(Party::strand(stack.record().strand())) {
+                suspend(stack, After::Waiting);
+            }
+        }
+        None => block_thread(enter),
+    }
+}
+
+#[cold]
+fn block_thread(enter: impl FnOnce(Party) -> bool) {
+    let bell = Bell::new();
+    if enter(Party::new(&bell, KERNEL_THREAD)) {
+        bell.wait(Deadline::NEVER);
+    }
+}
+
+/// Blocks the caller until its wait is ended by another, if `enter` says that it
+/// will be, or until `deadline`. When the time is up first, `leave` withdraws the
+/// wait from where it was entered; if it says that it could not, the caller waits
+/// to be told. Whether the wait ended for another reason than its deadline.
+pub(crate) fn block_until(
+    deadline: Deadline,
+    enter: impl FnOnce(&Wait) -> bool,
+    leave: impl FnOnce(&Wait) -> bool,
+) -> bool {
+    let Some(stack) = current_stack() else {
+        return block_thread_until(deadline, enter, leave);
+    };
+    let strand = stack.record().strand();
+    let wait = Wait::new(Party::strand(strand));
+    if !enter(&wait) {
+        return true;
+    }
+    strand.cluster().with_alarm(&wait, deadline, || suspend(stack, After::Waiting));
+    if wait.outcome() == Outcome::TimedOut && !leave(&wait) {
+        suspend(stack, After::Waiting);
+    }
+    wait.outcome() != Outcome::TimedOut
+}
+
+#[cold]
+fn block_thread_until(
+    deadline: Deadline,
+    enter: impl FnOnce(&Wait) -> bool,
+    leave: impl FnOnce(&Wait) -> bool,
+) -> bool {
+    let bell = Bell::new();
+    let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
+    if !enter(&wait) {
+        return true;
+    }
+    // Its own timer: whoever settled the wait before it will ring.
+    let in_time = bell.wait(deadline) || wait.settle(Outcome::TimedOut).is_none();
+    if in_time || !leave(&wait) {
+        bell.wait(Deadline::NEVER);
+    }
+    wait.outcome() != Outcome::TimedOut
+}
+
+/// Lets time pass until `deadline`.
+pub(crate) fn sleep_until(deadline: Deadline) {
+    block_until(deadline, |_| true, |_| true);
+}
+
+/// Parks the calling fibre until it has a token, or until `deadline`.
+pub(crate) fn park_until(stack: Stack, deadline: Deadline) {
+    let strand = stack.record().strand();
+    let wait = Wait::new(Party::strand(strand));
+    strand.cluster().with_alarm(&wait, deadline, || suspend(stack, After::Parking));
+    // The timer is out of the way. If it went off although there was a token,
+    // its signal is still there.
+    strand.state().take_signal();
+}
