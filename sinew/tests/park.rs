@@ -40,6 +40,19 @@ fn unpark_before_park_is_not_lost() {
 }
 
 #[test]
+fn waiting_for_other_fibres_uses_up_no_token() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            sinew::current().unpark();
+            sinew::spawn(sinew::yield_now).join().unwrap();
+            assert!(sinew::spawn(sinew::yield_now).join_timeout(Duration::from_secs(600)).is_ok());
+            sinew::scope(|scope| drop(scope.spawn(sinew::yield_now)));
+            sinew::park();
+        });
+    });
+}
+
+#[test]
 fn tokens_do_not_add_up() {
     const ROUNDS: usize = 40;
     const WAIT: Duration = Duration::from_millis(1);

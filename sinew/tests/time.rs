@@ -191,6 +191,25 @@ fn sleep_keeps_a_token_that_came_meanwhile() {
 }
 
 #[test]
+fn sleep_keeps_a_token_that_comes_together_with_its_alarm() {
+    const SHORT: Duration = Duration::from_micros(30);
+    everywhere(|rt, _| {
+        let mut random = Random::new(0x5eed_0031);
+        for _ in 0..200 {
+            let handle = rt.spawn(|| {
+                sinew::sleep(SHORT);
+                sinew::park();
+            });
+            let began = Instant::now();
+            let delay = SHORT.mul_f64(random.below(200) as f64 / 100.0);
+            while began.elapsed() < delay {}
+            handle.fibre().unpark();
+            handle.join().unwrap();
+        }
+    });
+}
+
+#[test]
 fn ten_thousand_sleepers_wake_in_about_the_order_of_their_deadlines() {
     const SLEEPERS: u64 = 10_000;
     const SPREAD_US: u64 = 200_000;
