@@ -16,6 +16,7 @@ use crate::idle::Slept;
 use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
 use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, bound};
 use crate::thread;
+use crate::wait::Party;
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -156,6 +157,8 @@ pub(crate) struct Processor {
     short: u64,
     linger: u64,
     ids: Cell<(u64, u64)>,
+    /// See [`owe_signal`](Processor::owe_signal).
+    joiner: Cell<Option<Party>>,
     migrating: bool,
     /// Whether the scheduler's end has been given up.
     detached: Cell<bool>,
@@ -232,6 +235,7 @@ impl Processor {
             short: clock::ticks_in_us(SHORT_DISPATCHES_US),
             linger: clock::ticks_in_us(LINGER_US),
             ids: Cell::new((0, 0)),
+            joiner: Cell::new(None),
             detached: Cell::new(false),
         };
         thread::set_processor(&processor);
@@ -337,23 +341,36 @@ impl Processor {
             } else if matches!(after, After::Parking | After::Waiting) {
                 self.mind_unwinding(&strand);
                 strand.stop(after).and_then(|woken| self.exchange(woken))
+            } else if after == After::Finished {
+                strand.retire();
+                self.count_finished();
+                self.signal_joiner()
             } else {
-                self.part_with(strand, after);
+                strand.stamp(self.now.get());
+                self.pass_on(strand);
                 None
             };
         }
         debug_assert!(self.lane.borrow().is_empty());
     }
 
-    /// Lets go of a strand that has finished, or that wants to be elsewhere.
-    fn part_with(&self, strand: Ready, after: After) {
-        if after == After::Finished {
-            strand.retire();
-            self.count_finished();
-        } else {
-            strand.stamp(self.now.get());
-            self.pass_on(strand);
+    /// Leaves it to the processor to signal whoever joined the calling fibre, when
+    /// that has ended: its stack is free again then, and the one who goes on takes
+    /// its place in the queue in one step.
+    pub(crate) fn owe_signal(&self, joiner: Party) {
+        self.joiner.set(Some(joiner));
+    }
+
+    /// Signals who joined the fibre that has just ended, and gives the next strand
+    /// if that was of the same cluster.
+    fn signal_joiner(&self) -> Option<Ready> {
+        // SAFETY: the fibre took it out of its join word and left it to us.
+        let ready = unsafe { self.joiner.take()?.wake() }?;
+        if std::ptr::eq(ready.strand().cluster(), &*self.cluster) {
+            return self.swap(ready);
         }
+        make_ready(ready);
+        None
     }
 
     /// Reads the clock if it is time to, and does what is due at a tick.
@@ -386,14 +403,18 @@ impl Processor {
     /// The next strand to run, of those that are here.
     #[inline]
     fn next(&self) -> Option<Ready> {
-        if !self.seat.arrivals.is_empty() {
-            self.unpack_arrivals();
+        if self.mixed.get() || !self.seat.arrivals.is_empty() {
+            return self.next_mixed(self.now.get());
         }
-        if self.mixed.get() { self.next_mixed(self.now.get()) } else { self.local.next(self.now.get()) }
+        self.local.next(self.now.get())
     }
 
     /// Weighs the lane against the scheduler's queue.
+    #[inline(never)]
     fn next_mixed(&self, now: u64) -> Option<Ready> {
+        if !self.seat.arrivals.is_empty() {
+            self.unpack_arrivals();
+        }
         if self.lane.borrow().is_empty() {
             self.mixed.set(self.detached.get());
             return if self.detached.get() { None } else { self.local.next(now) };
@@ -423,6 +444,13 @@ impl Processor {
     #[inline]
     fn exchange(&self, strand: Ready) -> Option<Ready> {
         self.mind_unwinding(&strand);
+        self.swap(strand)
+    }
+
+    /// Takes a strand of this cluster that is ready, and gives the next one if it
+    /// has one at hand.
+    #[inline]
+    fn swap(&self, strand: Ready) -> Option<Ready> {
         strand.stamp(self.now.get());
         let plain = strand.strand().home().is_none() && strand.priority() != Priority::Background;
         if plain && !self.mixed.get() && self.seat.arrivals.is_empty() {

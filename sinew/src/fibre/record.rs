@@ -12,7 +12,7 @@ use super::locals::Locals;
 use super::scope::ScopeShared;
 use super::stack::Stack;
 use crate::cluster::ClusterShared;
-use crate::processor::Processor;
+use crate::processor::{self, Processor};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound};
 use crate::wait::Party;
 use std::alloc::Layout;
@@ -243,8 +243,10 @@ impl Record {
         match self.join.complete() {
             Completed::Kept => {}
             Completed::Unwanted => self.drop_result(),
-            // SAFETY: the holder of the handle entered itself, and waits for this.
-            Completed::Wake(waiter) => unsafe { Party::from_number(waiter).signal() },
+            Completed::Wake(waiter) => processor::with_current(|processor| {
+                let processor = processor.expect("fibres run on processors");
+                processor.owe_signal(Party::from_number(waiter));
+            }),
         }
         if let Some(scope) = &self.scope {
             scope.one_finished();

@@ -4,7 +4,7 @@
 use super::seats::Seats;
 use super::{CacheId, Claim, Effort, Local, Place, Ready, Scheduler, Wake};
 use crate::clock::ticks_in_us;
-use crate::spin::SpinLock;
+use crate::spin::{SpinGuard, SpinLock};
 use crate::strand::{Inbox, Levels};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
@@ -203,52 +203,37 @@ struct End {
 impl Local for End {
     #[inline]
     fn push(&self, strand: Ready, now: u64) -> Wake {
-        let own = &self.queue.own;
-        let mut strands = own.strands.lock();
-        strands.push(strand);
-        let len = strands.len();
-        own.len.store(len as u32, Relaxed);
-        if len > 1 {
-            return Wake::Backlog;
+        match self.queue.own.strands.lock_at_once() {
+            Some(strands) => self.push_to(strands, strand, now),
+            None => self.push_slow(strand, now),
         }
-        own.head_since.store(now, Relaxed);
-        drop(strands);
-        self.advertise_something();
-        Wake::Lone
     }
 
     #[inline]
     fn next(&self, now: u64) -> Option<Ready> {
         let queue = &*self.queue;
-        if queue.own.len.load(Relaxed) == 0 && queue.inbox.strands.is_empty() {
+        if !queue.inbox.strands.is_empty() {
+            return self.next_slow(now);
+        }
+        if queue.own.len.load(Relaxed) == 0 {
             return None;
         }
-        let mut strands = queue.own.strands.lock();
-        if !queue.inbox.strands.is_empty() {
-            self.unpack_from(queue, &mut strands);
+        match queue.own.strands.lock_at_once() {
+            Some(strands) => self.pop_from(strands, now),
+            None => self.next_slow(now),
         }
-        let next = strands.pop()?;
-        strands.prefetch_head();
-        queue.own.len.store(strands.len() as u32, Relaxed);
-        if now != self.sampled.get() {
-            self.sample(&next, &strands, now);
-        }
-        Some(next)
     }
 
     #[inline]
     fn exchange(&self, strand: Ready, now: u64) -> Ready {
         let queue = &*self.queue;
-        let mut strands = queue.own.strands.lock();
         if !queue.inbox.strands.is_empty() {
-            self.unpack_from(queue, &mut strands);
+            return self.exchange_slow(strand, now);
         }
-        let next = strands.exchange(strand);
-        strands.prefetch_head();
-        if now != self.sampled.get() {
-            self.sample(&next, &strands, now);
+        match queue.own.strands.lock_at_once() {
+            Some(strands) => self.exchange_in(strands, strand, now),
+            None => self.exchange_slow(strand, now),
         }
-        next
     }
 
     fn claim(&self) -> Option<Claim> {
@@ -256,9 +241,7 @@ impl Local for End {
         if queue.own.len.load(Relaxed) == 0 && queue.inbox.strands.is_empty() {
             return None;
         }
-        let mut strands = queue.own.strands.lock();
-        self.unpack_from(queue, &mut strands);
-        strands.claim()
+        self.lock_and_unpack().claim()
     }
 
     fn search(&self, now: u64, effort: Effort) -> Option<Ready> {
@@ -286,7 +269,71 @@ impl Local for End {
     }
 }
 
+/// Each step has a quick form, for when nobody else is at the queue and nothing
+/// has arrived, and a slow one that is out of its way.
 impl End {
+    #[inline(always)]
+    fn push_to(&self, mut strands: SpinGuard<'_, Levels>, strand: Ready, now: u64) -> Wake {
+        let own = &self.queue.own;
+        strands.push(strand);
+        let len = strands.len();
+        own.len.store(len as u32, Relaxed);
+        if len > 1 {
+            return Wake::Backlog;
+        }
+        own.head_since.store(now, Relaxed);
+        drop(strands);
+        self.advertise_something();
+        Wake::Lone
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_slow(&self, strand: Ready, now: u64) -> Wake {
+        self.push_to(self.queue.own.strands.lock(), strand, now)
+    }
+
+    #[inline(always)]
+    fn pop_from(&self, mut strands: SpinGuard<'_, Levels>, now: u64) -> Option<Ready> {
+        let next = strands.pop()?;
+        strands.prefetch_head();
+        self.queue.own.len.store(strands.len() as u32, Relaxed);
+        if now != self.sampled.get() {
+            self.sample(&next, &strands, now);
+        }
+        Some(next)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_slow(&self, now: u64) -> Option<Ready> {
+        self.pop_from(self.lock_and_unpack(), now)
+    }
+
+    #[inline(always)]
+    fn exchange_in(&self, mut strands: SpinGuard<'_, Levels>, strand: Ready, now: u64) -> Ready {
+        let next = strands.exchange(strand);
+        strands.prefetch_head();
+        if now != self.sampled.get() {
+            self.sample(&next, &strands, now);
+        }
+        next
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn exchange_slow(&self, strand: Ready, now: u64) -> Ready {
+        self.exchange_in(self.lock_and_unpack(), strand, now)
+    }
+
+    fn lock_and_unpack(&self) -> SpinGuard<'_, Levels> {
+        let mut strands = self.queue.own.strands.lock();
+        if !self.queue.inbox.strands.is_empty() {
+            self.unpack_from(&self.queue, &mut strands);
+        }
+        strands
+    }
+
     /// Notes how long `strand` has waited, and since when the next one does. Once
     /// per reading of the clock: more often it would say nothing new.
     fn sample(&self, strand: &Ready, strands: &Levels, now: u64) {
