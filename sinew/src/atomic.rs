@@ -38,3 +38,19 @@ impl Flag {
         self.0.compare_exchange(!value, value, order, Relaxed).unwrap_or_else(|before| before)
     }
 }
+
+/// A function that is `const` unless a model is being checked, whose atomics
+/// cannot be made so.
+macro_rules! const_fn {
+    ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
+        #[cfg(not(sinew_loom))]
+        $(#[$attribute])*
+        $visibility const fn $($rest)*
+
+        #[cfg(sinew_loom)]
+        $(#[$attribute])*
+        $visibility fn $($rest)*
+    };
+}
+
+pub(crate) use const_fn;

@@ -14,6 +14,7 @@ mod runtime;
 pub mod sched;
 mod spin;
 mod strand;
+pub mod sync;
 mod thread;
 mod time;
 mod wait;

@@ -33,8 +33,14 @@ pub(crate) struct SpinGuard<'a, T> {
 }
 
 impl<T> SpinLock<T> {
-    pub(crate) fn new(value: T) -> Self {
-        SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    crate::atomic::const_fn! {
+        pub(crate) fn new(value: T) -> Self {
+            SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        }
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.value.into_inner()
     }
 
     #[inline]

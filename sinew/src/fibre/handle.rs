@@ -7,7 +7,7 @@ use super::record::{Record, ResultOf};
 use super::stack::{Stack, current_stack};
 use crate::strand::{After, StrandArc};
 use crate::time::Deadline;
-use crate::wait::{self, Party};
+use crate::wait::{self, Limit, Outcome, Party};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -127,11 +127,12 @@ impl<T> JoinHandle<T> {
     /// has finished.
     fn wait_until(&self, deadline: Deadline) -> bool {
         let join = self.record().join();
-        wait::block_until(
-            deadline,
+        let outcome = wait::block_within(
+            Limit::until(deadline),
             |wait| join.wait(Party::timed(wait).number()) == Wait::Entered,
             |wait| join.withdraw(Party::timed(wait).number()),
-        )
+        );
+        outcome == Outcome::Told
     }
 
     /// Whether the fibre has finished; then [`join`](JoinHandle::join) does not

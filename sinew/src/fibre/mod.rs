@@ -23,7 +23,7 @@ pub use stacks::{Memory, memory};
 use crate::processor;
 use crate::strand::{After, StrandArc};
 use crate::time::Deadline;
-use crate::wait;
+use crate::wait::{self, Limit};
 use record::Record;
 use stack::current_stack;
 use std::fmt;
@@ -197,7 +197,7 @@ pub fn park_timeout(timeout: Duration) {
 pub fn sleep(duration: Duration) {
     let deadline = Deadline::after(duration);
     if !deadline.is_past() {
-        wait::sleep_until(deadline);
+        let _ = wait::sleep(Limit::until(deadline));
     }
 }
 

@@ -14,7 +14,7 @@ use super::stack::Stack;
 use crate::cluster::ClusterShared;
 use crate::processor::{self, Processor};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound};
-use crate::wait::Party;
+use crate::wait::{Cancel, Limits, Party};
 use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
 use std::num::NonZeroU64;
@@ -35,6 +35,10 @@ pub(crate) struct Record {
     pinned: bool,
     id: NonZeroU64,
     locals: Locals,
+    cancel: Cancel,
+    /// What the fibre carries into its waits; null if it carries nothing. Owner: the
+    /// fibre.
+    limits: Cell<*const Limits>,
     name: Option<Box<str>>,
     scope: Option<Arc<ScopeShared>>,
     spawned_at: &'static Location<'static>,
@@ -113,6 +117,8 @@ impl Record {
             pinned: plan.pinned,
             id: plan.id,
             locals: Locals::new(),
+            cancel: Cancel::new(),
+            limits: Cell::new(std::ptr::null()),
             name: plan.name,
             scope: plan.scope,
             spawned_at: plan.spawned_at,
@@ -162,6 +168,16 @@ impl Record {
 
     pub(crate) fn locals(&self) -> &Locals {
         &self.locals
+    }
+
+    #[inline]
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    #[inline]
+    pub(crate) fn limits(&self) -> &Cell<*const Limits> {
+        &self.limits
     }
 
     pub(crate) fn spawned_at(&self) -> &'static Location<'static> {

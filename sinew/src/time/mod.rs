@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wheel::{Timer, Wheel};
 
 /// A point in time on the monotonic clock, or never.
@@ -34,6 +34,10 @@ impl Deadline {
     pub(crate) fn after(duration: Duration) -> Deadline {
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Deadline { ns: clock::now_ns().saturating_add(duration_ns) }
+    }
+
+    pub(crate) fn at(instant: Instant) -> Deadline {
+        Deadline::after(instant.saturating_duration_since(Instant::now()))
     }
 
     pub(crate) fn is_never(self) -> bool {

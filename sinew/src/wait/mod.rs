@@ -11,6 +11,14 @@
 //! signals.
 #![allow(unsafe_code)]
 
+mod cancel;
+mod limits;
+mod queue;
+
+pub(crate) use cancel::Cancel;
+pub(crate) use limits::{Limit, Limits, carried, carrying};
+pub(crate) use queue::{Batch, Place, Queue, Told, wait_in};
+
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
 use crate::fibre::suspend_on as suspend;
@@ -152,6 +160,7 @@ fn kernel_wait(_word: &AtomicU32, _deadline: Deadline) {
 }
 
 /// How a wait ended.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Outcome {
@@ -159,6 +168,8 @@ pub(crate) enum Outcome {
     Told = 1,
     /// The time was up first.
     TimedOut = 2,
+    /// Whoever waits was cancelled first.
+    Cancelled = 3,
 }
 
 const PENDING: u32 = 0;
@@ -179,12 +190,19 @@ impl Wait {
     /// Ends the wait with this outcome, if nothing else has ended it: then the
     /// party is the caller's to signal. Whoever calls this has to know that the
     /// wait is still there.
+    #[inline]
     pub(crate) fn settle(&self, outcome: Outcome) -> Option<Party> {
         // Read before: the wait may be gone when the party knows.
         let party = self.party;
         // AcqRel: outcomes are ordered among themselves; what led to this one is
         // passed on by the signal.
         self.outcome.compare_exchange(PENDING, outcome as u32, AcqRel, Relaxed).is_ok().then_some(party)
+    }
+
+    /// Whether nothing has ended it yet.
+    #[inline]
+    fn is_pending(&self) -> bool {
+        self.outcome.load(Relaxed) == PENDING
     }
 
     /// The wait was for this. Gives the party, to be signalled whether it has
@@ -202,9 +220,16 @@ impl Wait {
         party
     }
 
+    #[inline]
     fn outcome(&self) -> Outcome {
+        const TIMED_OUT: u32 = Outcome::TimedOut as u32;
+        const CANCELLED: u32 = Outcome::Cancelled as u32;
         // Relaxed: the signal has ordered it.
-        if self.outcome.load(Relaxed) == Outcome::Told as u32 { Outcome::Told } else { Outcome::TimedOut }
+        match self.outcome.load(Relaxed) {
+            TIMED_OUT => Outcome::TimedOut,
+            CANCELLED => Outcome::Cancelled,
+            _ => Outcome::Told,
+        }
     }
 }
 
@@ -230,51 +255,67 @@ fn block_thread(enter: impl FnOnce(Party) -> bool) {
 }
 
 /// Blocks the caller until its wait is ended by another, if `enter` says that it
-/// will be, or until `deadline`. When the time is up first, `leave` withdraws the
-/// wait from where it was entered; if it says that it could not, the caller waits
-/// to be told. Whether the wait ended for another reason than its deadline.
-pub(crate) fn block_until(
-    deadline: Deadline,
+/// will be, or by its `limit`. In the latter case `leave` withdraws the wait from
+/// where it was entered; if it says that it could not, the caller waits to be
+/// told.
+#[inline(always)]
+pub(crate) fn block_within(
+    limit: Limit,
     enter: impl FnOnce(&Wait) -> bool,
     leave: impl FnOnce(&Wait) -> bool,
-) -> bool {
+) -> Outcome {
     let Some(stack) = current_stack() else {
-        return block_thread_until(deadline, enter, leave);
+        return block_thread_within(limit, enter, leave);
     };
-    let strand = stack.record().strand();
-    let wait = Wait::new(Party::strand(strand));
+    let record = stack.record();
+    let wait = Wait::new(Party::strand(record.strand()));
     if !enter(&wait) {
-        return true;
+        return Outcome::Told;
     }
-    strand.cluster().with_alarm(&wait, deadline, || suspend(stack, After::Waiting));
-    if wait.outcome() == Outcome::TimedOut && !leave(&wait) {
+    let limit = limit.as_carried_by(record);
+    let is_overdue = limit.may_be_cancelled() && record.cancel().enter(&wait);
+    if is_overdue && wait.settle(Outcome::Cancelled).is_some() {
+        // Nobody will signal.
+    } else if limit.deadline().is_never() {
+        suspend(stack, After::Waiting);
+    } else {
+        suspend_until(stack, &wait, limit.deadline());
+    }
+    if limit.may_be_cancelled() {
+        record.cancel().leave();
+    }
+    if wait.outcome() != Outcome::Told && !leave(&wait) {
         suspend(stack, After::Waiting);
     }
-    wait.outcome() != Outcome::TimedOut
+    wait.outcome()
+}
+
+#[inline(never)]
+fn suspend_until(stack: Stack, wait: &Wait, deadline: Deadline) {
+    if deadline.is_past() && wait.settle(Outcome::TimedOut).is_some() {
+        return;
+    }
+    stack.record().strand().cluster().with_alarm(wait, deadline, || suspend(stack, After::Waiting));
 }
 
 #[cold]
-fn block_thread_until(
-    deadline: Deadline,
-    enter: impl FnOnce(&Wait) -> bool,
-    leave: impl FnOnce(&Wait) -> bool,
-) -> bool {
+fn block_thread_within(limit: Limit, enter: impl FnOnce(&Wait) -> bool, leave: impl FnOnce(&Wait) -> bool) -> Outcome {
     let bell = Bell::new();
     let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
     if !enter(&wait) {
-        return true;
+        return Outcome::Told;
     }
     // Its own timer: whoever settled the wait before it will ring.
-    let in_time = bell.wait(deadline) || wait.settle(Outcome::TimedOut).is_none();
+    let in_time = bell.wait(limit.as_carried_by_thread().deadline()) || wait.settle(Outcome::TimedOut).is_none();
     if in_time || !leave(&wait) {
         bell.wait(Deadline::NEVER);
     }
-    wait.outcome() != Outcome::TimedOut
+    wait.outcome()
 }
 
-/// Lets time pass until `deadline`.
-pub(crate) fn sleep_until(deadline: Deadline) {
-    block_until(deadline, |_| true, |_| true);
+/// Lets time pass until `limit` ends it.
+pub(crate) fn sleep(limit: Limit) -> Outcome {
+    block_within(limit, |_| true, |_| true)
 }
 
 /// Parks the calling fibre until it has a token, or until `deadline`.

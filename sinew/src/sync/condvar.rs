@@ -1,0 +1,162 @@
+//! `Condvar`, with std's signatures.
+
+use super::mutex::MutexGuard;
+use crate::atomic::const_fn;
+use crate::spin::SpinLock;
+use crate::time::Deadline;
+use crate::wait::{Limit, Outcome, Place, Queue, wait_in};
+use std::fmt;
+use std::sync::{LockResult, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A condition variable: `std::sync::Condvar` for fibres, and kernel threads too.
+///
+/// Those who wait are notified in the order in which they came. A wait ends only
+/// when it was notified or its time is up, but write the loop around it all the
+/// same: between the notification and the lock another may have been faster.
+pub struct Condvar {
+    queue: SpinLock<Queue<()>>,
+}
+
+/// Whether a wait with a limit ended because of the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// Whether the time was up.
+    #[must_use]
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+impl Condvar {
+    const_fn! {
+        /// A condition variable that nobody waits for.
+        pub fn new() -> Condvar {
+            Condvar { queue: SpinLock::new(Queue::new()) }
+        }
+    }
+
+    /// Releases the lock, waits to be notified, and locks again.
+    ///
+    /// # Errors
+    /// If the mutex is poisoned when it is locked again; the guard is in the error.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        let _ = self.wait_within(&guard, Limit::NONE);
+        guard.mutex().poison().check(guard)
+    }
+
+    /// Waits until `condition` is false.
+    ///
+    /// # Errors
+    /// As [`wait`](Condvar::wait).
+    pub fn wait_while<'a, T, F>(&self, guard: MutexGuard<'a, T>, mut condition: F) -> LockResult<MutexGuard<'a, T>>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        let mut guard = guard;
+        while condition(&mut *guard) {
+            guard = self.wait(guard)?;
+        }
+        Ok(guard)
+    }
+
+    /// As [`wait`](Condvar::wait), but for no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+        self.wait_until(guard, Deadline::after(timeout))
+    }
+
+    /// As [`wait`](Condvar::wait), but only until `deadline`.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn wait_deadline<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Instant,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+        self.wait_until(guard, Deadline::at(deadline))
+    }
+
+    /// Waits until `condition` is false, but for no longer than `timeout`. Says that
+    /// the time was up only if the condition is still true.
+    ///
+    /// # Errors
+    /// As [`wait`](Condvar::wait).
+    pub fn wait_timeout_while<'a, T, F>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+        mut condition: F,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        let deadline = Deadline::after(timeout);
+        let mut guard = guard;
+        loop {
+            if !condition(&mut *guard) {
+                return Ok((guard, WaitTimeoutResult(false)));
+            }
+            if deadline.is_past() {
+                return Ok((guard, WaitTimeoutResult(true)));
+            }
+            guard = self.wait_until(guard, deadline)?.0;
+        }
+    }
+
+    fn wait_until<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Deadline,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+        let outcome = self.wait_within(&guard, Limit::until(deadline));
+        let result = WaitTimeoutResult(outcome == Outcome::TimedOut);
+        match guard.mutex().poison().check(guard) {
+            Ok(guard) => Ok((guard, result)),
+            Err(poisoned) => Err(PoisonError::new((poisoned.into_inner(), result))),
+        }
+    }
+
+    /// The lock is the caller's again when this returns.
+    fn wait_within<T>(&self, guard: &MutexGuard<'_, T>, limit: Limit) -> Outcome {
+        let mutex = guard.mutex().raw();
+        // Unlocked when entered: who locks it then, and notifies, finds the caller.
+        let unlock = || mutex.unlock();
+        let (outcome, ()) = wait_in(&self.queue, self.queue.lock(), |queue| queue, Place::Back, (), limit, unlock);
+        mutex.lock();
+        outcome
+    }
+
+    /// Lets the one go on that has waited longest.
+    pub fn notify_one(&self) {
+        let told = self.queue.lock().pop();
+        drop(told);
+    }
+
+    /// Lets all go on that wait.
+    pub fn notify_all(&self) {
+        let all = self.queue.lock().pop_all();
+        drop(all);
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Condvar::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! `Mutex`, with std's signatures and poisoning.
+#![allow(unsafe_code)]
+
+use super::poison::Poison;
+use super::raw_mutex::RawMutex;
+use crate::atomic::const_fn;
+use crate::time::Deadline;
+use crate::wait::Limit;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::time::{Duration, Instant};
+
+/// What becomes of a lock when it is released and somebody waits for it: the
+/// *barging spectrum*, from those who cut in line to those who never do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Policy {
+    /// The one who has waited longest is woken and tries again; whoever comes by
+    /// meanwhile may be faster. Throughput is best this way, for the lock is not
+    /// idle while the woken one gets to run. Nobody starves: who has waited for more
+    /// than 1 ms gets the lock handed over.
+    #[default]
+    Barge,
+    /// As `Barge`, but who finds the lock taken first looks again for about 2 µs.
+    /// For critical sections that are shorter than a switch, used by several
+    /// processors at once.
+    Spin,
+    /// The lock goes to those who wait, in the order in which they came. Fair, and
+    /// slow: each use of a contended lock costs a switch, in which the lock is idle.
+    HandOver,
+}
+
+/// A mutual exclusion lock: `std::sync::Mutex` for fibres, and kernel threads too.
+///
+/// Who waits blocks its fibre, not the processor. Otherwise everything is as in std:
+/// poisoning, guards that unlock when they are dropped, in any order. A fibre that
+/// locks a mutex which it has already waits for itself, for ever.
+///
+/// ```
+/// use sinew::sync::Mutex;
+/// let total = Mutex::new(0);
+/// sinew::run(|| {
+///     sinew::scope(|scope| {
+///         for n in 1..=100 {
+///             let total = &total;
+///             scope.spawn(move || *total.lock().unwrap() += n);
+///         }
+///     });
+///     assert_eq!(*total.lock().unwrap(), 5050);
+/// });
+/// ```
+pub struct Mutex<T: ?Sized> {
+    raw: RawMutex,
+    poison: Poison,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock lets one fibre or thread at a time reach the value.
+unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+
+impl<T: ?Sized> UnwindSafe for Mutex<T> {}
+impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
+
+/// The right to use what a [`Mutex`] guards; gives it back when it is dropped.
+#[must_use = "if unused the Mutex will immediately unlock"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    lock: &'a Mutex<T>,
+    was_panicking: bool,
+    /// As std's, not `Send`.
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives shared access to the value.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+
+impl<T> Mutex<T> {
+    const_fn! {
+        /// A mutex that is not locked.
+        pub fn new(value: T) -> Mutex<T> {
+            Mutex::with_policy(value, Policy::Barge)
+        }
+    }
+
+    const_fn! {
+        /// A mutex with another policy than [`Policy::Barge`].
+        pub fn with_policy(value: T, policy: Policy) -> Mutex<T> {
+            Mutex { raw: RawMutex::new(policy), poison: Poison::new(), value: UnsafeCell::new(value) }
+        }
+    }
+
+    /// The value, of which this was the only owner.
+    ///
+    /// # Errors
+    /// If the mutex is poisoned; the value is in the error.
+    pub fn into_inner(self) -> LockResult<T> {
+        let value = self.value.into_inner();
+        self.poison.check(value)
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits for the lock and takes it.
+    ///
+    /// # Errors
+    /// If somebody panicked while it had the lock; the guard is in the error.
+    #[inline]
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        self.raw.lock();
+        self.guard()
+    }
+
+    /// Takes the lock if nobody has it.
+    ///
+    /// # Errors
+    /// If somebody has it, or it is poisoned.
+    #[inline]
+    pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        self.guard_if(self.raw.try_lock())
+    }
+
+    /// As [`lock`](Mutex::lock), but waits for no longer than `timeout`.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the time was up; else as `lock`.
+    pub fn lock_timeout(&self, timeout: Duration) -> TryLockResult<MutexGuard<'_, T>> {
+        self.guard_if(self.raw.lock_within(Limit::until(Deadline::after(timeout))))
+    }
+
+    /// As [`lock`](Mutex::lock), but waits only until `deadline`.
+    ///
+    /// # Errors
+    /// As [`lock_timeout`](Mutex::lock_timeout).
+    pub fn lock_deadline(&self, deadline: Instant) -> TryLockResult<MutexGuard<'_, T>> {
+        self.guard_if(self.raw.lock_within(Limit::until(Deadline::at(deadline))))
+    }
+
+    #[inline]
+    fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
+        let was_panicking = std::thread::panicking();
+        self.poison.check(MutexGuard { lock: self, was_panicking, not_send: PhantomData })
+    }
+
+    fn guard_if(&self, locked: bool) -> TryLockResult<MutexGuard<'_, T>> {
+        if locked { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
+    }
+
+    /// Whether somebody panicked while it had the lock.
+    pub fn is_poisoned(&self) -> bool {
+        self.poison.get()
+    }
+
+    /// Declares the value to be in order again.
+    pub fn clear_poison(&self) {
+        self.poison.clear();
+    }
+
+    /// The value, without locking: there is no other reference.
+    ///
+    /// # Errors
+    /// If the mutex is poisoned; the reference is in the error.
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        let poisoned = self.poison.get();
+        let value = self.value.get_mut();
+        if poisoned { Err(PoisonError::new(value)) } else { Ok(value) }
+    }
+}
+
+impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    /// The mutex, for a condition variable that unlocks it and locks it again.
+    pub(super) fn mutex(&self) -> &'a Mutex<T> {
+        self.lock
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    pub(super) fn raw(&self) -> &RawMutex {
+        &self.raw
+    }
+
+    pub(super) fn poison(&self) -> &Poison {
+        &self.poison
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is there only while the lock is ours.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed mutably.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.poison.note(self.was_panicking);
+        self.lock.raw.unlock();
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Mutex::new(value)
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Mutex::new(T::default())
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Mutex");
+        match self.try_lock() {
+            Ok(guard) => debug.field("data", &&*guard),
+            Err(TryLockError::Poisoned(error)) => debug.field("data", &&**error.get_ref()),
+            Err(TryLockError::WouldBlock) => debug.field("data", &format_args!("<locked>")),
+        };
+        debug.field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

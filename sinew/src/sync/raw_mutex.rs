@@ -1,0 +1,165 @@
+//! The lock inside of a [`Mutex`](super::Mutex): a word, and a queue for those who
+//! have to wait.
+//!
+//! ```text
+//!   0 --lock--> LOCKED --unlock--> 0                     nobody waits
+//!
+//!   LOCKED --lock--> LOCKED|QUEUED                       enters the queue
+//!   LOCKED|QUEUED --unlock--> WOKEN (|QUEUED)            one is told to try again
+//!   LOCKED|QUEUED --unlock--> LOCKED (|QUEUED)           handed over to one
+//!   ..WOKEN.. --lock--> LOCKED|..WOKEN..                 another was faster
+//!   LOCKED|..WOKEN.. --unlock--> ..WOKEN..               one is on its way already
+//!   WOKEN.. --the woken one locks--> LOCKED..
+//!   LOCKED|WOKEN.. --the woken one queues--> LOCKED|QUEUED
+//! ```
+//!
+//! LOCKED is changed by whoever takes or has the lock. QUEUED is changed under the
+//! queue's lock. WOKEN is set by the one who unlocks, under the queue's lock, and
+//! cleared by the one who was woken. So whoever has both the lock and the queue's
+//! lock, and sees no WOKEN, is alone with the word.
+
+use super::Policy;
+use crate::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn, spin_loop};
+use crate::clock;
+use crate::spin::SpinLock;
+use crate::wait::{Limit, Outcome, Place, Queue, wait_in};
+
+const LOCKED: u32 = 1;
+const QUEUED: u32 = 2;
+const WOKEN: u32 = 4;
+
+/// Who has waited longer than this gets the lock handed over, instead of being told
+/// to try again. The figure is Go's; a hand-over costs a switch for each use of the
+/// lock, so it should be rare.
+const STARVED_US: u64 = 1_000;
+
+/// How often a spinning lock looks before it blocks: about 2 µs, twice what it costs
+/// to block and be woken.
+const SPINS: u32 = 200;
+
+pub(crate) struct RawMutex {
+    word: AtomicU32,
+    policy: Policy,
+    queue: SpinLock<Queue<Turn>>,
+}
+
+/// The note of one who waits.
+struct Turn {
+    /// Since when, in ticks.
+    since: u64,
+    /// Whether the lock has been handed over.
+    granted: bool,
+}
+
+impl RawMutex {
+    const_fn! {
+        pub(crate) fn new(policy: Policy) -> Self {
+            RawMutex { word: AtomicU32::new(0), policy, queue: SpinLock::new(Queue::new()) }
+        }
+    }
+
+    /// `0 -> LOCKED`, or as above.
+    #[inline(always)]
+    pub(crate) fn lock(&self) {
+        // Acquire pairs with the Release in `unlock`.
+        if self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_err() {
+            let _ = self.lock_slow(Limit::NONE);
+        }
+    }
+
+    /// As [`lock`](RawMutex::lock), within `limit`. Whether the caller has the lock.
+    pub(crate) fn lock_within(&self, limit: Limit) -> bool {
+        self.try_lock() || self.lock_slow(limit)
+    }
+
+    pub(crate) fn try_lock(&self) -> bool {
+        let free = |word| (word & LOCKED == 0).then_some(word | LOCKED);
+        // Acquire pairs with the Release in `unlock`.
+        self.word.fetch_update(Acquire, Relaxed, free).is_ok()
+    }
+
+    /// Whether somebody has it at this moment.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) & LOCKED != 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, limit: Limit) -> bool {
+        let mut spins = if self.policy == Policy::Spin { SPINS } else { 0 };
+        let mut since = None;
+        // WOKEN, if that bit is the caller's to clear.
+        let mut woken = 0;
+        loop {
+            let word = self.word.load(Relaxed);
+            if word & LOCKED == 0 {
+                // Acquire pairs with the Release in `unlock`.
+                if self.word.compare_exchange_weak(word, (word | LOCKED) & !woken, Acquire, Relaxed).is_ok() {
+                    return true;
+                }
+                continue;
+            }
+            if spins > 0 {
+                spins -= 1;
+                spin_loop();
+                continue;
+            }
+            let queue = self.queue.lock();
+            let still_locked = |word| (word & LOCKED != 0).then_some((word | QUEUED) & !woken);
+            if self.word.fetch_update(Relaxed, Relaxed, still_locked).is_err() {
+                continue;
+            }
+            let place = if since.is_none() { Place::Back } else { Place::Front };
+            let turn = Turn { since: *since.get_or_insert_with(clock::ticks), granted: false };
+            match wait_in(&self.queue, queue, |queue| queue, place, turn, limit, || ()) {
+                (Outcome::Told, turn) if turn.granted => return true,
+                (Outcome::Told, _) => woken = WOKEN,
+                // QUEUED may be out of date now: the next `unlock` finds out.
+                (Outcome::TimedOut | Outcome::Cancelled, _) => return false,
+            }
+        }
+    }
+
+    /// `LOCKED -> 0`, or as above. By whoever has the lock.
+    #[inline(always)]
+    pub(crate) fn unlock(&self) {
+        // Release pairs with the Acquire in `lock`.
+        if self.word.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
+            self.unlock_slow();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(&self) {
+        loop {
+            let word = self.word.load(Relaxed);
+            if word & QUEUED != 0 && word & WOKEN == 0 {
+                break;
+            }
+            // Release as in `unlock`.
+            if self.word.compare_exchange_weak(word, word & !LOCKED, Release, Relaxed).is_ok() {
+                return;
+            }
+        }
+        let mut queue = self.queue.lock();
+        let told = queue.pop();
+        let queued = if queue.is_empty() { 0 } else { QUEUED };
+        let Some(mut told) = told else {
+            // Release as in `unlock`.
+            self.word.store(0, Release);
+            return;
+        };
+        let waited = clock::ticks().saturating_sub(told.note().since);
+        if self.policy == Policy::HandOver || waited > clock::ticks_in_us(STARVED_US) {
+            told.note().granted = true;
+            // Relaxed: the signal passes on what was done under the lock.
+            self.word.store(LOCKED | queued, Relaxed);
+        } else {
+            // Release as in `unlock`.
+            self.word.store(WOKEN | queued, Release);
+        }
+        drop(queue);
+        drop(told);
+    }
+}
