@@ -1,0 +1,160 @@
+//! The lock inside of a [`RwLock`](super::RwLock): a word, and a queue for those who
+//! have to wait.
+//!
+//! The word has WRITER, QUEUED, and counts READERs. While QUEUED is not set the lock
+//! is taken by one exchange of the word. While it is, nobody takes it except from the
+//! queue, under the queue's lock: a writer alone, or all readers up to the next
+//! writer. So a writer is not starved by readers that keep coming, nor the other way
+//! round, and what a lock is handed over to is always those who came first.
+//!
+//! QUEUED is set only while the lock is taken, so whoever releases it last sees it.
+//! A writer that waits holds up the readers behind it. If it gives up, whoever has the
+//! lock may share it with them, so whoever leaves the queue early serves it.
+
+use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release, const_fn};
+use crate::spin::{SpinGuard, SpinLock};
+use crate::wait::{Batch, Limit, Outcome, Place, Queue, wait_in};
+
+const WRITER: u32 = 1;
+const QUEUED: u32 = 2;
+const READER: u32 = 4;
+const MOST_READERS: u32 = u32::MAX / READER / 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+pub(crate) struct RawRwLock {
+    word: AtomicU32,
+    queue: SpinLock<Queue<Access>>,
+}
+
+/// The word after `access` has been given to one more; `None` if it cannot be, or
+/// not without passing others.
+#[inline]
+fn taken(word: u32, access: Access) -> Option<u32> {
+    match access {
+        Access::Read => (word & (WRITER | QUEUED) == 0).then(|| {
+            assert!(word / READER < MOST_READERS, "too many readers of a RwLock");
+            word + READER
+        }),
+        Access::Write => (word == 0).then_some(WRITER),
+    }
+}
+
+impl RawRwLock {
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            RawRwLock { word: AtomicU32::new(0), queue: SpinLock::new(Queue::new()) }
+        }
+    }
+
+    #[inline]
+    fn try_take(&self, access: Access) -> bool {
+        // Acquire pairs with the Releases in `unlock_read` and `unlock_write`.
+        self.word.fetch_update(Acquire, Relaxed, |word| taken(word, access)).is_ok()
+    }
+
+    #[inline]
+    fn take(&self, access: Access, limit: Limit) -> bool {
+        self.try_take(access) || self.take_slow(access, limit)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_slow(&self, access: Access, limit: Limit) -> bool {
+        let queue = self.queue.lock();
+        // Takes the lock if it is free by now; else sees to it that whoever releases
+        // it looks into the queue. Acquire as in `try_take`.
+        let take_or_queue = |word| Some(taken(word, access).unwrap_or(word | QUEUED));
+        let before = self.word.fetch_update(Acquire, Relaxed, take_or_queue).unwrap_or_else(|word| word);
+        if taken(before, access).is_some() {
+            return true;
+        }
+        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, access, limit, || ());
+        if outcome != Outcome::Told {
+            self.serve(self.queue.lock());
+        }
+        outcome == Outcome::Told
+    }
+
+    #[inline]
+    pub(crate) fn read(&self, limit: Limit) -> bool {
+        self.take(Access::Read, limit)
+    }
+
+    #[inline]
+    pub(crate) fn write(&self, limit: Limit) -> bool {
+        self.take(Access::Write, limit)
+    }
+
+    pub(crate) fn try_read(&self) -> bool {
+        self.try_take(Access::Read)
+    }
+
+    pub(crate) fn try_write(&self) -> bool {
+        self.try_take(Access::Write)
+    }
+
+    /// By a reader.
+    #[inline]
+    pub(crate) fn unlock_read(&self) {
+        // Release pairs with the Acquires of whoever takes the lock next.
+        if self.word.fetch_sub(READER, Release) == READER | QUEUED {
+            self.unlock_slow(0);
+        }
+    }
+
+    /// By the writer.
+    #[inline]
+    pub(crate) fn unlock_write(&self) {
+        // Release as in `unlock_read`.
+        if self.word.compare_exchange(WRITER, 0, Release, Relaxed).is_err() {
+            self.unlock_slow(WRITER);
+        }
+    }
+
+    /// Makes the writer a reader.
+    pub(crate) fn downgrade(&self) {
+        // Release as in `unlock_read`.
+        if self.word.compare_exchange(WRITER, READER, Release, Relaxed).is_err() {
+            let queue = self.queue.lock();
+            // Release as above. WRITER is set, so nobody else changes the word.
+            self.word.fetch_add(READER - WRITER, Release);
+            self.serve(queue);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(&self, held: u32) {
+        let queue = self.queue.lock();
+        // Release as in `unlock_read`.
+        self.word.fetch_sub(held, Release);
+        self.serve(queue);
+    }
+
+    /// Gives the lock to those who come next, as far as it is free for them.
+    fn serve(&self, mut queue: SpinGuard<'_, Queue<Access>>) {
+        let mut served = Batch::new();
+        // While anybody waits QUEUED is set, so only releases change the word.
+        // Acquire pairs with them: what their owners did is passed on.
+        while let Some(told) = queue.pop_if(|access| match (*access, self.word.load(Acquire)) {
+            (_, word) if word & WRITER != 0 => false,
+            (Access::Read, _) => true,
+            (Access::Write, word) => word < READER,
+        }) {
+            let mut told = told;
+            let held = if *told.note() == Access::Read { READER } else { WRITER };
+            self.word.fetch_add(held, AcqRel);
+            served.push(told);
+        }
+        if queue.is_empty() {
+            self.word.fetch_and(!QUEUED, Relaxed);
+        }
+        drop(queue);
+        drop(served);
+    }
+}

@@ -1,0 +1,108 @@
+//! The counter inside of the semaphores: a word, and a queue for those who have to
+//! wait.
+//!
+//! The word is the number of permits, and QUEUED. While QUEUED is not set, permits
+//! are taken and given by one exchange of the word. While it is, the word changes
+//! only under the queue's lock: permits go to those who wait, in the order in which
+//! they came, and nobody passes them.
+//!
+//! Someone who wants many permits holds up those behind it. If it gives up, they may
+//! have been waiting for nothing, so whoever leaves the queue early serves it.
+
+use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, const_fn};
+use crate::spin::SpinLock;
+use crate::wait::{Batch, Limit, Outcome, Place, Queue, wait_in};
+
+const QUEUED: u64 = 1;
+const PERMIT: u64 = 2;
+
+/// The largest number of permits.
+pub(crate) const MOST: u64 = u64::MAX / PERMIT / 2;
+
+pub(crate) struct RawSemaphore {
+    word: AtomicU64,
+    /// The note: how many permits are wanted.
+    queue: SpinLock<Queue<u64>>,
+}
+
+impl RawSemaphore {
+    const_fn! {
+        pub(crate) fn new(permits: u64) -> Self {
+            RawSemaphore { word: AtomicU64::new(permits * PERMIT), queue: SpinLock::new(Queue::new()) }
+        }
+    }
+
+    pub(crate) fn permits(&self) -> u64 {
+        self.word.load(Relaxed) / PERMIT
+    }
+
+    /// Takes `count` permits if they are there and nobody waits.
+    #[inline]
+    pub(crate) fn try_take(&self, count: u64) -> bool {
+        let mut word = self.word.load(Relaxed);
+        while word & QUEUED == 0 && word / PERMIT >= count {
+            // Acquire pairs with the Release in `give`.
+            match self.word.compare_exchange_weak(word, word - count * PERMIT, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Waits for `count` permits and takes them. Whether it got them within `limit`.
+    #[inline(always)]
+    pub(crate) fn take(&self, count: u64, limit: Limit) -> Outcome {
+        if self.try_take(count) {
+            return Outcome::Told;
+        }
+        let mut queue = self.queue.lock();
+        // From here on the word is ours, if it was QUEUED or will be.
+        // Acquire as in `try_take`.
+        let word = self.word.fetch_or(QUEUED, Acquire);
+        if queue.is_empty() && word / PERMIT >= count {
+            self.word.store(word - word % PERMIT - count * PERMIT, Relaxed);
+            return Outcome::Told;
+        }
+        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, count, limit, || ());
+        if outcome != Outcome::Told {
+            self.give_slow(0, MOST);
+        }
+        outcome
+    }
+
+    /// Gives `count` permits. What would exceed `most` is forgotten: `false` then.
+    #[inline]
+    pub(crate) fn give(&self, count: u64, most: u64) -> bool {
+        let mut word = self.word.load(Relaxed);
+        while word & QUEUED == 0 {
+            let permits = (word / PERMIT).saturating_add(count);
+            // Release pairs with the Acquire in `try_take`.
+            match self.word.compare_exchange_weak(word, permits.min(most) * PERMIT, Release, Relaxed) {
+                Ok(_) => return permits <= most,
+                Err(now) => word = now,
+            }
+        }
+        self.give_slow(count, most)
+    }
+
+    #[inline(never)]
+    fn give_slow(&self, count: u64, most: u64) -> bool {
+        let mut queue = self.queue.lock();
+        // QUEUED is set only under the lock, and was; it may have been cleared since.
+        // Acquire: permits that others gave are passed on.
+        let word = self.word.fetch_or(QUEUED, Acquire);
+        let mut permits = (word / PERMIT).saturating_add(count);
+        let mut served = Batch::new();
+        while let Some(mut told) = queue.pop_if(|wanted| *wanted <= permits) {
+            permits -= *told.note();
+            served.push(told);
+        }
+        let queued = if queue.is_empty() { 0 } else { QUEUED };
+        // Release as in `give`.
+        self.word.store(permits.min(most) * PERMIT | queued, Release);
+        drop(queue);
+        drop(served);
+        permits <= most
+    }
+}
