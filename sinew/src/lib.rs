@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 mod atomic;
+pub mod cancel;
 mod clock;
 mod cluster;
 mod fallback;
@@ -16,7 +17,7 @@ mod spin;
 mod strand;
 pub mod sync;
 mod thread;
-mod time;
+pub mod time;
 mod wait;
 
 pub use cluster::{Cluster, MigrateError, ResizeError, migrate_to};

@@ -39,10 +39,6 @@ impl<T> SpinLock<T> {
         }
     }
 
-    pub(crate) fn into_inner(self) -> T {
-        self.value.into_inner()
-    }
-
     #[inline]
     pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
         // Acquire pairs with the Release in `SpinGuard::drop`.

@@ -101,6 +101,20 @@ impl<T> JoinHandle<T> {
         Ok(self.join())
     }
 
+    /// As [`join`](JoinHandle::join), but when the caller is cancelled, so is the fibre.
+    pub(super) fn join_passing_on(self) -> std::thread::Result<T> {
+        if !self.is_finished() && !self.is_caller() {
+            let join = self.record().join();
+            let enter = |wait: &wait::Wait| join.wait(Party::timed(wait).number()) == Wait::Entered;
+            let pass_on = |_: &wait::Wait| {
+                self.fibre.cancel();
+                false
+            };
+            let _ = wait::block_within(Limit::CARRIED, enter, pass_on);
+        }
+        self.join()
+    }
+
     fn is_caller(&self) -> bool {
         current_record().is_some_and(|record| std::ptr::eq(record, self.record()))
     }

@@ -102,12 +102,31 @@ impl Fibre {
         }
     }
 
+    /// Asks the fibre to end what it does: what blocks in it, and can say so, fails
+    /// from now on. See [`cancel`](crate::cancel). Nothing happens to a fibre that has
+    /// finished, nor to a kernel thread.
+    pub fn cancel(&self) {
+        if let Some(record) = self.record() {
+            record.cancel().cancel();
+        }
+    }
+
+    /// Whether it has been [cancelled](Fibre::cancel).
+    pub fn is_cancelled(&self) -> bool {
+        self.record().is_some_and(|record| record.cancel().is_requested())
+    }
+
     /// A number that no other fibre of the process has, or had.
     pub fn id(&self) -> FibreId {
         match &self.0 {
             Who::Fibre(strand) => FibreId(handle::record_of(strand).id()),
             Who::Kernel(kernel) => kernel.id,
         }
+    }
+
+    /// Whether it has finished. A kernel thread never has.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.record().is_some_and(|record| record.join().is_done())
     }
 
     /// The name that it was given.

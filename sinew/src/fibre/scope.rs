@@ -4,13 +4,13 @@
 use super::Fibre;
 use super::builder::{FibreBuilder, SpawnError};
 use super::handle::JoinHandle;
-use crate::wait::{self, Party};
+use crate::wait::{self, Limit, Party, Wait};
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// What a scope and its fibres share. It may outlive the scope by the moment
@@ -23,7 +23,20 @@ pub(crate) struct ScopeShared {
     /// The number of the [`Party`] that waits. Written before the owner ceases to
     /// be counted; 0 until then.
     owner: AtomicU64,
+    members: Mutex<Members>,
 }
+
+/// Whom to cancel with the scope.
+#[derive(Default)]
+struct Members {
+    fibres: Vec<Fibre>,
+    /// Those that have finished are cleared away when there are so many.
+    crowded: usize,
+    is_cancelled: bool,
+}
+
+/// Fewer than this are never worth clearing away.
+const FEW_MEMBERS: usize = 32;
 
 impl ScopeShared {
     /// By a fibre of the scope, when nothing of the scope is used any more.
@@ -36,11 +49,47 @@ impl ScopeShared {
         }
     }
 
+    /// Waits until all fibres have finished. By the owner, which, if it is cancelled,
+    /// passes that on to them.
+    fn wait(&self) {
+        let enter = |wait: &Wait| {
+            self.owner.store(Party::timed(wait).number().get(), Ordering::Relaxed);
+            !self.leave()
+        };
+        let pass_on = |_: &Wait| {
+            self.cancel();
+            false
+        };
+        let _ = wait::block_within(Limit::CARRIED, enter, pass_on);
+    }
+
     /// Whether that was the last of all, owner included.
     fn leave(&self) -> bool {
         // Release: the last one sees what the others did to what they borrowed,
         // and who the owner is. Acquire: this may be the last one.
         self.running.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn enter(&self, fibre: &Fibre) {
+        let mut members = self.members();
+        if members.fibres.len() > members.crowded {
+            members.fibres.retain(|fibre| !fibre.is_finished());
+            members.crowded = (2 * members.fibres.len()).max(FEW_MEMBERS);
+        }
+        members.fibres.push(fibre.clone());
+        if members.is_cancelled {
+            fibre.cancel();
+        }
+    }
+
+    fn cancel(&self) {
+        let mut members = self.members();
+        members.is_cancelled = true;
+        members.fibres.iter().for_each(Fibre::cancel);
     }
 
     /// By a fibre of the scope, before `one_finished`.
@@ -86,13 +135,15 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let shared = ScopeShared { running: AtomicUsize::new(1), panicked: AtomicUsize::new(0), owner: AtomicU64::new(0) };
+    let shared = ScopeShared {
+        running: AtomicUsize::new(1),
+        panicked: AtomicUsize::new(0),
+        owner: AtomicU64::new(0),
+        members: Mutex::default(),
+    };
     let scope = Scope { shared: Arc::new(shared), scope: PhantomData, env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    wait::block(|party| {
-        scope.shared.owner.store(party.number().get(), Ordering::Relaxed);
-        !scope.shared.leave()
-    });
+    scope.shared.wait();
     match result {
         Err(payload) => resume_unwind(payload),
         Ok(_) if scope.shared.panicked.load(Ordering::Relaxed) > 0 => panic!("a scoped fibre panicked"),
@@ -133,7 +184,15 @@ impl<'scope> Scope<'scope, '_> {
         if spawned.is_err() {
             self.shared.running.fetch_sub(1, Ordering::Relaxed);
         }
-        Ok(ScopedJoinHandle { handle: spawned?, scope: PhantomData })
+        let handle = spawned?;
+        self.shared.enter(handle.fibre());
+        Ok(ScopedJoinHandle { handle, scope: PhantomData })
+    }
+
+    /// Asks all fibres of the scope, and those that are still to come, to end what
+    /// they do. See [`cancel`](crate::cancel).
+    pub fn cancel(&self) {
+        self.shared.cancel();
     }
 }
 
@@ -151,9 +210,10 @@ pub struct ScopedJoinHandle<'scope, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// See [`JoinHandle::join`].
+    /// See [`JoinHandle::join`]. Who is [cancelled](crate::cancel) while it waits here
+    /// passes that on to the fibre, and goes on waiting.
     pub fn join(self) -> std::thread::Result<T> {
-        self.handle.join()
+        self.handle.join_passing_on()
     }
 
     /// See [`JoinHandle::join_timeout`].

@@ -78,11 +78,6 @@ impl RawMutex {
         self.word.fetch_update(Acquire, Relaxed, free).is_ok()
     }
 
-    /// Whether somebody has it at this moment.
-    pub(crate) fn is_locked(&self) -> bool {
-        self.word.load(Relaxed) & LOCKED != 0
-    }
-
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, limit: Limit) -> bool {

@@ -56,7 +56,7 @@ impl RawSemaphore {
         if self.try_take(count) {
             return Outcome::Told;
         }
-        let mut queue = self.queue.lock();
+        let queue = self.queue.lock();
         // From here on the word is ours, if it was QUEUED or will be.
         // Acquire as in `try_take`.
         let word = self.word.fetch_or(QUEUED, Acquire);

@@ -7,7 +7,13 @@
 //! is no timer thread, and nothing wakes up when nothing is due.
 #![allow(unsafe_code)]
 
+mod interval;
+mod limits;
 mod wheel;
+
+pub use crate::fibre::{sleep, sleep_until};
+pub use interval::Interval;
+pub use limits::{deadline, timeout, try_sleep};
 
 use crate::clock;
 use crate::idle::Idle;

@@ -78,8 +78,16 @@ impl Cancel {
         }
     }
 
-    /// Asks the fibre to end what it does. If that ends a wait of its, its party is
-    /// the caller's to signal. By anyone.
+    /// Asks the fibre to end what it does. By anyone.
+    pub(crate) fn cancel(&self) {
+        if let Some(party) = self.request() {
+            // SAFETY: the wait was ours to settle.
+            unsafe { party.signal() };
+        }
+    }
+
+    /// As [`cancel`](Cancel::cancel), but if that ended a wait, its party is the
+    /// caller's to signal.
     pub(crate) fn request(&self) -> Option<Party> {
         // Release: who sees the request sees what led to it.
         self.requested.store(true, Release);

@@ -17,7 +17,7 @@ mod queue;
 
 pub(crate) use cancel::Cancel;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
-pub(crate) use queue::{Batch, Place, Queue, Told, wait_in};
+pub(crate) use queue::{Batch, Place, Queue, wait_in};
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
@@ -95,8 +95,8 @@ impl Party {
                 None
             }
             _ => {
-                // SAFETY: as above.
-                let party = unsafe { Wait::tell(self.address()) };
+                // SAFETY: it does not leave before it has been told.
+                let party = unsafe { Wait::tell(self.address()) }?;
                 // SAFETY: `tell` says that it waits for this.
                 unsafe { party.wake() }
             }
@@ -173,15 +173,24 @@ pub(crate) enum Outcome {
 }
 
 const PENDING: u32 = 0;
+/// The limit has ended it, but it is to be told before it may leave.
+const AWAITING: u32 = 4;
 
 /// A wait that several things may end, the first of which decides its outcome.
 /// On the stack of whoever waits.
 pub(crate) struct Wait {
-    /// PENDING, or an [`Outcome`].
+    /// PENDING, AWAITING or an [`Outcome`].
     outcome: AtomicU32,
     party: Party,
 }
 
+/// ```text
+///   PENDING --settle--> Told | TimedOut | Cancelled     (the settler signals)
+///
+///   PENDING ---------------------------tell--> Told     (the teller signals)
+///   TimedOut | Cancelled --------------tell--> Told     (nobody signals)
+///   TimedOut | Cancelled --await_told--> AWAITING --tell--> Told (the teller signals)
+/// ```
 impl Wait {
     pub(crate) fn new(party: Party) -> Self {
         Wait { outcome: AtomicU32::new(PENDING), party }
@@ -205,19 +214,25 @@ impl Wait {
         self.outcome.load(Relaxed) == PENDING
     }
 
-    /// The wait was for this. Gives the party, to be signalled whether it has
-    /// been before or not: a party that was woken by its timer and finds that it
-    /// cannot withdraw any more waits for this one too.
+    /// Tells a wait that does not leave before that. Gives the party if it is to be
+    /// signalled.
     ///
     /// # Safety
-    /// The wait is there until its party is signalled by the caller.
-    unsafe fn tell(wait: *const Wait) -> Party {
+    /// As it says: the wait is there.
+    unsafe fn tell(wait: *const Wait) -> Option<Party> {
         // SAFETY: by the contract.
         let wait = unsafe { &*wait };
         let party = wait.party;
-        // AcqRel as in `settle`.
-        wait.outcome.swap(Outcome::Told as u32, AcqRel);
-        party
+        // AcqRel as in `settle`. The wait may be gone afterwards.
+        let before = wait.outcome.swap(Outcome::Told as u32, AcqRel);
+        matches!(before, PENDING | AWAITING).then_some(party)
+    }
+
+    /// After the limit has ended the wait: `true` if it will be signalled when it is
+    /// told, `false` if it has been told. By the one who waits.
+    fn await_told(&self) -> bool {
+        // AcqRel: pairs with `tell`.
+        self.outcome.swap(AWAITING, AcqRel) != Outcome::Told as u32
     }
 
     #[inline]
@@ -256,8 +271,8 @@ fn block_thread(enter: impl FnOnce(Party) -> bool) {
 
 /// Blocks the caller until its wait is ended by another, if `enter` says that it
 /// will be, or by its `limit`. In the latter case `leave` withdraws the wait from
-/// where it was entered; if it says that it could not, the caller waits to be
-/// told.
+/// where it was entered; if it says that it did not, the caller goes on waiting, to
+/// be told: that is for a wait that was entered as a [`Party::timed`].
 #[inline(always)]
 pub(crate) fn block_within(
     limit: Limit,
@@ -284,10 +299,14 @@ pub(crate) fn block_within(
     if limit.may_be_cancelled() {
         record.cancel().leave();
     }
-    if wait.outcome() != Outcome::Told && !leave(&wait) {
-        suspend(stack, After::Waiting);
+    let outcome = wait.outcome();
+    if outcome != Outcome::Told && !leave(&wait) {
+        if wait.await_told() {
+            suspend(stack, After::Waiting);
+        }
+        return Outcome::Told;
     }
-    wait.outcome()
+    outcome
 }
 
 #[inline(never)]
@@ -307,10 +326,13 @@ fn block_thread_within(limit: Limit, enter: impl FnOnce(&Wait) -> bool, leave: i
     }
     // Its own timer: whoever settled the wait before it will ring.
     let in_time = bell.wait(limit.as_carried_by_thread().deadline()) || wait.settle(Outcome::TimedOut).is_none();
-    if in_time || !leave(&wait) {
+    if !in_time && leave(&wait) {
+        return Outcome::TimedOut;
+    }
+    if in_time || wait.await_told() {
         bell.wait(Deadline::NEVER);
     }
-    wait.outcome()
+    Outcome::Told
 }
 
 /// Lets time pass until `limit` ends it.

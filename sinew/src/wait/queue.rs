@@ -137,13 +137,6 @@ impl<N> Queue<N> {
         };
     }
 
-    /// The note of the first. It may have ceased to wait already.
-    #[inline]
-    pub(crate) fn first(&mut self) -> Option<&mut N> {
-        // SAFETY: what is in the queue is there, and we have the lock.
-        self.ends.map(|(first, _)| unsafe { &mut *first.as_ref().note.get() })
-    }
-
     /// Takes out the first one that still waits: it is told, and goes on when it is
     /// signalled.
     #[inline]
