@@ -1,0 +1,296 @@
+//! Cancelling fibres, and limits in time.
+
+mod fixture;
+
+use fixture::{Random, everywhere, wait_until};
+use sinew::cancel::{self, Cancelled};
+use sinew::sync::{AcquireError, Semaphore};
+use sinew::time::{self, Interval};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+/// Longer than anything here takes, unless a wake-up is lost.
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_fibre_is_cancelled_while_it_waits_and_before() {
+    everywhere(|rt, _| {
+        for early in [true, false] {
+            let begun = Arc::new(AtomicBool::new(false));
+            let (begins, go) = (Arc::clone(&begun), Arc::new(Semaphore::new(0)));
+            let semaphore = Arc::clone(&go);
+            let handle = rt.spawn(move || {
+                if early {
+                    // Not one of those that notice.
+                    semaphore.wait();
+                }
+                begins.store(true, Ordering::Relaxed);
+                let slept = time::try_sleep(LONG);
+                // It stays cancelled.
+                (slept, time::try_sleep(LONG), semaphore.wait_timeout(LONG), cancel::check())
+            });
+            if early {
+                handle.fibre().cancel();
+                assert!(handle.fibre().is_cancelled());
+                go.post(1);
+            } else {
+                wait_until(|| begun.load(Ordering::Relaxed));
+                assert!(!handle.fibre().is_cancelled());
+                handle.fibre().cancel();
+            }
+            let requested = Err(Cancelled::Requested);
+            assert_eq!(handle.join().unwrap(), (requested, requested, Err(AcquireError::Cancelled), requested));
+        }
+    });
+}
+
+#[test]
+fn no_request_is_missed_whenever_it_comes() {
+    everywhere(|rt, setup| {
+        let mut random = Random::new(0x5eed_0061 + setup.processors as u64);
+        for _ in 0..300 {
+            let handle = rt.spawn(|| while time::try_sleep(Duration::from_micros(20)).is_ok() {});
+            let began = Instant::now();
+            let delay = Duration::from_micros(random.below(60));
+            while began.elapsed() < delay {}
+            handle.fibre().cancel();
+            assert!(handle.join_timeout(LONG).is_ok());
+        }
+    });
+}
+
+#[test]
+fn a_permit_goes_to_the_next_when_the_first_is_cancelled() {
+    everywhere(|rt, setup| {
+        let mut random = Random::new(0x5eed_0062 + setup.processors as u64);
+        let semaphore = Arc::new(Semaphore::new(0));
+        for _ in 0..200 {
+            let wait = || {
+                let semaphore = Arc::clone(&semaphore);
+                rt.spawn(move || semaphore.wait_timeout(LONG).is_ok())
+            };
+            let (first, second) = (wait(), wait());
+            let spin = |microseconds| {
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_micros(microseconds) {}
+            };
+            spin(random.below(20));
+            let cancelled = first.fibre().clone();
+            let canceller = rt.spawn(move || cancelled.cancel());
+            spin(random.below(10));
+            semaphore.post(1);
+            canceller.join().unwrap();
+            // The permit is somebody's. If it went to the first, the second needs one.
+            let got = first.join().unwrap();
+            if got {
+                semaphore.post(1);
+            }
+            assert!(second.join().unwrap());
+            assert_eq!(semaphore.available(), 0);
+        }
+    });
+}
+
+#[test]
+fn several_may_cancel_at_once() {
+    everywhere(|rt, _| {
+        for _ in 0..50 {
+            let handle = rt.spawn(|| time::try_sleep(LONG));
+            let cancellers: Vec<_> = (0..4)
+                .map(|_| {
+                    let fibre = handle.fibre().clone();
+                    rt.spawn(move || fibre.cancel())
+                })
+                .collect();
+            handle.fibre().cancel();
+            cancellers.into_iter().for_each(|canceller| canceller.join().unwrap());
+            let fibre = handle.fibre().clone();
+            assert_eq!(handle.join().unwrap(), Err(Cancelled::Requested));
+            // One that has finished.
+            fibre.cancel();
+        }
+    });
+}
+
+#[test]
+fn a_shield_keeps_requests_and_deadlines_away() {
+    everywhere(|rt, _| {
+        let began = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&began);
+        let handle = rt.spawn(move || {
+            let inside = time::timeout(Duration::ZERO, || {
+                cancel::shield(|| {
+                    begins.store(true, Ordering::Relaxed);
+                    wait_until(|| sinew::current().is_cancelled());
+                    let slept = time::try_sleep(MS);
+                    // Its own limits count.
+                    let limited = time::timeout(MS, || time::try_sleep(LONG));
+                    (slept, limited, cancel::check())
+                })
+            });
+            (inside, cancel::check())
+        });
+        wait_until(|| began.load(Ordering::Relaxed));
+        handle.fibre().cancel();
+        let expected = ((Ok(()), Err(Cancelled::Overdue), Ok(())), Err(Cancelled::Requested));
+        assert_eq!(handle.join().unwrap(), expected);
+    });
+}
+
+#[test]
+fn of_nested_limits_the_earliest_counts_and_each_ends_with_its_part() {
+    everywhere(|rt, _| {
+        let check = || {
+            let began = Instant::now();
+            let inner = time::timeout(LONG, || time::timeout(5 * MS, || time::try_sleep(LONG)));
+            assert_eq!(inner, Err(Cancelled::Overdue));
+            assert!(began.elapsed() >= 5 * MS);
+            let outer = time::timeout(5 * MS, || {
+                let inner = time::deadline(Instant::now() + LONG, || time::try_sleep(LONG));
+                (inner, time::try_sleep(Duration::ZERO), cancel::check())
+            });
+            let overdue = Err(Cancelled::Overdue);
+            assert_eq!(outer, (overdue, overdue, overdue));
+            assert_eq!((time::try_sleep(MS), cancel::check()), (Ok(()), Ok(())));
+            // A panic ends it too.
+            let caught =
+                std::panic::catch_unwind(|| time::timeout(Duration::ZERO, || std::panic::resume_unwind(Box::new(()))));
+            assert!(caught.is_err() && cancel::check().is_ok());
+            assert_eq!(time::timeout(Duration::MAX, || time::try_sleep(MS)), Ok(()));
+        };
+        rt.run(check);
+        check();
+    });
+}
+
+#[test]
+fn a_scope_cancels_its_fibres() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let outcomes = sinew::scope(|scope| {
+                let fibres: Vec<_> = (0..50).map(|_| scope.spawn(|| time::try_sleep(LONG))).collect();
+                scope.cancel();
+                // One that comes later, too.
+                let late = scope.spawn(|| time::try_sleep(LONG));
+                fibres.into_iter().chain([late]).map(|fibre| fibre.join().unwrap()).collect::<Vec<_>>()
+            });
+            assert_eq!(outcomes, vec![Err(Cancelled::Requested); 51]);
+            assert_eq!(cancel::check(), Ok(()), "the owner is not cancelled");
+        });
+    });
+}
+
+#[test]
+fn whoever_waits_for_scoped_fibres_passes_cancellation_on() {
+    everywhere(|rt, _| {
+        let nested = |joins: bool| {
+            let ended = Arc::new(AtomicUsize::new(0));
+            let begun = Arc::new(AtomicUsize::new(0));
+            let (counts, begins) = (Arc::clone(&ended), Arc::clone(&begun));
+            let leaf = move || {
+                begins.fetch_add(1, Ordering::Relaxed);
+                assert!(time::try_sleep(LONG).is_err());
+                counts.fetch_add(1, Ordering::Relaxed);
+            };
+            let handle = rt.spawn(move || {
+                sinew::scope(|outer| {
+                    let child = outer.spawn(|| {
+                        sinew::scope(|inner| {
+                            let leaves = [inner.spawn(&leaf), inner.spawn(&leaf)];
+                            if joins {
+                                leaves.into_iter().for_each(|leaf| leaf.join().unwrap());
+                            }
+                        });
+                    });
+                    if joins {
+                        child.join().unwrap();
+                    }
+                });
+            });
+            wait_until(|| begun.load(Ordering::Relaxed) == 2);
+            handle.fibre().cancel();
+            handle.join().unwrap();
+            ended.load(Ordering::Relaxed)
+        };
+        assert_eq!((nested(true), nested(false)), (2, 2));
+        // A deadline is passed on as well.
+        let began = Instant::now();
+        let slept = rt.run(|| {
+            time::timeout(2 * MS, || sinew::scope(|scope| scope.spawn(|| time::try_sleep(LONG)).join().unwrap()))
+        });
+        assert_eq!(slept, Err(Cancelled::Requested));
+        assert!(began.elapsed() >= 2 * MS);
+    });
+}
+
+#[test]
+fn ten_thousand_are_cancelled_at_once() {
+    everywhere(|rt, _| {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let wait = || {
+            let semaphore = Arc::clone(&semaphore);
+            move || semaphore.wait_timeout(LONG)
+        };
+        let handles: Vec<_> = (0..10_000).map(|_| rt.spawn(wait())).collect();
+        handles.iter().for_each(|handle| handle.fibre().cancel());
+        let cancelled = |outcome| outcome == Err(AcquireError::Cancelled);
+        assert!(handles.into_iter().all(|handle| cancelled(handle.join().unwrap())));
+        assert!(!semaphore.try_wait() && semaphore.available() == 0);
+        semaphore.post(1);
+        assert!(semaphore.try_wait(), "nobody waits any more");
+    });
+}
+
+#[test]
+fn cancelling_a_fibre_that_does_not_block_changes_nothing_else() {
+    everywhere(|rt, _| {
+        let sum = rt.run(|| {
+            sinew::current().cancel();
+            // These are std's, and go on.
+            sinew::sleep(MS);
+            sinew::yield_now();
+            let joined = sinew::spawn(|| 7).join().unwrap();
+            sinew::current().unpark();
+            sinew::park();
+            joined + sinew::sync::Mutex::new(1).lock().map(|guard| *guard).unwrap()
+        });
+        assert_eq!(sum, 8);
+        sinew::current().cancel();
+        assert_eq!((cancel::check(), sinew::current().is_cancelled()), (Ok(()), false), "a kernel thread");
+    });
+}
+
+#[test]
+fn an_error_of_io_tells_why() {
+    let kinds = [Cancelled::Requested, Cancelled::Overdue].map(|why| std::io::Error::from(why).kind());
+    assert_eq!(kinds, [std::io::ErrorKind::Other, std::io::ErrorKind::TimedOut]);
+    let error = std::io::Error::from(Cancelled::Overdue);
+    assert_eq!(error.get_ref().unwrap().downcast_ref(), Some(&Cancelled::Overdue));
+}
+
+#[test]
+fn an_interval_keeps_its_distance_and_skips_what_was_missed() {
+    everywhere(|rt, _| {
+        let check = || {
+            let first = Instant::now();
+            let mut clock = Interval::starting_at(first, 2 * MS);
+            let ticks: Vec<_> = (0..4).map(|_| clock.tick()).collect();
+            assert!(Instant::now() >= first + 6 * MS);
+            assert!(ticks.iter().all(|tick| ((*tick - first).as_nanos() as u64).is_multiple_of(2_000_000)));
+            assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
+            sinew::sleep(11 * MS);
+            // One for those that were missed, the next where it would have been.
+            let (late, next) = (clock.tick(), clock.tick());
+            assert!(next - late >= 10 * MS);
+            clock.reset();
+            assert!(clock.tick() > next);
+            let ended = time::timeout(MS, || Interval::starting_at(Instant::now() + LONG, MS).try_tick());
+            assert_eq!(ended, Err(Cancelled::Overdue));
+        };
+        rt.run(check);
+        check();
+    });
+    assert!(std::panic::catch_unwind(|| Interval::new(Duration::ZERO)).is_err());
+}
