@@ -1,4 +1,4 @@
-//! What fibres and kernel threads share, and wait for.
+#![doc = include_str!("README.md")]
 
 mod condvar;
 mod mutex;

@@ -1,14 +1,4 @@
-//! How the runtime makes somebody wait: a fibre, or a kernel thread that runs
-//! none.
-//!
-//! Whoever is to wait enters itself, as a [`Party`], where another will find it,
-//! and stops. The other takes the party out and *signals* it: exactly once, for
-//! the party is a plain address, and after its signal what lies there may be
-//! gone.
-//!
-//! A wait that more than one thing can end is a [`Wait`]: a word beside the
-//! party, in which the first of them leaves the [`Outcome`]. Only that one
-//! signals.
+#![doc = include_str!("README.md")]
 #![allow(unsafe_code)]
 
 mod cancel;
