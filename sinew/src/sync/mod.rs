@@ -1,10 +1,20 @@
 //! What fibres and kernel threads share, and wait for.
 
+mod barrier;
 mod condvar;
+mod lazy_lock;
 mod mutex;
+mod once;
+mod once_lock;
 mod poison;
 mod raw_mutex;
+mod wait_group;
 
+pub use barrier::{Barrier, BarrierTimeout, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard, Policy};
+pub use once::{Once, OnceState};
+pub use once_lock::OnceLock;
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+pub use wait_group::WaitGroup;
