@@ -1,16 +1,26 @@
 #![doc = include_str!("README.md")]
 
+mod barrier;
 mod condvar;
+mod lazy_lock;
 mod mutex;
+mod once;
+mod once_lock;
 mod poison;
 mod raw_mutex;
 mod raw_rwlock;
 mod raw_semaphore;
 mod rwlock;
 mod semaphore;
+mod wait_group;
 
+pub use barrier::{Barrier, BarrierTimeout, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard, Policy};
+pub use once::{Once, OnceState};
+pub use once_lock::OnceLock;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{AcquireError, BinarySemaphore, Permit, Semaphore};
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+pub use wait_group::WaitGroup;

@@ -1,0 +1,179 @@
+//! `OnceLock`, with std's signatures.
+#![allow(unsafe_code)]
+
+use super::once::{Once, Poison};
+use crate::atomic::const_fn;
+use crate::time::Deadline;
+use crate::wait::Limit;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
+
+/// A place that is written once: `std::sync::OnceLock` for fibres, and kernel threads
+/// too.
+///
+/// ```
+/// use sinew::sync::OnceLock;
+/// static NAME: OnceLock<String> = OnceLock::new();
+/// sinew::run(|| {
+///     let readers: Vec<_> = (0..10).map(|_| sinew::spawn(|| NAME.wait().len())).collect();
+///     NAME.set("sinew".to_owned()).unwrap();
+///     assert!(readers.into_iter().all(|reader| reader.join().unwrap() == 5));
+/// });
+/// ```
+pub struct OnceLock<T> {
+    once: Once,
+    /// `Some` if and only if `once` is done. Written only by the closure that `once`
+    /// calls, or by whoever has the only reference.
+    value: UnsafeCell<Option<T>>,
+}
+
+// SAFETY: whoever has a shared reference may put a value here, which another drops or
+// takes out later (`Send`), and all get references to it (`Sync`).
+unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
+
+impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
+impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
+
+impl<T> OnceLock<T> {
+    const_fn! {
+        /// An empty place.
+        pub fn new() -> OnceLock<T> {
+            OnceLock { once: Once::new(), value: UnsafeCell::new(None) }
+        }
+    }
+
+    /// The value, if it is there.
+    #[inline]
+    pub fn get(&self) -> Option<&T> {
+        if !self.once.is_completed() {
+            return None;
+        }
+        // SAFETY: it was written before `once` was done, and there are only shared
+        // references now.
+        let value = unsafe { &*self.value.get() };
+        // SAFETY: `once` is done.
+        Some(unsafe { value.as_ref().unwrap_unchecked() })
+    }
+
+    /// The value, if it is there, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.value.get_mut().as_mut()
+    }
+
+    /// Waits until another has put a value here.
+    #[inline]
+    #[track_caller]
+    pub fn wait(&self) -> &T {
+        if !self.once.is_completed() {
+            self.once.wait_force();
+        }
+        self.get().expect("it is there when it has been waited for")
+    }
+
+    /// As [`wait`](OnceLock::wait), but for no longer than `timeout`.
+    #[track_caller]
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<&T> {
+        self.once.wait_within(Poison::Ignore, Limit::until(Deadline::after(timeout)));
+        self.get()
+    }
+
+    /// As [`wait`](OnceLock::wait), but only until `deadline`.
+    #[track_caller]
+    pub fn wait_deadline(&self, deadline: Instant) -> Option<&T> {
+        self.once.wait_within(Poison::Ignore, Limit::until(Deadline::at(deadline)));
+        self.get()
+    }
+
+    /// Puts a value here. If another is about to do so, waits for it.
+    ///
+    /// # Errors
+    /// `value`, if there is one already.
+    #[track_caller]
+    pub fn set(&self, value: T) -> Result<(), T> {
+        let mut value = Some(value);
+        self.get_or_init(|| value.take().expect("it is taken once"));
+        value.map_or(Ok(()), Err)
+    }
+
+    /// The value; if there is none, what `f` makes is put here first. If others come
+    /// meanwhile they wait for that.
+    ///
+    /// # Panics
+    /// If `f` panics: then the place is as empty as before. If `f` itself puts a value
+    /// here, or waits for one.
+    #[inline]
+    #[track_caller]
+    pub fn get_or_init<F: FnOnce() -> T>(&self, f: F) -> &T {
+        if let Some(value) = self.get() {
+            return value;
+        }
+        self.init(f);
+        self.get().expect("it was made, or another was faster")
+    }
+
+    #[cold]
+    #[track_caller]
+    fn init<F: FnOnce() -> T>(&self, f: F) {
+        self.once.call_once_force(|_| {
+            let value = f();
+            // SAFETY: nobody else is called by `once` meanwhile, and nobody reads
+            // before it is done.
+            unsafe { *self.value.get() = Some(value) };
+        });
+    }
+
+    /// The value, of which this was the only owner.
+    #[inline]
+    pub fn into_inner(self) -> Option<T> {
+        self.value.into_inner()
+    }
+
+    /// Takes the value out; the place is empty then, and can be used again.
+    #[inline]
+    pub fn take(&mut self) -> Option<T> {
+        std::mem::take(self).into_inner()
+    }
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        OnceLock::new()
+    }
+}
+
+impl<T: Clone> Clone for OnceLock<T> {
+    fn clone(&self) -> OnceLock<T> {
+        self.get().map_or_else(OnceLock::new, |value| OnceLock::from(value.clone()))
+    }
+}
+
+impl<T> From<T> for OnceLock<T> {
+    /// A place with this value.
+    fn from(value: T) -> Self {
+        let place = OnceLock::new();
+        place.init(|| value);
+        place
+    }
+}
+
+impl<T: PartialEq> PartialEq for OnceLock<T> {
+    fn eq(&self, other: &OnceLock<T>) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl<T: Eq> Eq for OnceLock<T> {}
+
+impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_tuple("OnceLock");
+        match self.get() {
+            Some(value) => debug.field(value),
+            None => debug.field(&format_args!("<uninit>")),
+        };
+        debug.finish()
+    }
+}
