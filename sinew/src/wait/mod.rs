@@ -17,7 +17,7 @@ mod queue;
 
 pub(crate) use cancel::Cancel;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
-pub(crate) use queue::{Batch, Place, Queue, Told, wait_in};
+pub(crate) use queue::{Batch, Node, Place, Queue, Told, wait_in};
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
@@ -264,12 +264,26 @@ pub(crate) fn block_within(
     enter: impl FnOnce(&Wait) -> bool,
     leave: impl FnOnce(&Wait) -> bool,
 ) -> Outcome {
+    block_within_and(limit, enter, leave, || ())
+}
+
+/// As [`block_within`]. However the wait ends, `clear` is called while it is still
+/// there: for a wait that was entered in several places, of which only one has told
+/// it.
+#[inline(always)]
+pub(crate) fn block_within_and(
+    limit: Limit,
+    enter: impl FnOnce(&Wait) -> bool,
+    leave: impl FnOnce(&Wait) -> bool,
+    clear: impl FnOnce(),
+) -> Outcome {
     let Some(stack) = current_stack() else {
-        return block_thread_within(limit, enter, leave);
+        return block_thread_within(limit, enter, leave, clear);
     };
     let record = stack.record();
     let wait = Wait::new(Party::strand(record.strand()));
     if !enter(&wait) {
+        clear();
         return Outcome::Told;
     }
     let limit = limit.as_carried_by(record);
@@ -287,6 +301,7 @@ pub(crate) fn block_within(
     if wait.outcome() != Outcome::Told && !leave(&wait) {
         suspend(stack, After::Waiting);
     }
+    clear();
     wait.outcome()
 }
 
@@ -299,10 +314,16 @@ fn suspend_until(stack: Stack, wait: &Wait, deadline: Deadline) {
 }
 
 #[cold]
-fn block_thread_within(limit: Limit, enter: impl FnOnce(&Wait) -> bool, leave: impl FnOnce(&Wait) -> bool) -> Outcome {
+fn block_thread_within(
+    limit: Limit,
+    enter: impl FnOnce(&Wait) -> bool,
+    leave: impl FnOnce(&Wait) -> bool,
+    clear: impl FnOnce(),
+) -> Outcome {
     let bell = Bell::new();
     let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
     if !enter(&wait) {
+        clear();
         return Outcome::Told;
     }
     // Its own timer: whoever settled the wait before it will ring.
@@ -310,6 +331,7 @@ fn block_thread_within(limit: Limit, enter: impl FnOnce(&Wait) -> bool, leave: i
     if in_time || !leave(&wait) {
         bell.wait(Deadline::NEVER);
     }
+    clear();
     wait.outcome()
 }
 
