@@ -1,16 +1,22 @@
 #![doc = include_str!("README.md")]
 
+mod arms;
 mod barrier;
+mod channel;
 mod condvar;
 mod lazy_lock;
+pub mod mpmc;
+pub mod mpsc;
 mod mutex;
 mod once;
 mod once_lock;
+pub mod oneshot;
 mod poison;
 mod raw_mutex;
 mod raw_rwlock;
 mod raw_semaphore;
 mod rwlock;
+mod select;
 mod semaphore;
 mod wait_group;
 
@@ -21,6 +27,7 @@ pub use mutex::{Mutex, MutexGuard, Policy};
 pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use select::{Select, SelectReceiver, SelectSender};
 pub use semaphore::{AcquireError, BinarySemaphore, Permit, Semaphore};
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 pub use wait_group::WaitGroup;

@@ -7,7 +7,11 @@ mod queue;
 
 pub(crate) use cancel::Cancel;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
+<<<<<<< HEAD
 pub(crate) use queue::{Batch, Place, Queue, wait_in};
+=======
+pub(crate) use queue::{Batch, Node, Place, Queue, Told, wait_in};
+>>>>>>> c87b665043f70a985ae2742ba1e0f403b8e439cf
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
@@ -269,12 +273,26 @@ pub(crate) fn block_within(
     enter: impl FnOnce(&Wait) -> bool,
     leave: impl FnOnce(&Wait) -> bool,
 ) -> Outcome {
+    block_within_and(limit, enter, leave, || ())
+}
+
+/// As [`block_within`]. However the wait ends, `clear` is called while it is still
+/// there: for a wait that was entered in several places, of which only one has told
+/// it.
+#[inline(always)]
+pub(crate) fn block_within_and(
+    limit: Limit,
+    enter: impl FnOnce(&Wait) -> bool,
+    leave: impl FnOnce(&Wait) -> bool,
+    clear: impl FnOnce(),
+) -> Outcome {
     let Some(stack) = current_stack() else {
-        return block_thread_within(limit, enter, leave);
+        return block_thread_within(limit, enter, leave, clear);
     };
     let record = stack.record();
     let wait = Wait::new(Party::strand(record.strand()));
     if !enter(&wait) {
+        clear();
         return Outcome::Told;
     }
     let limit = limit.as_carried_by(record);
@@ -296,7 +314,12 @@ pub(crate) fn block_within(
         }
         return Outcome::Told;
     }
+<<<<<<< HEAD
     outcome
+=======
+    clear();
+    wait.outcome()
+>>>>>>> c87b665043f70a985ae2742ba1e0f403b8e439cf
 }
 
 #[inline(never)]
@@ -308,10 +331,16 @@ fn suspend_until(stack: Stack, wait: &Wait, deadline: Deadline) {
 }
 
 #[cold]
-fn block_thread_within(limit: Limit, enter: impl FnOnce(&Wait) -> bool, leave: impl FnOnce(&Wait) -> bool) -> Outcome {
+fn block_thread_within(
+    limit: Limit,
+    enter: impl FnOnce(&Wait) -> bool,
+    leave: impl FnOnce(&Wait) -> bool,
+    clear: impl FnOnce(),
+) -> Outcome {
     let bell = Bell::new();
     let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
     if !enter(&wait) {
+        clear();
         return Outcome::Told;
     }
     // Its own timer: whoever settled the wait before it will ring.
@@ -322,7 +351,12 @@ fn block_thread_within(limit: Limit, enter: impl FnOnce(&Wait) -> bool, leave: i
     if in_time || wait.await_told() {
         bell.wait(Deadline::NEVER);
     }
+<<<<<<< HEAD
     Outcome::Told
+=======
+    clear();
+    wait.outcome()
+>>>>>>> c87b665043f70a985ae2742ba1e0f403b8e439cf
 }
 
 /// Lets time pass until `limit` ends it.

@@ -61,6 +61,12 @@ impl<N> Node<N> {
 
     /// By the one who waits, when the node is in no queue and it has been signalled
     /// if it was told.
+    pub(crate) fn note_mut(&mut self) -> &mut N {
+        debug_assert!(!self.is_queued.get());
+        self.note.get_mut()
+    }
+
+    /// As for [`note_mut`](Node::note_mut).
     pub(crate) fn into_note(self) -> N {
         debug_assert!(!self.is_queued.get());
         self.note.into_inner()
@@ -137,6 +143,32 @@ impl<N> Queue<N> {
         };
     }
 
+<<<<<<< HEAD
+=======
+    /// Whether somebody waits here whose wait is not this one.
+    pub(crate) fn has_other_than(&self, wait: &Wait) -> bool {
+        let mut next = self.ends.map(|(first, _)| first);
+        while let Some(link) = next {
+            // SAFETY: what is in the queue is there.
+            let node = unsafe { link.as_ref() };
+            let its = node.wait.get().expect("it was entered with its wait");
+            // SAFETY: a wait is there while its node is in the queue.
+            if its != NonNull::from(wait) && unsafe { its.as_ref() }.is_pending() {
+                return true;
+            }
+            next = node.behind.get();
+        }
+        false
+    }
+
+    /// The note of the first. It may have ceased to wait already.
+    #[inline]
+    pub(crate) fn first(&mut self) -> Option<&mut N> {
+        // SAFETY: what is in the queue is there, and we have the lock.
+        self.ends.map(|(first, _)| unsafe { &mut *first.as_ref().note.get() })
+    }
+
+>>>>>>> c87b665043f70a985ae2742ba1e0f403b8e439cf
     /// Takes out the first one that still waits: it is told, and goes on when it is
     /// signalled.
     #[inline]

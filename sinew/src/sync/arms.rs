@@ -1,0 +1,167 @@
+//! The arms of a [`Select`](super::Select): nodes in the queues of several channels,
+//! all with one [`Wait`].
+//!
+//! ```text
+//!   1  attempt each arm; done, if one can be done at once
+//!   2  enter each arm's queue under that channel's lock, unless it can be done now:
+//!      then settle the wait oneself, leave all queues, and go to 1
+//!   3  wait for whoever settles the wait first
+//!   4  leave all queues
+//!   5  done, if an arm has been told; if one found its channel closed, go to 1
+//! ```
+//!
+//! Never more than one channel's lock is held. Nothing is missed: what came before
+//! step 2 is seen there under the lock, and who comes later finds the node. Nobody
+//! is told in vain: who settles the wait does what the arm is there for, and in
+//! step 2 the wait is settled oneself before anything is done to a channel. A wait
+//! that has been settled is passed over by all others.
+//!
+//! In step 2 nodes of the same wait do not count, so that no arm waits for another
+//! arm of the same fibre.
+#![allow(unsafe_code)]
+
+use super::channel::{Buffer, Core};
+use crate::wait::{Limit, Node, Outcome, Place, Wait, block_within_and};
+use std::sync::mpsc::{RecvError, SendError, TryRecvError, TrySendError};
+
+/// One of the operations of which the first that can be done is done.
+pub(super) trait Arm<R> {
+    /// Does it if that takes no waiting. Whether it is done. Not between `enter` and
+    /// `leave`.
+    fn attempt(&mut self) -> bool;
+
+    /// Enters the channel's queue, unless the operation can be done now. Whether it
+    /// has entered.
+    ///
+    /// # Safety
+    /// Neither the arm nor `wait` moves or ends before `leave` is called.
+    unsafe fn enter(&self, wait: &Wait) -> bool;
+
+    /// Leaves the channel's queue, if it is in.
+    fn leave(&self);
+
+    /// Whether another has done the operation. Not between `enter` and `leave`.
+    fn is_done(&mut self) -> bool;
+
+    /// Calls the closure: with an error, if the operation has not been done.
+    fn complete(self: Box<Self>) -> R;
+}
+
+/// Waits until one of the arms is told, or finds that it can be done.
+pub(super) fn wait_for_any<R>(arms: &[Box<dyn Arm<R> + '_>], limit: Limit) -> Outcome {
+    let enter = |wait: &Wait| {
+        // SAFETY: the arms are borrowed, and the wait is there, until `clear` has
+        // been called.
+        let all_wait = arms.iter().all(|arm| unsafe { arm.enter(wait) });
+        // If it is settled already, another has done an arm and is about to signal.
+        all_wait || wait.settle(Outcome::Told).is_none()
+    };
+    let clear = || arms.iter().for_each(|arm| arm.leave());
+    block_within_and(limit, enter, |_| true, clear)
+}
+
+pub(super) struct RecvArm<'a, T, B, F> {
+    core: &'a Core<T, B>,
+    /// With the message, when it has been received.
+    node: Node<Option<T>>,
+    then: F,
+}
+
+pub(super) struct SendArm<'a, T, B, F> {
+    core: &'a Core<T, B>,
+    /// With the message, until it has been sent.
+    node: Node<Option<T>>,
+    then: F,
+}
+
+impl<'a, T, B, F> RecvArm<'a, T, B, F> {
+    pub(super) fn new(core: &'a Core<T, B>, then: F) -> Self {
+        RecvArm { core, node: Node::new(None), then }
+    }
+}
+
+impl<'a, T, B, F> SendArm<'a, T, B, F> {
+    pub(super) fn new(core: &'a Core<T, B>, message: T, then: F) -> Self {
+        SendArm { core, node: Node::new(Some(message)), then }
+    }
+}
+
+impl<T, B: Buffer<T>, R, F: FnOnce(Result<T, RecvError>) -> R> Arm<R> for RecvArm<'_, T, B, F> {
+    fn attempt(&mut self) -> bool {
+        match self.core.try_recv() {
+            Ok(message) => {
+                *self.node.note_mut() = Some(message);
+                true
+            }
+            Err(TryRecvError::Disconnected) => true,
+            Err(TryRecvError::Empty) => false,
+        }
+    }
+
+    unsafe fn enter(&self, wait: &Wait) -> bool {
+        let mut state = self.core.lock();
+        if state.can_receive(|senders| senders.has_other_than(wait)) {
+            return false;
+        }
+        // SAFETY: by the contract; a node is entered here only, and each `enter` is
+        // followed by a `leave`.
+        unsafe { state.receiving().enter(&self.node, wait, Place::Back) };
+        true
+    }
+
+    fn leave(&self) {
+        // SAFETY: the node is entered into this queue only.
+        unsafe { self.core.lock().receiving().leave(&self.node) };
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.node.note_mut().is_some()
+    }
+
+    fn complete(self: Box<Self>) -> R {
+        let RecvArm { node, then, .. } = *self;
+        then(node.into_note().ok_or(RecvError))
+    }
+}
+
+impl<T, B: Buffer<T>, R, F: FnOnce(Result<(), SendError<T>>) -> R> Arm<R> for SendArm<'_, T, B, F> {
+    fn attempt(&mut self) -> bool {
+        let note = self.node.note_mut();
+        let message = note.take().expect("what is not sent is there");
+        match self.core.try_send(message) {
+            Ok(()) => true,
+            Err(TrySendError::Disconnected(message)) => {
+                *note = Some(message);
+                true
+            }
+            Err(TrySendError::Full(message)) => {
+                *note = Some(message);
+                false
+            }
+        }
+    }
+
+    unsafe fn enter(&self, wait: &Wait) -> bool {
+        let mut state = self.core.lock();
+        if state.can_send(|receivers| receivers.has_other_than(wait)) {
+            return false;
+        }
+        // SAFETY: as for `RecvArm`.
+        unsafe { state.sending().enter(&self.node, wait, Place::Back) };
+        true
+    }
+
+    fn leave(&self) {
+        // SAFETY: the node is entered into this queue only.
+        unsafe { self.core.lock().sending().leave(&self.node) };
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.node.note_mut().is_none()
+    }
+
+    fn complete(self: Box<Self>) -> R {
+        let SendArm { node, then, .. } = *self;
+        then(node.into_note().map_or(Ok(()), |message| Err(SendError(message))))
+    }
+}

@@ -1,0 +1,378 @@
+//! The core of every channel: a buffer, and a queue for each side.
+//!
+//! Whoever comes hands over directly. A sender that finds a receiver waiting leaves
+//! the message in the receiver's note and tells it, so that the receiver does not
+//! need the lock again. A receiver that makes room moves the first waiting sender's
+//! message into the buffer and tells that sender; where there is no buffer, it takes
+//! the message itself.
+//!
+//! So two things hold whenever nobody has the lock: where a receiver waits, the
+//! buffer is empty and no sender waits; where a sender waits, the buffer is full.
+//! Nobody who comes later gets a message, or room, before those who wait.
+//!
+//! Messages are dropped, and memory is freed, when the lock has been released.
+
+use crate::spin::{SpinGuard, SpinLock};
+use crate::wait::{Batch, Limit, Outcome, Place, Queue, Told, wait_in};
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
+
+/// The capacity of a channel that always has room.
+pub(super) const UNBOUNDED: usize = usize::MAX;
+
+/// What a channel shares among its ends.
+pub struct Core<T, B = VecDeque<T>> {
+    state: SpinLock<State<T, B>>,
+}
+
+pub(super) struct State<T, B> {
+    buffer: B,
+    /// How many messages the buffer may hold.
+    capacity: usize,
+    senders: usize,
+    receivers: usize,
+    /// Receivers that wait. Their notes: the message, put there by whoever tells them;
+    /// told without one, they find the channel closed.
+    receiving: Queue<Option<T>>,
+    /// Senders that wait. Their notes: the message, taken out by whoever tells them;
+    /// told with it, they find the channel closed.
+    sending: Queue<Option<T>>,
+}
+
+type Guard<'a, T, B> = SpinGuard<'a, State<T, B>>;
+
+/// Where messages are between being sent and being received.
+pub trait Buffer<T>: Default {
+    /// Adds one behind all others. Only if there is room.
+    fn push(&mut self, message: T);
+    /// Takes out the first.
+    fn pop(&mut self) -> Option<T>;
+    /// How many there are.
+    fn len(&self) -> usize;
+}
+
+impl<T> Buffer<T> for VecDeque<T> {
+    #[inline]
+    fn push(&mut self, message: T) {
+        self.push_back(message);
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<T> {
+        self.pop_front()
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
+/// For a channel of capacity 1.
+impl<T> Buffer<T> for Option<T> {
+    #[inline]
+    fn push(&mut self, message: T) {
+        debug_assert!(self.is_none());
+        *self = Some(message);
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<T> {
+        self.take()
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        usize::from(self.is_some())
+    }
+}
+
+// Code of a user's never runs under the lock, so no panic leaves a channel half
+// changed.
+impl<T, B> UnwindSafe for Core<T, B> {}
+impl<T, B> RefUnwindSafe for Core<T, B> {}
+
+/// Why a message was not sent at once.
+enum Unsent<'a, T, B> {
+    Closed(T),
+    /// With the lock, under which the sender may enter its queue.
+    Full(T, Guard<'a, T, B>),
+}
+
+/// Why no message was received at once.
+enum Unreceived<'a, T, B> {
+    Closed,
+    /// With the lock, under which the receiver may enter its queue.
+    Empty(Guard<'a, T, B>),
+}
+
+impl<T, B: Buffer<T>> State<T, B> {
+    /// Moves the first waiting sender's message into the buffer, which has room.
+    #[inline]
+    fn admit_sender(&mut self) -> Option<Told<Option<T>>> {
+        let mut told = self.sending.pop()?;
+        let message = told.note().take().expect("a sender waits with its message");
+        self.buffer.push(message);
+        Some(told)
+    }
+
+    /// Whether one who receives would not wait. `others` says whether a queue has
+    /// somebody in it that counts.
+    pub(super) fn can_receive(&self, others: impl FnOnce(&Queue<Option<T>>) -> bool) -> bool {
+        self.buffer.len() > 0 || self.senders == 0 || others(&self.sending)
+    }
+
+    /// As [`can_receive`](State::can_receive), for one who sends.
+    pub(super) fn can_send(&self, others: impl FnOnce(&Queue<Option<T>>) -> bool) -> bool {
+        self.buffer.len() < self.capacity || self.receivers == 0 || others(&self.receiving)
+    }
+
+    pub(super) fn receiving(&mut self) -> &mut Queue<Option<T>> {
+        &mut self.receiving
+    }
+
+    pub(super) fn sending(&mut self) -> &mut Queue<Option<T>> {
+        &mut self.sending
+    }
+}
+
+impl<T, B: Buffer<T>> Core<T, B> {
+    /// A channel with one end on each side.
+    pub(super) fn new(capacity: usize) -> Self {
+        Core {
+            state: SpinLock::new(State {
+                buffer: B::default(),
+                capacity,
+                senders: 1,
+                receivers: 1,
+                receiving: Queue::new(),
+                sending: Queue::new(),
+            }),
+        }
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_, T, B> {
+        self.state.lock()
+    }
+
+    /// Sends, if that takes no waiting.
+    #[inline(always)]
+    fn offer(&self, message: T) -> Result<(), Unsent<'_, T, B>> {
+        let mut state = self.state.lock();
+        if let Some(told) = state.receiving.pop() {
+            drop(state);
+            hand_over(told, message);
+            return Ok(());
+        }
+        if state.receivers == 0 {
+            return Err(Unsent::Closed(message));
+        }
+        if state.buffer.len() < state.capacity {
+            state.buffer.push(message);
+            return Ok(());
+        }
+        Err(Unsent::Full(message, state))
+    }
+
+    /// Receives, if that takes no waiting.
+    #[inline(always)]
+    fn take(&self) -> Result<T, Unreceived<'_, T, B>> {
+        let mut state = self.state.lock();
+        if let Some(message) = state.buffer.pop() {
+            if !state.sending.is_empty() {
+                let admitted = state.admit_sender();
+                drop(state);
+                drop(admitted);
+            }
+            return Ok(message);
+        }
+        if let Some(mut told) = state.sending.pop() {
+            drop(state);
+            return Ok(told.note().take().expect("a sender waits with its message"));
+        }
+        if state.senders == 0 { Err(Unreceived::Closed) } else { Err(Unreceived::Empty(state)) }
+    }
+
+    /// Sends into a channel that always has room.
+    #[inline(always)]
+    pub(super) fn send_unbounded(&self, message: T) -> Result<(), SendError<T>> {
+        match self.offer(message) {
+            Ok(()) => Ok(()),
+            Err(Unsent::Closed(message) | Unsent::Full(message, _)) => Err(SendError(message)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        match self.offer(message) {
+            Ok(()) => Ok(()),
+            Err(Unsent::Closed(message)) => Err(TrySendError::Disconnected(message)),
+            Err(Unsent::Full(message, _)) => Err(TrySendError::Full(message)),
+        }
+    }
+
+    /// Waits for a place in the buffer, or a receiver.
+    #[inline(always)]
+    pub(super) fn send(&self, message: T, limit: Limit) -> Result<(), SendTimeoutError<T>> {
+        match self.offer(message) {
+            Ok(()) => Ok(()),
+            Err(Unsent::Closed(message)) => Err(SendTimeoutError::Disconnected(message)),
+            Err(Unsent::Full(message, state)) => {
+                let note = Some(message);
+                match wait_in(&self.state, state, |state| &mut state.sending, Place::Back, note, limit, || ()) {
+                    (_, None) => Ok(()),
+                    (Outcome::TimedOut, Some(message)) => Err(SendTimeoutError::Timeout(message)),
+                    (_, Some(message)) => Err(SendTimeoutError::Disconnected(message)),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn try_recv(&self) -> Result<T, TryRecvError> {
+        self.take().map_err(|unreceived| match unreceived {
+            Unreceived::Closed => TryRecvError::Disconnected,
+            Unreceived::Empty(_) => TryRecvError::Empty,
+        })
+    }
+
+    /// Waits for a message.
+    #[inline(always)]
+    pub(super) fn recv(&self, limit: Limit) -> Result<T, RecvTimeoutError> {
+        match self.take() {
+            Ok(message) => Ok(message),
+            Err(Unreceived::Closed) => Err(RecvTimeoutError::Disconnected),
+            Err(Unreceived::Empty(state)) => {
+                match wait_in(&self.state, state, |state| &mut state.receiving, Place::Back, None, limit, || ()) {
+                    (_, Some(message)) => Ok(message),
+                    (Outcome::TimedOut, None) => Err(RecvTimeoutError::Timeout),
+                    (_, None) => Err(RecvTimeoutError::Disconnected),
+                }
+            }
+        }
+    }
+
+    /// As [`recv`](Core::recv), for as long as the caller may wait at all.
+    #[inline(always)]
+    pub(super) fn recv_carried(&self) -> Result<T, RecvError> {
+        self.recv(Limit::CARRIED).map_err(|_| RecvError)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.state.lock().buffer.len()
+    }
+
+    /// `None`: there is always room.
+    pub(super) fn capacity(&self) -> Option<usize> {
+        let capacity = self.state.lock().capacity;
+        (capacity != UNBOUNDED).then_some(capacity)
+    }
+
+    pub(super) fn has_receivers(&self) -> bool {
+        self.state.lock().receivers > 0
+    }
+
+    /// Whether no message is left and none will come.
+    pub(super) fn is_exhausted(&self) -> bool {
+        let state = self.state.lock();
+        state.senders == 0 && state.buffer.len() == 0
+    }
+
+    pub(super) fn add_sender(&self) {
+        self.state.lock().senders += 1;
+    }
+
+    pub(super) fn add_receiver(&self) {
+        self.state.lock().receivers += 1;
+    }
+
+    pub(super) fn remove_sender(&self) {
+        let mut state = self.state.lock();
+        state.senders -= 1;
+        let told = if state.senders == 0 { state.receiving.pop_all() } else { Batch::new() };
+        drop(state);
+        drop(told);
+    }
+
+    /// The last receiver takes with it what nobody will receive.
+    pub(super) fn remove_receiver(&self) {
+        let mut state = self.state.lock();
+        state.receivers -= 1;
+        if state.receivers > 0 {
+            return;
+        }
+        let told = state.sending.pop_all();
+        let messages = std::mem::take(&mut state.buffer);
+        drop(state);
+        drop(told);
+        drop(messages);
+    }
+
+    /// Sends the last message of the last sender, which is removed with it. There is
+    /// room.
+    pub(super) fn send_last(&self, message: T) -> Result<(), T> {
+        let mut state = self.state.lock();
+        state.senders -= 1;
+        if let Some(told) = state.receiving.pop() {
+            drop(state);
+            hand_over(told, message);
+            return Ok(());
+        }
+        if state.receivers == 0 {
+            return Err(message);
+        }
+        state.buffer.push(message);
+        Ok(())
+    }
+}
+
+#[inline]
+fn hand_over<T>(mut told: Told<Option<T>>, message: T) {
+    *told.note() = Some(message);
+}
+
+/// Why a message was not sent in time. It is in the error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SendTimeoutError<T> {
+    /// The time was up before there was room, or a receiver.
+    Timeout(T),
+    /// There is no receiver any more.
+    Disconnected(T),
+}
+
+impl<T> SendTimeoutError<T> {
+    /// The message.
+    pub fn into_inner(self) -> T {
+        match self {
+            SendTimeoutError::Timeout(message) | SendTimeoutError::Disconnected(message) => message,
+        }
+    }
+}
+
+impl<T> From<SendError<T>> for SendTimeoutError<T> {
+    fn from(error: SendError<T>) -> Self {
+        SendTimeoutError::Disconnected(error.0)
+    }
+}
+
+impl<T> fmt::Debug for SendTimeoutError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendTimeoutError::Timeout(_) => "Timeout(..)",
+            SendTimeoutError::Disconnected(_) => "Disconnected(..)",
+        })
+    }
+}
+
+impl<T> fmt::Display for SendTimeoutError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendTimeoutError::Timeout(_) => "timed out waiting to send",
+            SendTimeoutError::Disconnected(_) => "sending on a closed channel",
+        })
+    }
+}
+
+impl<T> std::error::Error for SendTimeoutError<T> {}
