@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::Barrier;
 
-use crate::case::{Case, Contender};
-use crate::child::Reading;
-use crate::crowd::Crowd;
-use crate::options::Options;
-use crate::peers::{Experiment, Stackful, run_task};
-use crate::report::{Bound, Column, Report};
-use crate::window::{Tally, Window};
+use crate::support::case::{Case, Contender};
+use crate::support::child::Reading;
+use crate::support::crowd::Crowd;
+use crate::support::options::Options;
+use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::report::{Bound, Column, Report};
+use crate::support::window::{Tally, Window};
 
 pub const NAME: &str = "yield";
 

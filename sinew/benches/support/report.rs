@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, Contender};
-use crate::child::{self, Outcome, Running, Series};
-use crate::options::Options;
+use super::case::{Case, Contender};
+use super::child::{self, Outcome, Running, Series};
+use super::options::Options;
 
 /// The smallest, the middle and the largest of some figures.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@ mod fibres;
 mod kernel;
 mod tasks;
 
-use crate::case::{Case, Contender};
-use crate::child::Reading;
+use super::case::{Case, Contender};
+use super::child::Reading;
 
 pub use tasks::run_task;
 
