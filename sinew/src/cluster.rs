@@ -3,6 +3,7 @@
 use crate::fibre::arena::Class;
 use crate::fibre::{FibreBuilder, JoinHandle, SpawnError};
 use crate::idle::Idle;
+use crate::io::Poller;
 use crate::kernel;
 use crate::processor::{Order, Processor, Seat};
 use crate::runtime::{BuildError, RuntimeShared};
@@ -21,6 +22,8 @@ pub(crate) struct ClusterShared {
     scheduler: Box<dyn Scheduler>,
     idle: Idle,
     timers: Timers,
+    /// Made when a fibre of the cluster first waits for a descriptor.
+    poller: OnceLock<Arc<Poller>>,
     /// Background strands, in the order in which they became ready.
     deferred: SpinLock<Fifo>,
     /// How many there are. Written under the lock.
@@ -59,6 +62,7 @@ impl ClusterShared {
             scheduler: plan.scheduler,
             idle: Idle::new(MAX_PROCESSORS),
             timers: Timers::new(),
+            poller: OnceLock::new(),
             deferred: SpinLock::new(Fifo::new()),
             deferred_len: AtomicUsize::new(0),
             seats: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
@@ -87,6 +91,23 @@ impl ClusterShared {
     #[inline]
     pub(crate) fn timers(&self) -> &Timers {
         &self.timers
+    }
+
+    /// The poller, if there is one yet.
+    #[inline]
+    pub(crate) fn existing_poller(&self) -> Option<&Arc<Poller>> {
+        self.poller.get()
+    }
+
+    pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
+        if self.poller.get().is_none() {
+            let poller = Arc::new(Poller::new()?);
+            if self.poller.set(poller).is_ok() {
+                // It sleeps elsewhere, and would not notice events.
+                self.idle.rouse_sentinel();
+            }
+        }
+        Ok(Arc::clone(self.poller.get().expect("it was set")))
     }
 
     pub(crate) fn topology(&self) -> Arc<Topology> {

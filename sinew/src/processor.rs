@@ -35,6 +35,10 @@ const LINGER_US: u64 = 20;
 /// How many turns of an empty loop lie between two looks.
 const LINGER_PAUSE: u32 = 30;
 
+/// How far apart looks at the poller are while a processor lingers: each is a call of
+/// the kernel, half a microsecond. Unmeasured.
+const LOOK_DISTANCE_US: u64 = 5;
+
 /// How long the sentinel sleeps at first, and at most, while others are awake:
 /// this bounds how long a single strand can wait behind a busy processor.
 const WATCH_FIRST: Duration = Duration::from_micros(50);
@@ -153,10 +157,15 @@ pub(crate) struct Processor {
     until_reading: Cell<u32>,
     /// When to look at timers and at others.
     next_tick: Cell<u64>,
+    /// When to look at the poller again, for a processor that has nothing to do.
+    next_look: Cell<u64>,
+    look_distance: u64,
     tick: u64,
     short: u64,
     linger: u64,
     ids: Cell<(u64, u64)>,
+    /// Operations until one that need not wait yields; see [`crate::io`].
+    budget: Cell<u32>,
     /// See [`owe_signal`](Processor::owe_signal).
     joiner: Cell<Option<Party>>,
     migrating: bool,
@@ -231,10 +240,13 @@ impl Processor {
             now: Cell::new(clock::ticks()),
             until_reading: Cell::new(0),
             next_tick: Cell::new(0),
+            next_look: Cell::new(0),
+            look_distance: clock::ticks_in_us(LOOK_DISTANCE_US),
             tick: clock::ticks_in_us(TICK_US),
             short: clock::ticks_in_us(SHORT_DISPATCHES_US),
             linger: clock::ticks_in_us(LINGER_US),
             ids: Cell::new((0, 0)),
+            budget: Cell::new(0),
             joiner: Cell::new(None),
             detached: Cell::new(false),
         };
@@ -260,6 +272,11 @@ impl Processor {
     #[inline]
     pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks
+    }
+
+    #[inline]
+    pub(crate) fn budget(&self) -> &Cell<u32> {
+        &self.budget
     }
 
     /// Whether started fibres may leave this processor.
@@ -392,6 +409,9 @@ impl Processor {
     fn tick(&self, now: u64) {
         self.next_tick.set(now + self.tick);
         self.cluster.timers().fire_due();
+        if let Some(poller) = self.cluster.existing_poller() {
+            poller.look_at_times(now);
+        }
         if !self.detached.get() {
             self.local.tick(now);
         }
@@ -482,7 +502,7 @@ impl Processor {
     fn find(&self, effort: Effort) -> Option<Ready> {
         self.now.set(clock::ticks());
         self.cluster.timers().fire_due();
-        let found = self.next().or_else(|| match self.detached.get() {
+        let found = self.next().or_else(|| self.look()).or_else(|| match self.detached.get() {
             true => None,
             false => self.local.search(self.now.get(), effort),
         });
@@ -493,6 +513,18 @@ impl Processor {
             })?;
         self.stop_waiting();
         Some(strand)
+    }
+
+    /// Looks for descriptors that have become ready, and gives a strand if that made one
+    /// ready here.
+    fn look(&self) -> Option<Ready> {
+        let poller = self.cluster.existing_poller()?;
+        let now = self.now.get();
+        if now < self.next_look.get() {
+            return None;
+        }
+        self.next_look.set(now + self.look_distance);
+        if poller.look(now) { self.next() } else { None }
     }
 
     /// Tells the scheduler, which may have been told otherwise, that the
@@ -566,7 +598,13 @@ impl Processor {
                     self.cluster.timers().until_next().into_iter().chain(watch).min()
                 }
             };
-            match announced.sleep(timeout) {
+            let slept = match self.cluster.existing_poller() {
+                Some(poller) if announced.is_sentinel() => announced.sleep_polling(poller.alarm(), || {
+                    poller.wait(timeout);
+                }),
+                _ => announced.sleep(timeout),
+            };
+            match slept {
                 Slept::Notified => return None,
                 Slept::TimedOut(still) => announced = still,
             }

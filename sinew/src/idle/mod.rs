@@ -2,7 +2,9 @@
 
 use crate::atomic::{AcqRel, Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release};
 use crate::fence;
+use crate::io::Alarm;
 use crate::sched::{ProcessorId, Wake};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// States of a sleeper's word, which is also what it sleeps on in the kernel.
@@ -12,6 +14,8 @@ const ASLEEP: u32 = 2;
 const NOTIFIED: u32 = 3;
 /// Added to the second and third for a sleeper that `Idle::word` does not count.
 const HIDDEN: u32 = 4;
+/// As ASLEEP, but in the poller.
+const POLLING: u32 = 8;
 
 /// Whether the state says that the sleeper is counted, and may be woken.
 fn is_counted(state: u32) -> bool {
@@ -45,12 +49,18 @@ struct Sleeper {
     below: AtomicU32,
     /// Whether it is in the stack, be it asleep or a leftover from before.
     stacked: AtomicBool,
+    /// What rings where it is when its state is POLLING.
+    alarm: OnceLock<Arc<Alarm>>,
 }
 
 impl Idle {
     pub(crate) fn new(capacity: usize) -> Self {
-        let sleeper =
-            || Sleeper { state: AtomicU32::new(AWAKE), below: AtomicU32::new(0), stacked: AtomicBool::new(false) };
+        let sleeper = || Sleeper {
+            state: AtomicU32::new(AWAKE),
+            below: AtomicU32::new(0),
+            stacked: AtomicBool::new(false),
+            alarm: OnceLock::new(),
+        };
         Idle {
             word: AtomicU32::new(0),
             top: AtomicU64::new(0),
@@ -150,12 +160,12 @@ impl Idle {
         self.claim_if(id, |_| true)
     }
 
-    /// `SEARCHING | ASLEEP -> NOTIFIED`, if the state is of the kind asked for: an
+    /// `SEARCHING | ASLEEP | POLLING -> NOTIFIED`, if the state is of the kind asked for: an
     /// entry in the stack may be one that a processor left before it hid.
     fn claim_if(&self, id: ProcessorId, kind: impl Fn(u32) -> bool) -> bool {
         let state = &self.sleepers[id.index()].state;
         let mut seen = state.load(Relaxed);
-        while matches!(seen & !HIDDEN, SEARCHING | ASLEEP) && kind(seen) {
+        while matches!(seen & !HIDDEN, SEARCHING | ASLEEP | POLLING) && kind(seen) {
             // Release: the sleeper sees what the notifier published; pairs with
             // the Acquire in `Announced::sleep` and `Announced::retract`.
             match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Relaxed) {
@@ -165,6 +175,10 @@ impl Idle {
                     }
                     if seen & !HIDDEN == ASLEEP {
                         kernel_wake(state);
+                    } else if seen == POLLING
+                        && let Some(alarm) = self.sleepers[id.index()].alarm.get()
+                    {
+                        alarm.ring();
                     }
                     return true;
                 }
@@ -359,6 +373,24 @@ impl<'a> Announced<'a> {
         let notified = state.compare_exchange(searching, asleep, AcqRel, Acquire).is_err()
             || kernel_wait(state, asleep, timeout)
             || state.compare_exchange(asleep, searching, AcqRel, Acquire).is_err();
+        if !notified {
+            return Slept::TimedOut(self);
+        }
+        self.wake_up();
+        Slept::Notified
+    }
+
+    /// As [`sleep`](Announced::sleep), but `poll` does it, which returns when `alarm`
+    /// rings at the latest.
+    pub(crate) fn sleep_polling(self, alarm: &Arc<Alarm>, poll: impl FnOnce()) -> Slept<'a> {
+        let sleeper = &self.idle.sleepers[self.id.index()];
+        sleeper.alarm.get_or_init(|| Arc::clone(alarm));
+        // Acquire pairs with the Release in `claim`.
+        let mut notified = sleeper.state.compare_exchange(SEARCHING, POLLING, AcqRel, Acquire).is_err();
+        if !notified {
+            poll();
+            notified = sleeper.state.compare_exchange(POLLING, SEARCHING, AcqRel, Acquire).is_err();
+        }
         if !notified {
             return Slept::TimedOut(self);
         }

@@ -16,6 +16,7 @@
 
 use super::{Limit, Outcome, Party, Wait, block_within};
 use crate::spin::{SpinGuard, SpinLock};
+use crate::strand::Ready;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
@@ -212,6 +213,17 @@ impl<N> Told<N> {
         // SAFETY: the node is there until its party is signalled, and nobody else
         // uses it before that.
         unsafe { &mut *self.node.as_ref().note.get() }
+    }
+}
+
+impl<N> Told<N> {
+    /// Signals it, but leaves it to the caller to make the strand ready that goes on,
+    /// if it is one.
+    pub(crate) fn into_ready(self) -> Option<Ready> {
+        let party = self.party;
+        std::mem::forget(self);
+        // SAFETY: it was ours to settle, and it is signalled once.
+        unsafe { party.wake() }
     }
 }
 

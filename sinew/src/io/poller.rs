@@ -1,0 +1,194 @@
+//! Asking the kernel which descriptors have become ready: epoll.
+//!
+//! A poller belongs to a cluster and is made when the cluster first waits for a
+//! descriptor. Who polls: a processor that runs out of work, without waiting; the
+//! sentinel, which sleeps in here instead of on its futex; and under constant load
+//! whoever has a tick when the last look is a millisecond old.
+#![allow(unsafe_code)]
+
+use super::slots::{self, Event, Key, Side};
+use crate::clock;
+use crate::processor;
+use crate::strand::Fifo;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::time::Duration;
+
+/// Events that one call may bring. Beyond this a second call is cheap in comparison.
+const EVENTS: usize = 256;
+
+/// The user data of the alarm: no slot has this number.
+const ALARM: u64 = u64::MAX;
+
+/// Under constant load somebody looks this often.
+const LOOK_US: u64 = 500;
+
+/// Rings in a poller: whoever waits there returns.
+pub(crate) struct Alarm(OwnedFd);
+
+impl Alarm {
+    fn new() -> io::Result<Alarm> {
+        // SAFETY: no memory is involved.
+        let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        Ok(Alarm(owned(descriptor)?))
+    }
+
+    pub(crate) fn ring(&self) {
+        // It is edge-triggered, so nobody has to read it; if the number is full, it
+        // has rung often enough.
+        let one = 1u64;
+        // SAFETY: eight bytes of `one` are read.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+}
+
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+    alarm: Arc<Alarm>,
+    /// Whether somebody is at it.
+    busy: AtomicBool,
+    /// When somebody looked last, in ticks.
+    looked: AtomicU64,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Poller> {
+        // SAFETY: no memory is involved.
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let poller =
+            Poller { epoll, alarm: Arc::new(Alarm::new()?), busy: AtomicBool::new(false), looked: AtomicU64::new(0) };
+        poller.control(libc::EPOLL_CTL_ADD, poller.alarm.0.as_raw_fd(), libc::EPOLLIN, ALARM)?;
+        Ok(poller)
+    }
+
+    pub(crate) fn alarm(&self) -> &Arc<Alarm> {
+        &self.alarm
+    }
+
+    fn control(&self, operation: libc::c_int, descriptor: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: (events | libc::EPOLLET) as u32, u64: data };
+        // SAFETY: the event is valid for the call.
+        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Tells the kernel to report on a descriptor: on what is to be read, and on room
+    /// to write only where that has been waited for.
+    pub(crate) fn watch(&self, descriptor: RawFd, key: Key, side: Side, known: bool) -> io::Result<()> {
+        let operation = if known { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
+        let room = if side == Side::Write { libc::EPOLLOUT } else { 0 };
+        self.control(operation, descriptor, libc::EPOLLIN | libc::EPOLLRDHUP | room, key.0)
+    }
+
+    /// Tells the kernel to forget a descriptor that lives on.
+    pub(crate) fn forget(&self, descriptor: RawFd) {
+        // It may never have known it: then there is nothing to forget.
+        let _ = self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0);
+    }
+
+    /// Looks, unless somebody else does. Whether anybody can go on.
+    pub(crate) fn look(&self, now: u64) -> bool {
+        // Acquire and Release: one at a time.
+        if self.busy.load(Relaxed) || self.busy.swap(true, Acquire) {
+            return false;
+        }
+        self.looked.store(now, Relaxed);
+        let found = self.wait(Some(Duration::ZERO));
+        self.busy.store(false, Release);
+        found
+    }
+
+    /// Looks if nobody has for a while.
+    pub(crate) fn look_at_times(&self, now: u64) {
+        if now.saturating_sub(self.looked.load(Relaxed)) > clock::ticks_in_us(LOOK_US) {
+            self.look(now);
+        }
+    }
+
+    /// Waits for events, for no longer than `timeout`, and makes those ready who can go
+    /// on. Whether there were any.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let count = self.wait_for(&mut events, timeout);
+        let mut ready = Fifo::new();
+        for event in &events[..count] {
+            if event.u64 != ALARM {
+                slots::announce(Key(event.u64), said(event.events as libc::c_int), &mut ready);
+            }
+        }
+        let any = !ready.is_empty();
+        while let Some(strand) = ready.pop() {
+            processor::make_ready(strand);
+        }
+        any
+    }
+
+    fn wait_for(&self, events: &mut [libc::epoll_event], timeout: Option<Duration>) -> usize {
+        // Rounded up: a sleeper that wakes too early sleeps again.
+        let whole = |timeout: Duration| {
+            libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
+        };
+        let exact = timeout.is_some_and(|timeout| !timeout.is_zero() && timeout < Duration::from_millis(20));
+        if exact && let Some(count) = self.wait_exactly(events, timeout) {
+            return count;
+        }
+        // SAFETY: the events are valid for writing.
+        let count = unsafe {
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                events.as_mut_ptr(),
+                events.len() as libc::c_int,
+                timeout.map_or(-1, whole),
+            )
+        };
+        // Interrupted is as good as nothing.
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    /// With nanoseconds, where the kernel can do that (5.11).
+    fn wait_exactly(&self, events: &mut [libc::epoll_event], timeout: Option<Duration>) -> Option<usize> {
+        static UNKNOWN: AtomicBool = AtomicBool::new(false);
+        if UNKNOWN.load(Relaxed) {
+            return None;
+        }
+        let timeout = timeout?;
+        let time = libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
+        // SAFETY: the events are valid for writing, the time for reading.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.as_raw_fd(),
+                events.as_mut_ptr(),
+                events.len(),
+                &raw const time,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        if count < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+            UNKNOWN.store(true, Relaxed);
+            return None;
+        }
+        Some(usize::try_from(count).unwrap_or(0))
+    }
+}
+
+/// An error or a peer that is gone is for both sides to see.
+fn said(events: libc::c_int) -> Event {
+    let any = |mask| events & mask != 0;
+    let broken = any(libc::EPOLLERR | libc::EPOLLHUP);
+    let (read, write) = (any(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI), any(libc::EPOLLOUT));
+    Event { ready: [read || broken, write || broken], closed: [any(libc::EPOLLRDHUP) || broken, broken] }
+}
+
+fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel gave it to us just now.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}

@@ -1,0 +1,229 @@
+//! Where a descriptor's readiness is kept: a slot, which its owner holds as long as
+//! the descriptor is known to a poller.
+//!
+//! A poller's event names its slot by a key: the slot's number and its *generation*,
+//! which counts its owners. The memory of slots is never given back, so any key can be
+//! looked up; an event that comes late, for a descriptor that was closed, finds another
+//! generation and is dropped, though the descriptor's number may be in use again.
+
+use crate::spin::SpinLock;
+use crate::strand::Fifo;
+use crate::wait::{Limit, Outcome, Place, Queue, Told, wait_in};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+const CHUNK: usize = 1024;
+const CHUNKS: usize = 4096;
+
+static SLOTS: [OnceLock<Box<[Slot]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
+static FREE: Mutex<Free> = Mutex::new(Free { numbers: Vec::new(), fresh: 0 });
+
+struct Free {
+    numbers: Vec<u32>,
+    /// The lowest number that was never used.
+    fresh: u32,
+}
+
+fn free() -> MutexGuard<'static, Free> {
+    FREE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What one may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Until there is something to read, or to accept.
+    Read = 0,
+    /// Until there is room to write, or a connection is made.
+    Write = 1,
+}
+
+struct Slot {
+    state: SpinLock<State>,
+}
+
+struct State {
+    generation: u32,
+    sides: [Readiness; 2],
+}
+
+/// One side of a descriptor.
+struct Readiness {
+    /// Whether it is worth trying. Cleared when a call has shown that it is not.
+    ready: bool,
+    /// Whether the peer has closed this side: what is there to be read is then not
+    /// the end of it.
+    closed: bool,
+    /// How many events there were: what a call has shown before the last one is void.
+    events: u32,
+    /// Those who wait. The first is told, and tells the next when it is done.
+    waiting: Queue<()>,
+}
+
+impl Readiness {
+    const fn new() -> Self {
+        Readiness { ready: true, closed: false, events: 0, waiting: Queue::new() }
+    }
+}
+
+impl State {
+    fn side(&mut self, side: Side) -> &mut Readiness {
+        &mut self.sides[side as usize]
+    }
+}
+
+/// What a call has shown about its side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// There may be more.
+    More,
+    /// It did less than it was asked to: there is no more, for the moment.
+    Short,
+    /// It would have had to wait.
+    Nothing,
+}
+
+/// The name of a slot and its present owner, as pollers know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(pub(crate) u64);
+
+impl Key {
+    fn new(number: u32, generation: u32) -> Key {
+        Key(u64::from(generation) << 32 | u64::from(number))
+    }
+
+    fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn slot(self) -> &'static Slot {
+        let number = self.number() as usize;
+        let chunk = || (0..CHUNK).map(|_| Slot::new()).collect();
+        &SLOTS[number / CHUNK].get_or_init(chunk)[number % CHUNK]
+    }
+}
+
+impl Slot {
+    fn new() -> Self {
+        let state = State { generation: 0, sides: [const { Readiness::new() }; 2] };
+        Slot { state: SpinLock::new(state) }
+    }
+}
+
+/// The right to a slot.
+pub(crate) struct Owned {
+    key: Key,
+}
+
+impl Owned {
+    /// A slot whose sides are both worth trying. `None` when four million are in use.
+    pub(crate) fn new() -> Option<Owned> {
+        let mut free = free();
+        let number = match free.numbers.pop() {
+            Some(number) => number,
+            None if free.fresh as usize == CHUNK * CHUNKS => return None,
+            None => {
+                free.fresh += 1;
+                free.fresh - 1
+            }
+        };
+        drop(free);
+        let generation = Key::new(number, 0).slot().state.lock().generation;
+        Some(Owned { key: Key::new(number, generation) })
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Whether it is worth trying: then, how many events there were.
+    #[inline]
+    pub(crate) fn begin(&self, side: Side) -> Option<u32> {
+        let mut state = self.key.slot().state.lock();
+        let readiness = state.side(side);
+        // Those who wait come first.
+        (readiness.ready && readiness.waiting.is_empty()).then_some(readiness.events)
+    }
+
+    /// Waits until it is worth trying. Gives how many events there were, or how the
+    /// wait ended instead.
+    #[inline(always)]
+    pub(crate) fn wait(&self, side: Side, limit: Limit) -> Result<u32, Outcome> {
+        let slot = self.key.slot();
+        let mut state = slot.state.lock();
+        let readiness = state.side(side);
+        if readiness.ready && readiness.waiting.is_empty() {
+            return Ok(readiness.events);
+        }
+        match wait_in(&slot.state, state, |state| &mut state.side(side).waiting, Place::Back, (), limit, || ()) {
+            (Outcome::Told, ()) => Ok(slot.state.lock().side(side).events),
+            (outcome, ()) => Err(outcome),
+        }
+    }
+
+    /// Notes what a call has shown that began when there were `events`, and lets the
+    /// next try if there is one.
+    #[inline]
+    pub(crate) fn finish(&self, side: Side, events: u32, shown: Shown) {
+        let mut state = self.key.slot().state.lock();
+        let readiness = state.side(side);
+        let is_over = match shown {
+            Shown::More => false,
+            Shown::Short => !readiness.closed,
+            Shown::Nothing => true,
+        };
+        if is_over && readiness.events == events {
+            readiness.ready = false;
+        }
+        let next = if readiness.ready { readiness.waiting.pop() } else { None };
+        drop(state);
+        drop(next);
+    }
+}
+
+impl Drop for Owned {
+    /// Late events will find another generation.
+    fn drop(&mut self) {
+        let mut state = self.key.slot().state.lock();
+        let generation = state.generation.wrapping_add(1);
+        let waiting = state.sides.iter_mut().flat_map(|side| side.waiting.pop()).count();
+        debug_assert_eq!(waiting, 0, "whoever waits borrows the owner");
+        *state = State { generation, sides: [const { Readiness::new() }; 2] };
+        drop(state);
+        free().numbers.push(self.key.number());
+    }
+}
+
+/// What an event says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Event {
+    /// By [`Side`]: whether it is worth trying.
+    pub(crate) ready: [bool; 2],
+    /// By [`Side`]: whether the peer has closed it.
+    pub(crate) closed: [bool; 2],
+}
+
+/// A poller has seen an event: those who can go on are added to `ready`.
+pub(crate) fn announce(key: Key, event: Event, ready: &mut Fifo) {
+    let mut state = key.slot().state.lock();
+    if state.generation != key.generation() {
+        return;
+    }
+    let mut first = [None, None];
+    for (index, readiness) in state.sides.iter_mut().enumerate() {
+        if event.ready[index] {
+            readiness.ready = true;
+            readiness.closed |= event.closed[index];
+            readiness.events = readiness.events.wrapping_add(1);
+            first[index] = readiness.waiting.pop();
+        }
+    }
+    drop(state);
+    for told in first.into_iter().flatten() {
+        if let Some(strand) = Told::into_ready(told) {
+            ready.push(strand);
+        }
+    }
+}

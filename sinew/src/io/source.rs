@@ -1,0 +1,217 @@
+//! A descriptor that fibres wait for: where a file, a socket, a pipe meets an engine.
+//!
+//! This is the seam between what a user touches and how the kernel is asked. With
+//! epoll an operation is *attempted*; if the kernel says that it would have to wait,
+//! the fibre waits until a poller says otherwise, and tries again. An engine that hands
+//! operations over whole takes the place of [`Source::operate`].
+//!
+//! ```text
+//!   1  not known to a poller: go to 3
+//!   2  worth trying? If not, wait
+//!   3  try
+//!      done                       done; if it did less than asked: not worth trying again
+//!      it would have to wait      not worth trying again, unless there was an event since 2;
+//!                                 make it known, if it is not; go to 2
+//! ```
+//!
+//! So a session that reads a request, answers it and reads again makes one call for
+//! each, and none that fails: the short read has shown that there is no more. That is
+//! right although events come at any time, because of the count of events: what a call
+//! has shown counts only if there was none since it began. And it is right at the end of
+//! a stream: the kernel reports it once, possibly before the last bytes are read, so a
+//! side that has been reported closed is always worth trying.
+#![allow(unsafe_code)]
+
+use super::slots::{Owned, Shown, Side};
+use super::{budget, poller::Poller};
+use crate::cancel::Cancelled;
+use crate::fibre::stack::current_stack;
+use crate::time::Deadline;
+use crate::wait::{Limit, Outcome, carried};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+pub(crate) struct Source {
+    descriptor: OwnedFd,
+    known: OnceLock<Known>,
+    /// Held by whoever changes what the poller knows.
+    changing: Mutex<()>,
+}
+
+/// What a poller knows a descriptor by.
+struct Known {
+    slot: Owned,
+    poller: Arc<Poller>,
+    /// Whether it reports on room to write. Written by who holds `changing`.
+    reports_room: AtomicBool,
+}
+
+/// What an attempt did.
+pub(crate) struct Done<T> {
+    pub(crate) value: T,
+    pub(crate) shown: Shown,
+}
+
+impl<T> Done<T> {
+    /// An attempt of which nothing can be concluded.
+    pub(crate) fn some(value: T) -> Done<T> {
+        Done { value, shown: Shown::More }
+    }
+}
+
+impl Done<usize> {
+    /// As many bytes of a stream as that, of so many that were asked for.
+    pub(crate) fn bytes(count: usize, asked: usize) -> Done<usize> {
+        Done { value: count, shown: if count < asked && count > 0 { Shown::Short } else { Shown::More } }
+    }
+}
+
+impl Source {
+    /// The descriptor has been made non-blocking.
+    pub(crate) fn new(descriptor: OwnedFd) -> Source {
+        Source { descriptor, known: OnceLock::new(), changing: Mutex::new(()) }
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+
+    /// Does what `attempt` does, waiting as often as the kernel says that it has to. Not
+    /// beyond `deadline`: that is `WouldBlock`, as in std.
+    #[inline]
+    pub(crate) fn operate<T>(
+        &self,
+        side: Side,
+        deadline: Deadline,
+        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
+        if current_stack().is_none() {
+            return self.operate_on_thread(side, deadline, attempt);
+        }
+        budget::spend();
+        let mut events = self.known.get().map(|known| known.slot.begin(side));
+        loop {
+            if let Some(None) = events {
+                events = Some(Some(self.wait(side, deadline)?));
+            }
+            let outcome = attempt(self.raw());
+            let shown = match &outcome {
+                Ok(done) => done.shown,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shown::Nothing,
+                Err(_) => Shown::More,
+            };
+            if let (Some(known), Some(Some(events))) = (self.known.get(), events) {
+                known.slot.finish(side, events, shown);
+            }
+            match outcome {
+                Ok(done) => return Ok(done.value),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.make_known(side)?;
+                    events = Some(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until a poller says that it is worth trying.
+    pub(crate) fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
+        let known = self.known.get().expect("it was made known before");
+        known.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
+    }
+
+    /// Lets the poller of the calling fibre's cluster report on this side, if it does not
+    /// yet.
+    pub(crate) fn make_known(&self, side: Side) -> io::Result<()> {
+        let is_reported = |known: &Known| side == Side::Read || known.reports_room.load(Relaxed);
+        if self.known.get().is_some_and(is_reported) {
+            return Ok(());
+        }
+        let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match self.known.get() {
+            Some(known) if is_reported(known) => {}
+            Some(known) => {
+                known.poller.watch(self.raw(), known.slot.key(), side, true)?;
+                known.reports_room.store(true, Relaxed);
+            }
+            None => {
+                let stack = current_stack().expect("only fibres wait for pollers");
+                let poller = stack.record().strand().cluster().poller()?;
+                let slot = Owned::new().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+                // The kernel reports at once what there is already, so the side is not
+                // worth trying before there was an event.
+                poller.watch(self.raw(), slot.key(), side, false)?;
+                slot.finish(side, 0, Shown::Nothing);
+                let known = Known { slot, poller, reports_room: AtomicBool::new(side == Side::Write) };
+                assert!(self.known.set(known).is_ok(), "it is made known under the lock");
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn operate_on_thread<T>(
+        &self,
+        side: Side,
+        deadline: Deadline,
+        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
+        loop {
+            match attempt(self.raw()) {
+                Ok(done) => return Ok(done.value),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_on_thread(side, deadline)?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Blocks the kernel thread.
+    pub(crate) fn wait_on_thread(&self, side: Side, deadline: Deadline) -> io::Result<()> {
+        let until = deadline.min(carried().deadline);
+        let events = if side == Side::Read { libc::POLLIN } else { libc::POLLOUT };
+        loop {
+            let mut entry = libc::pollfd { fd: self.raw(), events, revents: 0 };
+            let left = || until.remaining().as_nanos().div_ceil(1_000_000);
+            let timeout = if until.is_never() { -1 } else { libc::c_int::try_from(left()).unwrap_or(libc::c_int::MAX) };
+            // SAFETY: one entry is valid for reading and writing.
+            match unsafe { libc::poll(&mut entry, 1, timeout) } {
+                0 if until.is_past() => return Err(limit_error(Outcome::TimedOut, deadline)),
+                1.. => return Ok(()),
+                0 => {}
+                _ => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The descriptor, which no poller knows any more.
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        if let Some(known) = self.known.get() {
+            known.poller.forget(self.raw());
+        }
+        self.descriptor
+    }
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// The error for a wait that its limit ended.
+fn limit_error(outcome: Outcome, deadline: Deadline) -> io::Error {
+    match outcome {
+        Outcome::Cancelled => Cancelled::Requested.into(),
+        _ if deadline.is_past() => io::ErrorKind::WouldBlock.into(),
+        _ => Cancelled::Overdue.into(),
+    }
+}
