@@ -87,7 +87,7 @@ pub(crate) struct Key(pub(crate) u64);
 
 impl Key {
     fn new(number: u32, generation: u32) -> Key {
-        Key(u64::from(generation) << 32 | u64::from(number))
+        Key((u64::from(generation) << 32) | u64::from(number))
     }
 
     fn number(self) -> u32 {
