@@ -24,13 +24,13 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, Notify};
 
-use crate::case::{Case, Contender};
-use crate::child::Reading;
-use crate::crowd::Crowd;
-use crate::options::Options;
-use crate::peers::{Experiment, Stackful, run_task};
-use crate::report::{Bound, Column, Report};
-use crate::window::{Tally, Window};
+use crate::support::case::{Case, Contender};
+use crate::support::child::Reading;
+use crate::support::crowd::Crowd;
+use crate::support::options::Options;
+use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::report::{Bound, Column, Report};
+use crate::support::window::{Audit, Tally, Window};
 
 pub const NAME: &str = "cycle";
 
@@ -115,7 +115,7 @@ pub struct Cycle;
 impl Experiment for Cycle {
     fn stackful<P: Stackful>(runtime: P, case: &Case) -> Reading {
         let rings = rings(case);
-        let (window, timekeeper) = Window::open(rings * RING, case.window(), false);
+        let (window, timekeeper) = Window::open(rings * RING, case.window(), Audit::None);
         let hops: u64 = runtime.run(move || {
             let rings: Arc<[_]> = (0..rings).map(|_| Ring::<P>::new()).collect();
             let shared = rings.clone();
@@ -144,7 +144,7 @@ impl Experiment for Cycle {
 
     fn tokio(case: &Case) -> Reading {
         let rings = rings(case);
-        let (window, timekeeper) = Window::open(rings * RING, case.window(), false);
+        let (window, timekeeper) = Window::open(rings * RING, case.window(), Audit::None);
         let hops: u64 = run_task(case.processors, async move {
             let rings: Arc<[_]> = (0..rings).map(|_| TaskRing::new()).collect();
             let strands = rings.len() * RING;

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::case::{Case, Contender};
-use crate::child::{self, Outcome, Reading, Running};
-use crate::crowd::Crowd;
-use crate::options::Options;
-use crate::peers::{Experiment, Stackful, run_task};
 use crate::procfs::Usage;
-use crate::report::{Bound, Column, Report};
+use crate::support::case::{Case, Contender};
+use crate::support::child::{self, Outcome, Reading, Running};
+use crate::support::crowd::Crowd;
+use crate::support::options::Options;
+use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::report::{Bound, Column, Report};
 
 pub const NAME: &str = "idle";
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::case::{Case, Contender};
-use crate::child::Reading;
-use crate::crowd::Crowd;
-use crate::options::Options;
-use crate::peers::{Experiment, Stackful, run_task};
 use crate::procfs::resident_bytes;
-use crate::report::{Bound, Column, Report};
+use crate::support::case::{Case, Contender};
+use crate::support::child::Reading;
+use crate::support::crowd::Crowd;
+use crate::support::options::Options;
+use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::report::{Bound, Column, Report};
 
 pub const NAME: &str = "memory";
 

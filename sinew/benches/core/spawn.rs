@@ -7,11 +7,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, Contender};
-use crate::child::Reading;
-use crate::options::Options;
-use crate::peers::{Experiment, Stackful, run_task};
-use crate::report::{Bound, Column, Report};
+use crate::support::case::{Case, Contender};
+use crate::support::child::Reading;
+use crate::support::options::Options;
+use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::report::{Bound, Column, Report};
 
 pub const NAME: &str = "spawn";
 

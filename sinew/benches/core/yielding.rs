@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::Barrier;
 
-use crate::case::{Case, Contender};
-use crate::child::Reading;
-use crate::crowd::Crowd;
-use crate::options::Options;
-use crate::peers::{Experiment, Stackful, run_task};
-use crate::report::{Bound, Column, Report};
-use crate::window::{Tally, Window};
+use crate::support::case::{Case, Contender};
+use crate::support::child::Reading;
+use crate::support::crowd::Crowd;
+use crate::support::options::Options;
+use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::report::{Bound, Column, Report};
+use crate::support::window::{Audit, Tally, Window};
 
 pub const NAME: &str = "yield";
 
@@ -27,7 +27,8 @@ pub struct Yield;
 impl Experiment for Yield {
     fn stackful<P: Stackful>(runtime: P, case: &Case) -> Reading {
         let strands = case.processors * STRANDS_PER_PROCESSOR;
-        let (window, timekeeper) = Window::open(strands, case.window(), P::MULTIPLEXED);
+        let audit = if P::MULTIPLEXED { Audit::Turns } else { Audit::None };
+        let (window, timekeeper) = Window::open(strands, case.window(), audit);
         let shared = window.clone();
         let counts = runtime.run(move || {
             let crowd = Crowd::<P>::gather(strands, move |strand| {
@@ -48,7 +49,7 @@ impl Experiment for Yield {
 
     fn tokio(case: &Case) -> Reading {
         let strands = case.processors * STRANDS_PER_PROCESSOR;
-        let (window, timekeeper) = Window::open(strands, case.window(), true);
+        let (window, timekeeper) = Window::open(strands, case.window(), Audit::Turns);
         let shared = window.clone();
         let counts = run_task(case.processors, async move {
             let gate = Arc::new(Barrier::new(strands));
@@ -81,7 +82,7 @@ fn reading(counts: Vec<u64>, seconds: f64, window: &Arc<Window>) -> Reading {
     let sum: u64 = counts.iter().sum();
     let most = counts.iter().max().copied().unwrap_or(0);
     let least = counts.iter().min().copied().unwrap_or(0);
-    let empty = window.share_to_nobody();
+    let empty = window.void_share();
     Reading::of([
         ("rate", sum as f64 * (1.0 - empty.unwrap_or(0.0)) / seconds),
         ("max_min", most as f64 / least as f64),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::peers::Stackful;
+use super::peers::Stackful;
 
 pub struct Crowd<P: Stackful> {
     gate: Arc<Gate<P>>,

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::case::Case;
+use super::case::Case;
 
 /// First argument of a child.
 pub const FLAG: &str = "--child";

@@ -3,7 +3,7 @@
 use sinew::sched::{Fair, Inverted, Shared};
 
 use super::Stackful;
-use crate::case::Scheduler;
+use crate::support::case::Scheduler;
 
 pub struct Fibres(sinew::Runtime);
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, Contender};
-use crate::child::{self, Outcome, Running, Series};
-use crate::options::Options;
+use super::case::{Case, Contender};
+use super::child::{self, Outcome, Running, Series};
+use super::options::Options;
 
 /// The smallest, the middle and the largest of some figures.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,11 @@ impl Results {
     /// it stays NaN, and [`Report::bar`] says so.
     pub fn median(&self, figure: &str, who: Contender, processors: usize, variant: &str) -> f64 {
         self.spread(figure, who, processors, variant).map_or(f64::NAN, |s| s.median)
+    }
+
+    /// The smallest of a figure, NaN where it was not measured.
+    pub fn min(&self, figure: &str, who: Contender, processors: usize, variant: &str) -> f64 {
+        self.spread(figure, who, processors, variant).map_or(f64::NAN, |s| s.min)
     }
 
     /// The largest of a figure, NaN where it was not measured.
@@ -137,7 +142,8 @@ impl Report {
     }
 
     /// One row for each selected case: median, min, max, and how Sinew's median
-    /// (the first scheduler's) compares with it.
+    /// (the first of its rows) compares with it. A contender that is there more
+    /// than once is named with its variant.
     pub fn table(&self, title: &str, results: &Results, select: impl Fn(&Case) -> bool, column: Column) {
         let selected = || results.0.iter().filter(|s| select(&s.case));
         let sinew = selected()
@@ -145,7 +151,15 @@ impl Report {
             .and_then(|s| Spread::of(s.figures(column.figure)));
 
         println!("\n{title}");
-        println!("  {:<16}{:>12}{:>12}{:>12}{:>14}", "", "median", "min", "max", "sinew/this");
+        let label = |series: &Series| {
+            let who = series.case.contender;
+            match selected().filter(|s| s.case.contender == who).count() {
+                1 => who.to_string(),
+                _ => format!("{who} {}", series.case.variant),
+            }
+        };
+        let width = selected().map(|s| label(s).len() + 1).max().unwrap_or(0).max(16);
+        println!("  {:<width$}{:>12}{:>12}{:>12}{:>14}", "", "median", "min", "max", "sinew/this");
         for series in selected() {
             let spread = Spread::of(series.figures(column.figure));
             let figures = match spread {
@@ -166,7 +180,7 @@ impl Report {
                 Some(Outcome::Failed(how)) => format!("  failed: {how}"),
                 _ => String::new(),
             };
-            println!("  {:<16}{figures}{trouble}", series.case.contender);
+            println!("  {:<width$}{figures}{trouble}", label(series));
         }
     }
 

@@ -6,10 +6,8 @@
 //! operation, so that counting costs every contender the same: one load of a
 //! line that nobody writes.
 //!
-//! After the window an *audit* can follow: each strand then notes on its kernel
-//! thread that it ran last. One that returns from a yield and finds its own
-//! note has yielded to nobody. The share of those yields is taken off the
-//! count.
+//! After the window an [`Audit`] can follow, which finds the share of *void*
+//! operations: those that were meant to let other strands run, and did not.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -29,33 +27,47 @@ const OVER: u8 = 3;
 /// What a strand's [`Tally`] never holds: leads to the slow path each time.
 const NEVER: u8 = u8::MAX;
 
+/// How void operations are found, after the window so that it costs nothing
+/// inside of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Audit {
+    None,
+    /// Each strand notes on its kernel thread that it ran last. One that returns
+    /// from a yield and finds its own note has yielded to nobody.
+    Turns,
+    /// Each strand tries before it waits: see [`Tally::probe`].
+    Probes,
+}
+
 pub struct Window {
+    audit: Audit,
     /// Written by the timekeeper only.
     phase: AtomicU8,
     /// Strands that have made their tally.
     started: AtomicUsize,
     audited: AtomicUsize,
-    yielded_to_nobody: AtomicUsize,
+    void: AtomicUsize,
 }
 
 impl Window {
     /// Opens for `length` as soon as `strands` tallies exist; the timekeeper
     /// returns the length that it really had.
-    pub fn open(strands: usize, length: Duration, audit: bool) -> (Arc<Window>, thread::JoinHandle<Duration>) {
+    pub fn open(strands: usize, length: Duration, audit: Audit) -> (Arc<Window>, thread::JoinHandle<Duration>) {
         let window = Arc::new(Window {
+            audit,
             phase: AtomicU8::new(WARMING),
             started: AtomicUsize::new(0),
             audited: AtomicUsize::new(0),
-            yielded_to_nobody: AtomicUsize::new(0),
+            void: AtomicUsize::new(0),
         });
         let timekeeper = thread::spawn({
             let window = window.clone();
-            move || window.keep_time(strands, length, audit)
+            move || window.keep_time(strands, length)
         });
         (window, timekeeper)
     }
 
-    fn keep_time(&self, strands: usize, length: Duration, audit: bool) -> Duration {
+    fn keep_time(&self, strands: usize, length: Duration) -> Duration {
         while self.started.load(Relaxed) < strands {
             thread::sleep(Duration::from_millis(1));
         }
@@ -64,7 +76,7 @@ impl Window {
         self.phase.store(OPEN, Relaxed);
         thread::sleep(length);
         let elapsed = begin.elapsed();
-        if audit {
+        if self.audit != Audit::None {
             self.phase.store(AUDITING, Relaxed);
             thread::sleep(AUDIT);
         }
@@ -72,11 +84,10 @@ impl Window {
         elapsed
     }
 
-    /// The share of audited yields after which no other strand had run, if
-    /// there was an audit.
-    pub fn share_to_nobody(&self) -> Option<f64> {
+    /// The share of audited operations that were void, if there was an audit.
+    pub fn void_share(&self) -> Option<f64> {
         let audited = self.audited.load(Relaxed);
-        (audited > 0).then(|| self.yielded_to_nobody.load(Relaxed) as f64 / audited as f64)
+        (audited > 0).then(|| self.void.load(Relaxed) as f64 / audited as f64)
     }
 }
 
@@ -89,14 +100,14 @@ pub struct Tally {
     phase: u8,
     counted: u64,
     audited: usize,
-    yielded_to_nobody: usize,
+    void: usize,
 }
 
 impl Tally {
     /// Made by the strand itself, once it runs.
     pub fn new(window: Arc<Window>, strand: usize) -> Tally {
         window.started.fetch_add(1, Relaxed);
-        Tally { window, strand, count: 0, phase: WARMING, counted: 0, audited: 0, yielded_to_nobody: 0 }
+        Tally { window, strand, count: 0, phase: WARMING, counted: 0, audited: 0, void: 0 }
     }
 
     /// Counts one operation; whether there shall be another.
@@ -112,24 +123,33 @@ impl Tally {
         match phase {
             OPEN => self.count = 0,
             AUDITING | OVER if self.phase == OPEN => self.counted = self.count,
-            AUDITING => self.audit(),
+            AUDITING if self.window.audit == Audit::Turns => {
+                self.note(ran_last(self.strand) == Some(self.strand));
+            }
             _ => {}
         }
         self.phase = if phase == OPEN { OPEN } else { NEVER };
         phase != OVER
     }
 
-    fn audit(&mut self) {
+    /// Before a wait, with the attempt that can spare it. Makes the attempt only
+    /// in an audit, and says whether it succeeded: then there is nothing to wait
+    /// for, and the operation was void.
+    #[inline]
+    pub fn probe(&mut self, attempt: impl FnOnce() -> bool) -> bool {
+        self.phase == NEVER && self.note(attempt())
+    }
+
+    fn note(&mut self, void: bool) -> bool {
         self.audited += 1;
-        if ran_last(self.strand) == Some(self.strand) {
-            self.yielded_to_nobody += 1;
-        }
+        self.void += usize::from(void);
+        void
     }
 
     /// The operations inside the window.
     pub fn close(self) -> u64 {
         self.window.audited.fetch_add(self.audited, Relaxed);
-        self.window.yielded_to_nobody.fetch_add(self.yielded_to_nobody, Relaxed);
+        self.window.void.fetch_add(self.void, Relaxed);
         self.counted
     }
 }

@@ -1,24 +1,25 @@
 //! The command line.
 
-use crate::case::{Contender, Scheduler};
+use super::Entry;
+use super::case::{Contender, Scheduler};
 
-pub const USAGE: &str = "\
-cargo bench -p sinew --bench core -- [experiment ...] [options]
-
-experiments (default: all)
-  yield      100 strands per processor that only yield; fairness of their counts
-  cycle      rings of five strands, each unparks the next and parks
-  transfer   a leader that spins until all others have acknowledged it
-  spawn      spawn and join, in batches of 1000 and one at a time
-  burst      100,000 spawned at once, then joined; cold and warm
-  memory     resident bytes per parked strand
-  idle       CPU time and system calls of a runtime with nothing to do
-
+const OPTIONS: &str = "\
 options
   --quick                                    shorter windows, 3 repeats
   --repeat N                                 repeats of each measurement (5)
   --scheduler fair|inverted|shared|all       Sinew's scheduler (fair)
   --peers tokio,may,threads                  whom to compare with (all); `none` for nobody";
+
+/// What the command line of a program may say.
+pub fn usage(program: &str, experiments: &[Entry]) -> String {
+    let longest = experiments.iter().map(|e| e.name.len()).max().unwrap_or(0);
+    let lines = experiments.iter().map(|e| format!("  {:<width$}{}\n", e.name, e.summary, width = longest + 3));
+    format!(
+        "cargo bench -p sinew --bench {program} -- [experiment ...] [options]\n\n\
+         experiments (default: all)\n{}\n{OPTIONS}",
+        lines.collect::<String>()
+    )
+}
 
 pub struct Options {
     /// Empty: all.
@@ -30,7 +31,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn parse(arguments: &[String], known: &[&str]) -> Result<Options, String> {
+    pub fn parse(arguments: &[String], known: &[Entry]) -> Result<Options, String> {
         let mut options = Options {
             experiments: Vec::new(),
             quick: false,
@@ -51,7 +52,7 @@ impl Options {
                 "--repeat" => options.repeats = parse_repeats(value()?)?,
                 "--scheduler" => options.schedulers = parse_schedulers(value()?)?,
                 "--peers" => options.peers = parse_peers(value()?)?,
-                name if known.contains(&name) => options.experiments.push(name.to_owned()),
+                name if known.iter().any(|e| e.name == name) => options.experiments.push(name.to_owned()),
                 _ => return Err(format!("unknown argument: {argument}")),
             }
         }

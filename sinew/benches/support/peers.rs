@@ -1,14 +1,17 @@
 //! The contenders behind two shapes: runtimes whose strands have stacks, which
 //! all run the very same code, and Tokio, whose tasks need their own.
 
-mod coroutines;
-mod fibres;
-mod kernel;
-mod tasks;
+pub mod coroutines;
+pub mod fibres;
+pub mod kernel;
+pub mod tasks;
 
-use crate::case::{Case, Contender};
-use crate::child::Reading;
+use super::case::{Case, Contender};
+use super::child::Reading;
 
+use coroutines::Coroutines;
+use fibres::Fibres;
+use kernel::KernelThreads;
 pub use tasks::run_task;
 
 /// A runtime whose strands have stacks and block by parking.
@@ -54,9 +57,9 @@ pub trait Experiment {
 
 pub fn measure<E: Experiment>(case: &Case) -> Reading {
     match case.contender {
-        Contender::Sinew(scheduler) => E::stackful(fibres::Fibres::new(case.processors, scheduler), case),
-        Contender::May => E::stackful(coroutines::Coroutines::new(case.processors), case),
-        Contender::Threads => E::stackful(kernel::KernelThreads, case),
+        Contender::Sinew(scheduler) => E::stackful(Fibres::new(case.processors, scheduler), case),
+        Contender::May => E::stackful(Coroutines::new(case.processors), case),
+        Contender::Threads => E::stackful(KernelThreads, case),
         Contender::Tokio => E::tokio(case),
     }
 }
