@@ -7,11 +7,7 @@ mod queue;
 
 pub(crate) use cancel::Cancel;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
-<<<<<<< HEAD
-pub(crate) use queue::{Batch, Place, Queue, wait_in};
-=======
 pub(crate) use queue::{Batch, Node, Place, Queue, Told, wait_in};
->>>>>>> c87b665043f70a985ae2742ba1e0f403b8e439cf
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
@@ -307,19 +303,15 @@ pub(crate) fn block_within_and(
     if limit.may_be_cancelled() {
         record.cancel().leave();
     }
-    let outcome = wait.outcome();
+    let mut outcome = wait.outcome();
     if outcome != Outcome::Told && !leave(&wait) {
         if wait.await_told() {
             suspend(stack, After::Waiting);
         }
-        return Outcome::Told;
+        outcome = Outcome::Told;
     }
-<<<<<<< HEAD
-    outcome
-=======
     clear();
-    wait.outcome()
->>>>>>> c87b665043f70a985ae2742ba1e0f403b8e439cf
+    outcome
 }
 
 #[inline(never)]
@@ -345,18 +337,15 @@ fn block_thread_within(
     }
     // Its own timer: whoever settled the wait before it will ring.
     let in_time = bell.wait(limit.as_carried_by_thread().deadline()) || wait.settle(Outcome::TimedOut).is_none();
-    if !in_time && leave(&wait) {
-        return Outcome::TimedOut;
+    let mut outcome = Outcome::TimedOut;
+    if in_time || !leave(&wait) {
+        if in_time || wait.await_told() {
+            bell.wait(Deadline::NEVER);
+        }
+        outcome = Outcome::Told;
     }
-    if in_time || wait.await_told() {
-        bell.wait(Deadline::NEVER);
-    }
-<<<<<<< HEAD
-    Outcome::Told
-=======
     clear();
-    wait.outcome()
->>>>>>> c87b665043f70a985ae2742ba1e0f403b8e439cf
+    outcome
 }
 
 /// Lets time pass until `limit` ends it.

@@ -143,8 +143,6 @@ impl<N> Queue<N> {
         };
     }
 
-<<<<<<< HEAD
-=======
     /// Whether somebody waits here whose wait is not this one.
     pub(crate) fn has_other_than(&self, wait: &Wait) -> bool {
         let mut next = self.ends.map(|(first, _)| first);
@@ -161,14 +159,6 @@ impl<N> Queue<N> {
         false
     }
 
-    /// The note of the first. It may have ceased to wait already.
-    #[inline]
-    pub(crate) fn first(&mut self) -> Option<&mut N> {
-        // SAFETY: what is in the queue is there, and we have the lock.
-        self.ends.map(|(first, _)| unsafe { &mut *first.as_ref().note.get() })
-    }
-
->>>>>>> c87b665043f70a985ae2742ba1e0f403b8e439cf
     /// Takes out the first one that still waits: it is told, and goes on when it is
     /// signalled.
     #[inline]
