@@ -328,7 +328,7 @@ fn a_place_whose_value_could_not_be_made_stays_empty_until_one_can() {
         rt.run(|| {
             sinew::scope(|scope| {
                 let waiting: Vec<_> = (0..5).map(|_| scope.spawn(|| *place.wait())).collect();
-                assert_eq!(panic_of(|| place.get_or_init(|| fail())), "failed");
+                assert_eq!(panic_of(|| place.get_or_init(fail)), "failed");
                 assert_eq!(place.get(), None);
                 let made: Vec<_> = (0..20)
                     .map(|_| {
