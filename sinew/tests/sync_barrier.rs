@@ -2,8 +2,7 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wait_until, wherever};
-use sinew::Runtime;
+use fixture::{Random, alone, everywhere, on_fibres_and_threads, wait_until, wherever};
 use sinew::sync::{Barrier, BarrierTimeout, WaitGroup};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
@@ -12,27 +11,6 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes, unless a wake-up is lost.
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(2);
-
-/// Runs `f` with the numbers from 0 on so many fibres and then kernel threads at once.
-fn on_fibres_and_threads<T: Send>(
-    rt: &Runtime,
-    fibres: usize,
-    threads: usize,
-    f: impl Fn(usize) -> T + Sync,
-) -> Vec<T> {
-    let f = &f;
-    thread::scope(|outside| {
-        let outside: Vec<_> = (fibres..fibres + threads).map(|number| outside.spawn(move || f(number))).collect();
-        let mut results = rt.run(|| {
-            sinew::scope(|scope| {
-                let inside: Vec<_> = (0..fibres).map(|number| scope.spawn(move || f(number))).collect();
-                inside.into_iter().map(|fibre| fibre.join().unwrap()).collect::<Vec<T>>()
-            })
-        });
-        results.extend(outside.into_iter().map(|thread| thread.join().unwrap()));
-        results
-    })
-}
 
 #[test]
 fn nobody_passes_before_all_have_come_and_one_leads() {

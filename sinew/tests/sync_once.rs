@@ -2,13 +2,11 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, message, wait_until, wherever};
-use sinew::Runtime;
+use fixture::{Random, alone, everywhere, message, on_fibres_and_threads, wait_until, wherever};
 use sinew::sync::{LazyLock, Once, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes, unless a wake-up is lost.
@@ -37,26 +35,11 @@ fn fail<T>() -> T {
     resume_unwind(Box::new("failed"))
 }
 
-/// Runs `f` on so many fibres and kernel threads at once.
-fn on_fibres_and_threads<T: Send>(rt: &Runtime, fibres: usize, threads: usize, f: impl Fn() -> T + Sync) -> Vec<T> {
-    thread::scope(|outside| {
-        let outside: Vec<_> = (0..threads).map(|_| outside.spawn(&f)).collect();
-        let mut results = rt.run(|| {
-            sinew::scope(|scope| {
-                let inside: Vec<_> = (0..fibres).map(|_| scope.spawn(&f)).collect();
-                inside.into_iter().map(|fibre| fibre.join().unwrap()).collect::<Vec<T>>()
-            })
-        });
-        results.extend(outside.into_iter().map(|thread| thread.join().unwrap()));
-        results
-    })
-}
-
 #[test]
 fn one_closure_is_called_and_all_wait_for_it() {
     everywhere(|rt, _| {
         let (once, calls, ended) = (Once::new(), AtomicUsize::new(0), AtomicBool::new(false));
-        let f = || {
+        let f = |_| {
             once.call_once(|| {
                 calls.fetch_add(1, Relaxed);
                 (0..20).for_each(|_| sinew::yield_now());
@@ -289,7 +272,7 @@ fn ten_thousand_fibres_that_race_get_one_value() {
         |setup| setup.processors > 1,
         |rt, _| {
             let (place, calls) = (OnceLock::new(), AtomicUsize::new(0));
-            let f = || {
+            let f = |_| {
                 let value = place.get_or_init(|| {
                     calls.fetch_add(1, Relaxed);
                     (0..3).for_each(|_| sinew::yield_now());
@@ -309,7 +292,7 @@ fn ten_thousand_fibres_that_race_get_one_value() {
 fn of_those_who_set_a_value_one_succeeds_and_the_others_get_theirs_back() {
     everywhere(|rt, _| {
         let (place, next) = (OnceLock::new(), AtomicUsize::new(0));
-        let f = || {
+        let f = |_| {
             let mine = next.fetch_add(1, Relaxed);
             (mine, place.set(Box::new(mine)))
         };
@@ -427,14 +410,14 @@ fn a_lazy_value_is_made_by_whoever_comes_first() {
         MADE.fetch_add(1, Relaxed)
     });
     everywhere(|rt, _| {
-        assert_eq!(on_fibres_and_threads(rt, 100, 3, || *SHARED), [0; 103]);
+        assert_eq!(on_fibres_and_threads(rt, 100, 3, |_| *SHARED), [0; 103]);
         let made = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&made);
         let lazy = LazyLock::new(move || {
             sinew::yield_now();
             counter.fetch_add(1, Relaxed)
         });
-        assert_eq!(on_fibres_and_threads(rt, 100, 3, || *lazy), [0; 103]);
+        assert_eq!(on_fibres_and_threads(rt, 100, 3, |_| *lazy), [0; 103]);
         assert_eq!(made.load(Relaxed), 1);
     });
     assert_eq!(MADE.load(Relaxed), 1);
@@ -447,7 +430,7 @@ fn a_lazy_value_that_could_not_be_made_is_nobodys() {
             (0..10).for_each(|_| sinew::yield_now());
             fail()
         });
-        let mut words = on_fibres_and_threads(rt, 20, 2, || panic_of(|| *lazy));
+        let mut words = on_fibres_and_threads(rt, 20, 2, |_| panic_of(|| *lazy));
         words.sort();
         assert_eq!(words.pop().unwrap(), "failed", "one tried");
         assert!(words.iter().all(|words| words == "LazyLock instance has previously been poisoned"));
