@@ -31,7 +31,7 @@ const POLICIES: [&str; 3] = ["barge", "spin", "hand-over"];
 const PEERS_OWN: &str = "-";
 
 const UNIT_NS: f64 = 1000.0;
-const CALIBRATION: Duration = Duration::from_millis(200);
+const CALIBRATION: Duration = Duration::from_millis(100);
 const WARM_UP: Duration = Duration::from_millis(200);
 const SECOND: Duration = Duration::from_secs(1);
 /// 1024 kernel threads take a while to start and to end.
@@ -44,20 +44,27 @@ struct Unit {
 }
 
 impl Unit {
-    #[inline]
+    /// Never inlined, and of steps that no compiler puts together: it takes the
+    /// same time wherever it is called.
+    #[inline(never)]
     fn compute(self) {
         let mut x = black_box(1_u64);
-        for _ in 0..self.steps {
-            x = x.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        for _ in 0..black_box(self.steps) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
         }
         black_box(x);
     }
 
     /// What takes 1 µs when as many threads compute at once.
     fn calibrate(threads: usize) -> Unit {
-        let trial = Unit { steps: 1000 };
-        let steps = trial.steps as f64 * UNIT_NS / trial.measured_ns(threads);
-        Unit { steps: steps.round() as u64 }
+        let mut unit = Unit { steps: 500 };
+        for _ in 0..2 {
+            let steps = unit.steps as f64 * UNIT_NS / unit.measured_ns(threads);
+            unit = Unit { steps: steps.round() as u64 };
+        }
+        unit
     }
 
     /// The time that it takes, the mean of that many threads at once, each the
