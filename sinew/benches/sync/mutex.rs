@@ -4,13 +4,15 @@
 //! Measured: turns of all loops relative to what as many kernel threads do at
 //! the same time without locks and without anything else to do, before and
 //! after; and how evenly they are spread: the fewest turns of any loop in any
-//! second, and the most turns of a loop over the fewest of another.
+//! second, and the most turns of a loop over the fewest of another. What share of
+//! the processors' time the kernel gave to the loops is reported beside: much
+//! less than all of it means that something else ran on the machine.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{process, thread};
 
 use crate::blocking::{Blocking, Experiment};
 use crate::support::case::{Case, Contender};
@@ -18,6 +20,7 @@ use crate::support::child::Reading;
 use crate::support::crowd::Crowd;
 use crate::support::options::Options;
 use crate::support::peers::run_task;
+use crate::support::procfs::Usage;
 use crate::support::random::Random;
 use crate::support::report::{Bound, Column, Report, Spread};
 
@@ -125,6 +128,7 @@ impl Course {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(WARM_UP);
+        let used = Usage::of(process::id());
         let begun = Instant::now();
         let first = self.snapshot();
         let mut least = u64::MAX;
@@ -137,9 +141,10 @@ impl Course {
             last = now;
         }
         let elapsed = begun.elapsed();
+        let cpu_ns = Usage::of(process::id()).cpu_ns - used.cpu_ns;
         self.over.store(true, Relaxed);
         let counts: Vec<u64> = differences(&first, &last).collect();
-        Timing { elapsed, counts, least_in_a_second: least }
+        Timing { elapsed, cpu_ns, counts, least_in_a_second: least }
     }
 }
 
@@ -149,6 +154,8 @@ fn differences(before: &[u64], after: &[u64]) -> impl Iterator<Item = u64> {
 
 struct Timing {
     elapsed: Duration,
+    /// CPU time of all threads.
+    cpu_ns: u64,
     /// Of every loop in all of the time.
     counts: Vec<u64>,
     least_in_a_second: u64,
@@ -177,6 +184,7 @@ fn measured(case: &Case, run: impl FnOnce(Arc<Course>)) -> Reading {
         ("least", timing.least_in_a_second as f64),
         ("spread", *most.expect("loops") as f64 / *fewest.expect("loops") as f64),
         ("unit_ns", unit_ns),
+        ("cpu", timing.cpu_ns as f64 / (case.processors as f64 * timing.elapsed.as_nanos() as f64)),
     ])
 }
 
@@ -248,6 +256,7 @@ pub fn conduct(options: &Options, report: &mut Report) {
         ("fewest turns of a loop in a second", "least"),
         ("most turns of a loop / fewest of another", "spread"),
         ("ns of a unit of computing", "unit_ns"),
+        ("share of the processors' time that it had", "cpu"),
     ] {
         report.table(title, &results, |_| true, Column { figure, unit: 1.0 });
     }
