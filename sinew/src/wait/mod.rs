@@ -7,7 +7,7 @@ mod queue;
 
 pub(crate) use cancel::Cancel;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
-pub(crate) use queue::{Batch, Node, Place, Queue, Told, wait_in};
+pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
