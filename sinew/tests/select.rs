@@ -171,7 +171,7 @@ fn no_ready_arm_starves() {
     everywhere(|rt, _| {
         let counts = rt.run(|| {
             let channels: Vec<_> = (0..3).map(|_| mpsc::channel()).collect();
-            let (_quiet, silence) = mpsc::channel();
+            let (_quiet, silence) = mpsc::channel::<()>();
             for (tx, _) in &channels {
                 (0..ROUNDS).for_each(|_| tx.send(()).unwrap());
             }
