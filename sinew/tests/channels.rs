@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, spin_until, wait_until, wherever};
+use fixture::{Random, alone, everywhere, wait_until, wherever};
 use sinew::sync::mpmc::{self, SendTimeoutError};
 use sinew::sync::{mpsc, oneshot};
 use sinew::{JoinHandle, Runtime};
@@ -641,31 +641,58 @@ fn a_oneshot_answers_whoever_races_with_it() {
 }
 
 #[test]
-fn a_busy_sender_and_a_busy_receiver_meet_on_different_processors() {
-    const MESSAGES: usize = 300;
-    wherever(
-        |setup| setup.processors > 1,
-        |rt, _| {
-            let (tx, rx) = mpmc::sync_channel(1);
-            let sender = rt.spawn(move || {
-                (0..MESSAGES).for_each(|number| spin_until(|| tx.try_send(number).is_ok() || give_way()));
+fn to_a_cancelled_fibre_a_channel_that_it_would_wait_for_is_closed() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (tx, rx) = mpsc::sync_channel(1);
+            sinew::current().cancel();
+            assert_eq!(rx.recv(), Err(RecvError));
+            assert_eq!(rx.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
+            assert_eq!(tx.send(1), Ok(()), "it does not wait");
+            assert_eq!(tx.send(2), Err(SendError(2)));
+            assert_eq!(tx.send_timeout(3, LONG), Err(SendTimeoutError::Disconnected(3)));
+            assert_eq!(rx.recv(), Ok(1), "it does not wait");
+            assert_eq!(oneshot::channel::<u8>().1.recv(), Err(RecvError));
+        });
+        let overdue = || {
+            let (tx, rx) = mpsc::sync_channel(0);
+            sinew::time::timeout(Duration::from_millis(1), || {
+                assert_eq!(rx.recv(), Err(RecvError));
+                assert_eq!(tx.send(1), Err(SendError(1)));
+                assert_eq!(rx.recv_timeout(LONG), Err(RecvTimeoutError::Timeout));
+                assert_eq!(tx.send_timeout(2, LONG), Err(SendTimeoutError::Timeout(2)));
             });
-            let receiver = rt.spawn(move || {
-                let mut received = Vec::new();
-                while received.len() < MESSAGES {
-                    received.extend(rx.try_recv().ok());
-                    give_way();
-                }
-                received
-            });
-            sender.join().unwrap();
-            assert!(receiver.join().unwrap().into_iter().eq(0..MESSAGES));
-        },
-    );
+        };
+        rt.run(overdue);
+        overdue();
+    });
 }
 
-/// Says that nothing has been done.
-fn give_way() -> bool {
-    sinew::yield_now();
-    false
+#[test]
+fn a_cancellation_that_races_with_a_hand_over_loses_no_message() {
+    const ROUNDS: usize = 40;
+    everywhere(|rt, _| {
+        let mut random = Random::new(0x5EED_0006);
+        for capacity in [0, 1] {
+            for _ in 0..ROUNDS {
+                let (tx, rx) = mpmc::sync_channel(capacity);
+                let (left, rest) = (rx.clone(), rx.clone());
+                let (tx_of_one, tx_of_two) = (tx.clone(), tx.clone());
+                let send = |tx: mpmc::Sender<()>| rt.spawn(move || (0..20).take_while(|_| tx.send(()).is_ok()).count());
+                let receive = |rx: mpmc::Receiver<()>| rt.spawn(move || rx.iter().take(20).count());
+                let senders = [send(tx_of_one), send(tx_of_two)];
+                let receivers = [receive(rx), receive(left)];
+                drop(tx);
+                dawdle(&mut random);
+                receivers[0].fibre().cancel();
+                senders[0].fibre().cancel();
+                dawdle(&mut random);
+                receivers[1].fibre().cancel();
+                senders[1].fibre().cancel();
+                let sent: usize = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+                let received: usize = receivers.into_iter().map(|receiver| receiver.join().unwrap()).sum();
+                assert_eq!(sent, received + rest.try_iter().count());
+            }
+        }
+    });
 }

@@ -328,6 +328,33 @@ fn selects_that_race_with_plain_receivers_lose_nothing() {
 }
 
 #[test]
+fn to_a_cancelled_fibre_the_first_arm_that_it_would_wait_for_is_closed() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (tx, rx) = mpmc::sync_channel(0);
+            let (ready, some) = mpsc::channel();
+            ready.send(1).unwrap();
+            sinew::current().cancel();
+            let select = || Select::new().recv(&some, Result::ok).send(&tx, 2, |_| None);
+            assert_eq!(select().run(), Some(1), "it does not wait");
+            let select = || Select::new().send(&tx, 3, |sent| sent.is_err()).recv(&rx, |_| false);
+            assert!(select().run());
+            assert_eq!(select().run_timeout(LONG), Some(true));
+            assert_eq!(Select::<()>::new().run_timeout(LONG), None);
+        });
+        let overdue = || {
+            let (_tx, rx) = mpmc::sync_channel::<()>(0);
+            sinew::time::timeout(Duration::from_millis(1), || {
+                assert_eq!(Select::new().recv(&rx, |message| message).run(), Err(RecvError));
+                assert_eq!(Select::new().recv(&rx, |message| message).run_timeout(LONG), None);
+            });
+        };
+        rt.run(overdue);
+        overdue();
+    });
+}
+
+#[test]
 fn two_selects_in_opposite_order_always_meet() {
     const ROUNDS: usize = 100;
     everywhere(|rt, _| {
