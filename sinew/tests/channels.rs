@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes, unless a wake-up is lost.
 const LONG: Duration = Duration::from_secs(600);
 
-/// The kinds of channel, as what makes them.
-fn channels<T>() -> [(Option<usize>, (mpmc::Sender<T>, mpmc::Receiver<T>)); 4] {
+type Ends<T> = (mpmc::Sender<T>, mpmc::Receiver<T>);
+
+/// A channel of each kind, with its capacity.
+fn channels<T>() -> [(Option<usize>, Ends<T>); 4] {
     [None, Some(0), Some(1), Some(3)]
         .map(|capacity| (capacity, capacity.map_or_else(mpmc::channel, mpmc::sync_channel)))
 }
