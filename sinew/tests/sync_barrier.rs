@@ -208,34 +208,38 @@ fn who_gives_up_is_a_party_again() {
     });
 }
 
+/// One party drops out just when another, which waited, gives up: either that one is
+/// a party again, and a third one waits for it, or the group has ended for both.
 #[test]
 fn a_group_that_ends_when_the_time_is_up_has_ended_for_all_or_for_none() {
-    const ROUNDS: usize = 100;
+    const ROUNDS: usize = 150;
     let mut random = Random::new(0x94_004b);
-    let limits: Vec<Duration> = (0..ROUNDS).map(|_| Duration::from_micros(random.below(100))).collect();
+    let limits: Vec<Duration> = (0..ROUNDS).map(|_| Duration::from_micros(20 + random.below(100))).collect();
     wherever(
         |setup| setup.processors > 1,
         |rt, _| {
             for &limit in &limits {
                 let (group, ended) = (WaitGroup::new(), AtomicBool::new(false));
-                let [first, second, party] = [(); 3].map(|()| group.clone());
-                drop(group);
+                let [patient, party] = [(); 2].map(|()| group.clone());
                 rt.run(|| {
                     sinew::scope(|scope| {
-                        let waits = |group: WaitGroup| {
-                            // Back as a party for a moment, and then for good.
-                            if let Err(group) = group.wait_timeout(limit) {
-                                group.wait();
-                            }
-                            assert!(ended.load(Relaxed));
-                        };
-                        let fibres = [first, second].map(|group| scope.spawn(move || waits(group)));
-                        sinew::sleep(limit / 2);
-                        ended.store(true, Relaxed);
-                        drop(party);
-                        fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
+                        scope.spawn(|| {
+                            patient.wait();
+                            ended.store(true, Relaxed);
+                        });
+                        let deadline = Instant::now() + limit;
+                        scope.spawn(move || {
+                            wait_until(|| Instant::now() >= deadline);
+                            drop(party);
+                        });
+                        if let Err(group) = group.wait_deadline(deadline) {
+                            (0..5).for_each(|_| sinew::yield_now());
+                            assert!(!ended.load(Relaxed), "the one that is back is waited for");
+                            drop(group);
+                        }
                     });
                 });
+                assert!(ended.load(Relaxed));
             }
         },
     );

@@ -6,6 +6,7 @@ use fixture::{Random, everywhere, on_fibres_and_threads, wait_until, wherever};
 use sinew::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -136,6 +137,34 @@ fn who_notifies_all_wakes_all_that_wait() {
             });
             assert_eq!(waiters.state.lock().unwrap().1.len(), 52 * round);
         }
+    });
+}
+
+#[test]
+fn who_was_notified_goes_on_when_it_has_the_lock() {
+    everywhere(|rt, _| {
+        let (mutex, condvar, inside) = (Mutex::new(0), Condvar::new(), AtomicBool::new(false));
+        let stay = || {
+            assert!(!inside.swap(true, Relaxed), "somebody else is inside");
+            (0..3).for_each(|_| sinew::yield_now());
+            inside.store(false, Relaxed);
+        };
+        on_fibres_and_threads(rt, 10, 1, |number| {
+            if number == 0 {
+                wait_until(|| *mutex.lock().unwrap() == 10);
+                let _held = mutex.lock().unwrap();
+                condvar.notify_all();
+                stay();
+                return;
+            }
+            let mut held = mutex.lock().unwrap();
+            *held += 1;
+            let _held = match number % 2 {
+                0 => condvar.wait(held).unwrap(),
+                _ => condvar.wait_timeout(held, LONG).unwrap().0,
+            };
+            stay();
+        });
     });
 }
 

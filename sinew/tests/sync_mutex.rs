@@ -390,6 +390,31 @@ fn who_comes_by_may_barge() {
 }
 
 #[test]
+fn who_was_woken_in_vain_keeps_its_place() {
+    wherever(
+        |setup| setup.processors == 1,
+        |rt, _| {
+            for policy in POLICIES {
+                let (mutex, entering) = (Mutex::with_policy(vec![], policy), AtomicUsize::new(0));
+                rt.run(|| {
+                    sinew::scope(|scope| {
+                        let mut held = mutex.lock().unwrap();
+                        queue_up(scope, 4, &mutex, &entering);
+                        // The first one is woken and finds the lock taken again.
+                        for _ in 0..3 {
+                            drop(held);
+                            held = mutex.lock().unwrap();
+                            (0..5).for_each(|_| sinew::yield_now());
+                        }
+                    });
+                });
+                assert_eq!(mutex.into_inner().unwrap(), [0, 1, 2, 3], "{policy:?}");
+            }
+        },
+    );
+}
+
+#[test]
 fn guards_are_dropped_in_any_order() {
     everywhere(|rt, _| {
         let mutexes: Vec<Mutex<usize>> = (0..6).map(Mutex::new).collect();

@@ -3,6 +3,8 @@
 
 mod cancel;
 mod limits;
+#[cfg(sinew_loom)]
+pub(crate) mod model;
 mod queue;
 
 pub(crate) use cancel::Cancel;
