@@ -231,8 +231,8 @@ impl Wait {
     fn outcome(&self) -> Outcome {
         const TIMED_OUT: u32 = Outcome::TimedOut as u32;
         const CANCELLED: u32 = Outcome::Cancelled as u32;
-        // Relaxed: the signal has ordered it.
-        match self.outcome.load(Relaxed) {
+        // Acquire pairs with `tell`, which does not signal after a limit.
+        match self.outcome.load(Acquire) {
             TIMED_OUT => Outcome::TimedOut,
             CANCELLED => Outcome::Cancelled,
             _ => Outcome::Told,

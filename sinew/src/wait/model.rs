@@ -3,8 +3,10 @@
 #![allow(unsafe_code, missing_docs)]
 
 use super::{self as wait, Bell, KERNEL_THREAD, Limit, Node, Party, Place, Queue, Wait, cancel, wait_in};
+use crate::atomic::Relaxed;
 use crate::spin::SpinLock;
 use crate::time::Deadline;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 #[must_use]
@@ -94,6 +96,28 @@ impl<N: 'static> Waiting<N> {
     pub fn wait(&self) {
         // SAFETY: it is never freed.
         unsafe { &*self.bell }.wait(Deadline::NEVER);
+    }
+
+    /// As [`wait`](Waiting::wait), and uses the signal up.
+    pub fn wait_again(&self) {
+        self.wait();
+        // SAFETY: it is never freed.
+        unsafe { &*self.bell }.0.store(super::SILENT, Relaxed);
+    }
+
+    /// As one who does not leave before it has been told.
+    pub fn number(&self) -> NonZeroU64 {
+        Party::timed(self.state()).number()
+    }
+
+    /// See [`number`](Waiting::number).
+    pub fn tell(number: NonZeroU64) {
+        // SAFETY: it is never freed; if it is signalled twice the model fails.
+        unsafe { Party::from_number(number).signal() };
+    }
+
+    pub fn await_told(&self) -> bool {
+        self.state().await_told()
     }
 
     pub fn is_pending(&self) -> bool {

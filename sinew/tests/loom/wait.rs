@@ -3,7 +3,7 @@
 
 use crate::{Watched, check};
 use loom::sync::Arc;
-use sinew::protocols::{Cancel, Line, Outcome, SpinLock, Waiting};
+use sinew::protocols::{Cancel, Completed, Join, Line, Outcome, SpinLock, Waiting};
 
 type Note = Watched<u32>;
 
@@ -164,4 +164,66 @@ fn what_one_that_gives_up_is_not_told_the_next_is_told() {
             assert_eq!(second.end().get(), 7);
         }
     });
+}
+
+/// A fibre that is joined with a limit.
+struct Joined {
+    join: Join,
+    alarm: SpinLock<Option<Waiting<Note>>>,
+}
+
+impl Joined {
+    /// Joins as `JoinHandle::join_timeout` does. Whether it was told.
+    fn wait(&self, passes_on: bool) -> bool {
+        let waiting = new();
+        if !self.join.wait(waiting.number()) {
+            return true;
+        }
+        *self.alarm.lock() = Some(waiting);
+        waiting.wait_again();
+        *self.alarm.lock() = None;
+        let mut told = waiting.outcome() == Outcome::Told;
+        if !told && (passes_on || !self.join.withdraw(waiting.number())) {
+            if waiting.await_told() {
+                waiting.wait_again();
+            }
+            told = true;
+        }
+        drop(waiting.end());
+        told
+    }
+
+    fn complete(&self) {
+        if let Completed::Wake(number) = self.join.complete() {
+            Waiting::<Note>::tell(number);
+        }
+    }
+
+    fn fire(&self) {
+        if let Some(waiting) = self.alarm.lock().take() {
+            waiting.settle_and_signal(Outcome::TimedOut);
+        }
+    }
+}
+
+#[test]
+fn a_join_whose_time_is_up_withdraws_or_is_told() {
+    for passes_on in [false, true] {
+        check(3, 2, move |turn| {
+            let joined = Arc::new(Joined { join: Join::new(), alarm: SpinLock::new(None) });
+            let (waits, completes) = (Arc::clone(&joined), Arc::clone(&joined));
+            let [told, ..] = turn.all([
+                Box::new(move || waits.wait(passes_on)),
+                Box::new(move || {
+                    completes.complete();
+                    true
+                }),
+                Box::new(move || {
+                    joined.fire();
+                    true
+                }),
+            ]);
+            assert!(told || !passes_on);
+        });
+    }
 }
