@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// The present time in ticks.
 #[inline(always)]
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(sinew_loom)))]
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 CPU has the instruction, and Linux leaves it enabled
     // for user code unless a process asks otherwise for itself.
@@ -20,7 +20,7 @@ pub(crate) fn ticks() -> u64 {
 
 /// The present time in ticks.
 #[inline(always)]
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", not(sinew_loom)))]
 pub(crate) fn ticks() -> u64 {
     let counter: u64;
     // SAFETY: Linux lets user code read the virtual counter; nothing else is touched.
@@ -29,9 +29,15 @@ pub(crate) fn ticks() -> u64 {
 }
 
 /// The present time in ticks: nanoseconds where the CPU offers no counter.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", sinew_loom)))]
 pub(crate) fn ticks() -> u64 {
     now_ns()
+}
+
+/// It stands still in a model, which has to run the same way each time.
+#[cfg(sinew_loom)]
+pub(crate) fn ticks() -> u64 {
+    0
 }
 
 /// How many ticks there are in `us` microseconds, to within a few per cent.

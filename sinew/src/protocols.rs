@@ -6,11 +6,17 @@
 use crate::fibre::join;
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, Kind, Strand};
+use crate::sync::Policy;
+use crate::sync::raw_mutex;
+use crate::time::Deadline;
+use crate::wait::Limit;
 use crate::{idle, spin};
 use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::time::Duration;
+
+pub use crate::wait::model::{Cancel, Line, Outcome, Waiting};
 
 /// The number that stands for a processor.
 pub fn processor(index: u16) -> ProcessorId {
@@ -265,5 +271,30 @@ impl<'a> Announced<'a> {
 
     pub fn retract(self) {
         self.0.retract();
+    }
+}
+
+pub struct RawMutex(raw_mutex::RawMutex);
+
+impl RawMutex {
+    pub fn new(policy: Policy) -> Self {
+        RawMutex(raw_mutex::RawMutex::new(policy))
+    }
+
+    pub fn lock(&self) {
+        self.0.lock();
+    }
+
+    pub fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    /// With a limit that has ended already.
+    pub fn lock_overdue(&self) -> bool {
+        self.0.lock_within(Limit::until(Deadline::after(Duration::ZERO)))
+    }
+
+    pub fn unlock(&self) {
+        self.0.unlock();
     }
 }

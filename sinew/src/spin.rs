@@ -16,6 +16,8 @@ use std::ops::{Deref, DerefMut};
 /// several times as long as the longest hold, which walks 64 strands.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
 
+/// Laid out in this order: what its users put first is on the lock's line.
+#[repr(C)]
 pub(crate) struct SpinLock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,

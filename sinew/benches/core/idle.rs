@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::procfs::Usage;
 use crate::support::case::{Case, Contender};
 use crate::support::child::{self, Outcome, Reading, Running};
 use crate::support::crowd::Crowd;
 use crate::support::options::Options;
 use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::procfs::Usage;
 use crate::support::report::{Bound, Column, Report};
 
 pub const NAME: &str = "idle";

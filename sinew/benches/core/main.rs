@@ -7,7 +7,6 @@ mod burst;
 mod cycle;
 mod idle;
 mod memory;
-mod procfs;
 mod spawn;
 #[path = "../support/mod.rs"]
 mod support;

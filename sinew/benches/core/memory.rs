@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::procfs::resident_bytes;
 use crate::support::case::{Case, Contender};
 use crate::support::child::Reading;
 use crate::support::crowd::Crowd;
 use crate::support::options::Options;
 use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::procfs::resident_bytes;
 use crate::support::report::{Bound, Column, Report};
 
 pub const NAME: &str = "memory";

@@ -23,6 +23,7 @@ use crate::support::child::Reading;
 use crate::support::crowd::Crowd;
 use crate::support::options::Options;
 use crate::support::peers::{Experiment, Stackful, run_task};
+use crate::support::random::Random;
 use crate::support::report::{Bound, Column, Report};
 
 pub const NAME: &str = "transfer";
@@ -82,7 +83,7 @@ struct Election<W> {
 }
 
 struct Ledger {
-    random: u64,
+    random: Random,
     last: Instant,
     times_ns: Vec<u64>,
 }
@@ -98,7 +99,7 @@ impl<W: Wake> Election<W> {
             term: AtomicU64::new(0),
             done: AtomicBool::new(false),
             ledger: Mutex::new(Ledger {
-                random: 0x9E37_79B9_7F4A_7C15,
+                random: Random::of(0),
                 last: Instant::now(),
                 times_ns: Vec::with_capacity(case.amount as usize),
             }),
@@ -161,7 +162,7 @@ impl<W: Wake> Election<W> {
         }
         let mut ledger = self.ledger.lock().expect("a ledger");
         ledger.note(term > 1);
-        let next = ledger.pick(self.members.len());
+        let next = ledger.random.below(self.members.len());
         drop(ledger);
         self.appoint(next);
     }
@@ -183,14 +184,6 @@ impl Ledger {
             self.times_ns.push(time.as_nanos() as u64);
         }
         self.last = now;
-    }
-
-    /// Xorshift: the same leaders in every run.
-    fn pick(&mut self, members: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random % members as u64) as usize
     }
 }
 

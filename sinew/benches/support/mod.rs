@@ -15,6 +15,8 @@ pub mod child;
 pub mod crowd;
 pub mod options;
 pub mod peers;
+pub mod procfs;
+pub mod random;
 pub mod report;
 pub mod window;
 

@@ -22,23 +22,30 @@ use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TryS
 /// The capacity of a channel that always has room.
 pub(super) const UNBOUNDED: usize = usize::MAX;
 
-/// What a channel shares among its ends.
+/// What a channel shares among its ends. On lines of its own: channels that are made
+/// one after the other would share them, and be used by different processors.
+#[repr(align(64))]
 pub struct Core<T, B = VecDeque<T>> {
     state: SpinLock<State<T, B>>,
 }
 
+/// With the lock before it, all but the buffer is one line: while messages are handed
+/// over, nothing else is touched.
+#[repr(C)]
 pub(super) struct State<T, B> {
-    buffer: B,
-    /// How many messages the buffer may hold.
-    capacity: usize,
-    senders: usize,
-    receivers: usize,
     /// Receivers that wait. Their notes: the message, put there by whoever tells them;
     /// told without one, they find the channel closed.
     receiving: Queue<Option<T>>,
     /// Senders that wait. Their notes: the message, taken out by whoever tells them;
     /// told with it, they find the channel closed.
     sending: Queue<Option<T>>,
+    senders: u32,
+    receivers: u32,
+    /// How many messages the buffer may hold.
+    capacity: usize,
+    /// How many it holds.
+    buffered: usize,
+    buffer: B,
 }
 
 type Guard<'a, T, B> = SpinGuard<'a, State<T, B>>;
@@ -49,8 +56,6 @@ pub trait Buffer<T>: Default {
     fn push(&mut self, message: T);
     /// Takes out the first.
     fn pop(&mut self) -> Option<T>;
-    /// How many there are.
-    fn len(&self) -> usize;
 }
 
 impl<T> Buffer<T> for VecDeque<T> {
@@ -62,11 +67,6 @@ impl<T> Buffer<T> for VecDeque<T> {
     #[inline]
     fn pop(&mut self) -> Option<T> {
         self.pop_front()
-    }
-
-    #[inline]
-    fn len(&self) -> usize {
-        self.len()
     }
 }
 
@@ -81,11 +81,6 @@ impl<T> Buffer<T> for Option<T> {
     #[inline]
     fn pop(&mut self) -> Option<T> {
         self.take()
-    }
-
-    #[inline]
-    fn len(&self) -> usize {
-        usize::from(self.is_some())
     }
 }
 
@@ -109,24 +104,39 @@ enum Unreceived<'a, T, B> {
 }
 
 impl<T, B: Buffer<T>> State<T, B> {
+    #[inline]
+    fn push(&mut self, message: T) {
+        self.buffer.push(message);
+        self.buffered += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<T> {
+        if self.buffered == 0 {
+            return None;
+        }
+        self.buffered -= 1;
+        self.buffer.pop()
+    }
+
     /// Moves the first waiting sender's message into the buffer, which has room.
     #[inline]
     fn admit_sender(&mut self) -> Option<Told<Option<T>>> {
         let mut told = self.sending.pop()?;
         let message = told.note().take().expect("a sender waits with its message");
-        self.buffer.push(message);
+        self.push(message);
         Some(told)
     }
 
     /// Whether one who receives would not wait. `others` says whether a queue has
     /// somebody in it that counts.
     pub(super) fn can_receive(&self, others: impl FnOnce(&Queue<Option<T>>) -> bool) -> bool {
-        self.buffer.len() > 0 || self.senders == 0 || others(&self.sending)
+        self.buffered > 0 || self.senders == 0 || others(&self.sending)
     }
 
     /// As [`can_receive`](State::can_receive), for one who sends.
     pub(super) fn can_send(&self, others: impl FnOnce(&Queue<Option<T>>) -> bool) -> bool {
-        self.buffer.len() < self.capacity || self.receivers == 0 || others(&self.receiving)
+        self.buffered < self.capacity || self.receivers == 0 || others(&self.receiving)
     }
 
     pub(super) fn receiving(&mut self) -> &mut Queue<Option<T>> {
@@ -143,12 +153,13 @@ impl<T, B: Buffer<T>> Core<T, B> {
     pub(super) fn new(capacity: usize) -> Self {
         Core {
             state: SpinLock::new(State {
-                buffer: B::default(),
-                capacity,
-                senders: 1,
-                receivers: 1,
                 receiving: Queue::new(),
                 sending: Queue::new(),
+                senders: 1,
+                receivers: 1,
+                capacity,
+                buffered: 0,
+                buffer: B::default(),
             }),
         }
     }
@@ -169,8 +180,8 @@ impl<T, B: Buffer<T>> Core<T, B> {
         if state.receivers == 0 {
             return Err(Unsent::Closed(message));
         }
-        if state.buffer.len() < state.capacity {
-            state.buffer.push(message);
+        if state.buffered < state.capacity {
+            state.push(message);
             return Ok(());
         }
         Err(Unsent::Full(message, state))
@@ -180,7 +191,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
     #[inline(always)]
     fn take(&self) -> Result<T, Unreceived<'_, T, B>> {
         let mut state = self.state.lock();
-        if let Some(message) = state.buffer.pop() {
+        if let Some(message) = state.pop() {
             if !state.sending.is_empty() {
                 let admitted = state.admit_sender();
                 drop(state);
@@ -261,7 +272,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.state.lock().buffer.len()
+        self.state.lock().buffered
     }
 
     /// `None`: there is always room.
@@ -277,15 +288,17 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// Whether no message is left and none will come.
     pub(super) fn is_exhausted(&self) -> bool {
         let state = self.state.lock();
-        state.senders == 0 && state.buffer.len() == 0
+        state.senders == 0 && state.buffered == 0
     }
 
     pub(super) fn add_sender(&self) {
-        self.state.lock().senders += 1;
+        let mut state = self.state.lock();
+        state.senders = state.senders.checked_add(1).expect("four thousand million senders");
     }
 
     pub(super) fn add_receiver(&self) {
-        self.state.lock().receivers += 1;
+        let mut state = self.state.lock();
+        state.receivers = state.receivers.checked_add(1).expect("four thousand million receivers");
     }
 
     pub(super) fn remove_sender(&self) {
@@ -305,6 +318,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         }
         let told = state.sending.pop_all();
         let messages = std::mem::take(&mut state.buffer);
+        state.buffered = 0;
         drop(state);
         drop(told);
         drop(messages);
@@ -323,7 +337,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         if state.receivers == 0 {
             return Err(message);
         }
-        state.buffer.push(message);
+        state.push(message);
         Ok(())
     }
 }

@@ -15,7 +15,13 @@ use std::time::{Duration, Instant};
 /// when it was notified or its time is up, but write the loop around it all the
 /// same: between the notification and the lock another may have been faster.
 pub struct Condvar {
-    queue: SpinLock<Queue<()>>,
+    state: SpinLock<State>,
+}
+
+struct State {
+    /// The note: a number that is larger than those of all who came before.
+    queue: Queue<u64>,
+    next_number: u64,
 }
 
 /// Whether a wait with a limit ended because of the limit.
@@ -34,7 +40,7 @@ impl Condvar {
     const_fn! {
         /// A condition variable that nobody waits for.
         pub fn new() -> Condvar {
-            Condvar { queue: SpinLock::new(Queue::new()) }
+            Condvar { state: SpinLock::new(State { queue: Queue::new(), next_number: 0 }) }
         }
     }
 
@@ -131,21 +137,30 @@ impl Condvar {
         let mutex = guard.mutex().raw();
         // Unlocked when entered: who locks it then, and notifies, finds the caller.
         let unlock = || mutex.unlock();
-        let (outcome, ()) = wait_in(&self.queue, self.queue.lock(), |queue| queue, Place::Back, (), limit, unlock);
+        let mut state = self.state.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        let (outcome, _) = wait_in(&self.state, state, |state| &mut state.queue, Place::Back, number, limit, unlock);
         mutex.lock();
         outcome
     }
 
     /// Lets the one go on that has waited longest.
     pub fn notify_one(&self) {
-        let told = self.queue.lock().pop();
+        let told = self.state.lock().queue.pop();
         drop(told);
     }
 
     /// Lets all go on that wait.
     pub fn notify_all(&self) {
-        let all = self.queue.lock().pop_all();
-        drop(all);
+        let end = self.state.lock().next_number;
+        // A few at a time: those whose time is up meanwhile need the lock.
+        loop {
+            let some = self.state.lock().queue.pop_some(|number| *number < end);
+            if some.is_empty() {
+                return;
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ mod once;
 mod once_lock;
 pub mod oneshot;
 mod poison;
-mod raw_mutex;
+pub(crate) mod raw_mutex;
 mod raw_rwlock;
 mod raw_semaphore;
 mod rwlock;

@@ -13,7 +13,7 @@
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release, const_fn};
 use crate::spin::{SpinGuard, SpinLock};
-use crate::wait::{Batch, Limit, Outcome, Place, Queue, wait_in};
+use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in};
 
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
@@ -137,24 +137,39 @@ impl RawRwLock {
     }
 
     /// Gives the lock to those who come next, as far as it is free for them.
-    fn serve(&self, mut queue: SpinGuard<'_, Queue<Access>>) {
-        let mut served = Batch::new();
-        // While anybody waits QUEUED is set, so only releases change the word.
-        // Acquire pairs with them: what their owners did is passed on.
-        while let Some(told) = queue.pop_if(|access| match (*access, self.word.load(Acquire)) {
-            (_, word) if word & WRITER != 0 => false,
-            (Access::Read, _) => true,
-            (Access::Write, word) => word < READER,
-        }) {
-            let mut told = told;
-            let held = if *told.note() == Access::Read { READER } else { WRITER };
-            self.word.fetch_add(held, AcqRel);
-            served.push(told);
+    fn serve<'a>(&'a self, mut queue: SpinGuard<'a, Queue<Access>>) {
+        loop {
+            let mut served = Batch::new();
+            let mut is_over = false;
+            for _ in 0..LARGEST_BATCH {
+                let Some(mut told) = queue.pop_if(|access| self.is_free_for(*access)) else {
+                    is_over = true;
+                    break;
+                };
+                let held = if *told.note() == Access::Read { READER } else { WRITER };
+                self.word.fetch_add(held, AcqRel);
+                served.push(told);
+            }
+            if queue.is_empty() {
+                self.word.fetch_and(!QUEUED, Relaxed);
+            }
+            drop(queue);
+            drop(served);
+            if is_over {
+                return;
+            }
+            queue = self.queue.lock();
         }
-        if queue.is_empty() {
-            self.word.fetch_and(!QUEUED, Relaxed);
+    }
+
+    /// For one from the queue. While anybody waits QUEUED is set, so only releases change
+    /// the word meanwhile.
+    fn is_free_for(&self, access: Access) -> bool {
+        // Acquire pairs with the releases: what their owners did is passed on.
+        let word = self.word.load(Acquire);
+        match access {
+            Access::Read => word & WRITER == 0,
+            Access::Write => word < READER && word & WRITER == 0,
         }
-        drop(queue);
-        drop(served);
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, const_fn};
 use crate::spin::SpinLock;
-use crate::wait::{Batch, Limit, Outcome, Place, Queue, wait_in};
+use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in};
 
 const QUEUED: u64 = 1;
 const PERMIT: u64 = 2;
@@ -47,7 +47,8 @@ impl RawSemaphore {
                 Err(now) => word = now,
             }
         }
-        false
+        // None are there always.
+        count == 0
     }
 
     /// Waits for `count` permits and takes them. Whether it got them within `limit`.
@@ -57,12 +58,14 @@ impl RawSemaphore {
             return Outcome::Told;
         }
         let queue = self.queue.lock();
-        // From here on the word is ours, if it was QUEUED or will be.
-        // Acquire as in `try_take`.
-        let word = self.word.fetch_or(QUEUED, Acquire);
-        if queue.is_empty() && word / PERMIT >= count {
-            self.word.store(word - word % PERMIT - count * PERMIT, Relaxed);
-            return Outcome::Told;
+        // If it is set, it stays so while we have the lock, for there are others.
+        if self.word.load(Relaxed) & QUEUED == 0 {
+            // Acquire as in `try_take`. From here on only who has the lock changes it.
+            let word = self.word.fetch_or(QUEUED, Acquire);
+            if word / PERMIT >= count {
+                self.word.store(word - count * PERMIT, Relaxed);
+                return Outcome::Told;
+            }
         }
         let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, count, limit, || ());
         if outcome != Outcome::Told {
@@ -89,20 +92,45 @@ impl RawSemaphore {
     #[inline(never)]
     fn give_slow(&self, count: u64, most: u64) -> bool {
         let mut queue = self.queue.lock();
-        // QUEUED is set only under the lock, and was; it may have been cleared since.
-        // Acquire: permits that others gave are passed on.
-        let word = self.word.fetch_or(QUEUED, Acquire);
+        if queue.is_empty() {
+            // Somebody else has served the last. Acquire: permits that others gave are
+            // passed on.
+            self.word.fetch_or(QUEUED, Acquire);
+        }
+        let word = self.word.load(Acquire);
         let mut permits = (word / PERMIT).saturating_add(count);
+        let mut fits = |wanted: &mut u64| *wanted <= permits;
+        let Some(mut first) = queue.pop_if(&mut fits) else {
+            self.put_down(permits, most, &queue);
+            return permits <= most;
+        };
+        permits -= *first.note();
+        if permits == 0 {
+            self.put_down(permits, most, &queue);
+            drop(queue);
+            drop(first);
+            return true;
+        }
         let mut served = Batch::new();
-        while let Some(mut told) = queue.pop_if(|wanted| *wanted <= permits) {
+        for _ in 0..LARGEST_BATCH {
+            let Some(mut told) = queue.pop_if(|wanted| *wanted <= permits) else { break };
             permits -= *told.note();
             served.push(told);
         }
+        self.put_down(permits, most, &queue);
+        drop(queue);
+        let is_over = served.is_empty();
+        drop(first);
+        drop(served);
+        // There may be more than are served at once.
+        if is_over { permits <= most } else { self.give_slow(0, most) }
+    }
+
+    /// Writes the word anew. By who has the lock, while QUEUED is set.
+    #[inline(always)]
+    fn put_down(&self, permits: u64, most: u64, queue: &Queue<u64>) {
         let queued = if queue.is_empty() { 0 } else { QUEUED };
         // Release as in `give`.
-        self.word.store(permits.min(most) * PERMIT | queued, Release);
-        drop(queue);
-        drop(served);
-        permits <= most
+        self.word.store((permits.min(most) * PERMIT) | queued, Release);
     }
 }

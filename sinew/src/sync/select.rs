@@ -142,9 +142,11 @@ impl<'a, R> Select<'a, R> {
 
 /// 32 bits that depend on nothing a user does.
 fn random() -> u32 {
-    // The multiplier is 2^64 divided by the golden ratio: the upper half of the
-    // product depends on all bits of the lower half of the ticks.
-    (clock::ticks().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+    // 2^64 divided by the golden ratio. Two rounds: after one alone, selects at even
+    // intervals would get numbers at even intervals.
+    const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+    let bits = clock::ticks().wrapping_mul(MULTIPLIER);
+    ((bits ^ (bits >> 32)).wrapping_mul(MULTIPLIER) >> 32) as u32
 }
 
 impl<R> Default for Select<'_, R> {

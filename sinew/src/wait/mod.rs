@@ -3,11 +3,13 @@
 
 mod cancel;
 mod limits;
+#[cfg(sinew_loom)]
+pub(crate) mod model;
 mod queue;
 
 pub(crate) use cancel::Cancel;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
-pub(crate) use queue::{Batch, Node, Place, Queue, Told, wait_in};
+pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
@@ -229,8 +231,8 @@ impl Wait {
     fn outcome(&self) -> Outcome {
         const TIMED_OUT: u32 = Outcome::TimedOut as u32;
         const CANCELLED: u32 = Outcome::Cancelled as u32;
-        // Relaxed: the signal has ordered it.
-        match self.outcome.load(Relaxed) {
+        // Acquire pairs with `tell`, which does not signal after a limit.
+        match self.outcome.load(Acquire) {
             TIMED_OUT => Outcome::TimedOut,
             CANCELLED => Outcome::Cancelled,
             _ => Outcome::Told,

@@ -20,6 +20,9 @@ use crate::strand::Ready;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
+/// So many are told at once: each is a cache miss or two under the lock.
+pub(crate) const LARGEST_BATCH: usize = 64;
+
 /// Those who wait, first come first.
 pub(crate) struct Queue<N> {
     ends: Option<(Link<N>, Link<N>)>,
@@ -190,6 +193,19 @@ impl<N> Queue<N> {
         }
     }
 
+    /// As [`pop_if`](Queue::pop_if), for as many as fit, but not more than can be had in
+    /// a few microseconds: the rest is for when others had the lock.
+    pub(crate) fn pop_some(&mut self, mut fits: impl FnMut(&mut N) -> bool) -> Batch<N> {
+        let mut batch = Batch::new();
+        for _ in 0..LARGEST_BATCH {
+            match self.pop_if(&mut fits) {
+                Some(told) => batch.push(told),
+                None => break,
+            }
+        }
+        batch
+    }
+
     /// Takes out all that still wait.
     pub(crate) fn pop_all(&mut self) -> Batch<N> {
         let mut batch = Batch::new();
@@ -245,6 +261,10 @@ pub(crate) struct Batch<N> {
 impl<N> Batch<N> {
     pub(crate) const fn new() -> Self {
         Batch { ends: None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_none()
     }
 
     pub(crate) fn push(&mut self, told: Told<N>) {

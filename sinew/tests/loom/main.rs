@@ -14,10 +14,12 @@ mod idle;
 mod inbox;
 mod inverted;
 mod join;
+mod mutex;
 mod queues;
 mod sentinel;
 mod spin;
 mod state;
+mod wait;
 mod watched;
 
 use loom::thread;

@@ -1,0 +1,88 @@
+//! `sync::raw_mutex::RawMutex`, among kernel threads.
+
+use crate::{Watched, check};
+use loom::sync::Arc;
+use sinew::protocols::RawMutex;
+use sinew::sync::Policy;
+
+const POLICIES: [Policy; 2] = [Policy::Barge, Policy::HandOver];
+
+/// A sum that a mutex guards.
+struct Guarded {
+    mutex: RawMutex,
+    sum: Watched<u32>,
+}
+
+impl Guarded {
+    fn new<const N: usize>(policy: Policy) -> [Arc<Guarded>; N] {
+        let guarded = Arc::new(Guarded { mutex: RawMutex::new(policy), sum: Watched::new(0) });
+        [(); N].map(|()| Arc::clone(&guarded))
+    }
+
+    fn add_and_unlock(&self) {
+        self.sum.change(|sum| *sum += 1);
+        self.mutex.unlock();
+    }
+
+    fn add(&self) {
+        self.mutex.lock();
+        self.add_and_unlock();
+    }
+
+    /// If it can be had at once, or was handed over.
+    fn add_overdue(&self) -> u32 {
+        let locked = self.mutex.lock_overdue();
+        if locked {
+            self.add_and_unlock();
+        }
+        locked.into()
+    }
+
+    /// Nobody has it: it can be used as a new one.
+    fn assert_free(&self, sum: u32) {
+        assert!(self.mutex.try_lock(), "nobody has it");
+        assert!(!self.mutex.try_lock());
+        assert_eq!(self.sum.get(), sum);
+        self.mutex.unlock();
+        self.add();
+        assert!(self.mutex.try_lock());
+    }
+}
+
+#[test]
+fn holders_exclude_each_other_and_see_what_the_last_one_did() {
+    for policy in POLICIES {
+        check(2, 3, move |turn| {
+            let [one, two, after] = Guarded::new(policy);
+            turn.two(move || one.add(), move || two.add());
+            after.assert_free(2);
+        });
+    }
+}
+
+#[test]
+fn who_releases_it_wakes_one_of_two_that_wait_and_both_get_it() {
+    for policy in POLICIES {
+        check(2, 2, move |turn| {
+            let [holder, one, two, after] = Guarded::new(policy);
+            holder.mutex.lock();
+            let release_and_add = move || {
+                holder.add_and_unlock();
+                one.add();
+            };
+            turn.two(release_and_add, move || two.add());
+            after.assert_free(3);
+        });
+    }
+}
+
+#[test]
+fn a_lock_whose_limit_ends_while_it_is_released_leaves_it_usable() {
+    for policy in POLICIES {
+        check(2, 3, move |turn| {
+            let [one, two, after] = Guarded::new(policy);
+            let ((), locked) = turn.two(move || one.add(), move || two.add_overdue());
+            after.assert_free(1 + locked);
+        });
+    }
+}

@@ -1,0 +1,229 @@
+//! `wait::Cancel` and `wait::Queue`: a wait has one outcome, one signal, and nobody
+//! uses it when it is over.
+
+use crate::{Watched, check};
+use loom::sync::Arc;
+use sinew::protocols::{Cancel, Completed, Join, Line, Outcome, SpinLock, Waiting};
+
+type Note = Watched<u32>;
+
+/// A fibre, and what it waits for.
+struct Fibre {
+    cancel: Cancel,
+    /// The timers of its cluster: one, which ends the wait of this.
+    alarm: SpinLock<Option<Waiting<Note>>>,
+    line: Line<Note>,
+}
+
+impl Fibre {
+    fn new<const N: usize>() -> [Arc<Fibre>; N] {
+        let fibre = Fibre { cancel: Cancel::new(), alarm: SpinLock::new(None), line: Line::new() };
+        let fibre = Arc::new(fibre);
+        [(); N].map(|()| Arc::clone(&fibre))
+    }
+
+    /// Enters the line, and has an alarm set.
+    fn enter(&self) -> Waiting<Note> {
+        let waiting = new();
+        waiting.enter(&self.line);
+        *self.alarm.lock() = Some(waiting);
+        waiting
+    }
+
+    /// Waits as `block_within` does, and is gone then.
+    fn wait(&self, waiting: Waiting<Note>) -> Outcome {
+        if !(self.cancel.enter(&waiting) && waiting.settle(Outcome::Cancelled)) {
+            waiting.wait();
+        }
+        *self.alarm.lock() = None;
+        self.cancel.leave();
+        self.leave(waiting)
+    }
+
+    fn leave(&self, waiting: Waiting<Note>) -> Outcome {
+        let outcome = waiting.outcome();
+        if outcome != Outcome::Told {
+            waiting.leave(&self.line);
+        }
+        let note = waiting.end();
+        assert_eq!(note.get(), if outcome == Outcome::Told { 7 } else { 0 }, "{outcome:?}");
+        outcome
+    }
+
+    /// Whether it ended a wait.
+    fn tell(&self) -> bool {
+        self.line.tell(|note| note.set(7))
+    }
+
+    /// Whether it ended a wait. The wait is there while the lock is held: to leave is
+    /// to take back the alarm.
+    fn fire(&self) -> bool {
+        let mut alarm = self.alarm.lock();
+        alarm.take().is_some_and(|waiting| waiting.settle_and_signal(Outcome::TimedOut))
+    }
+}
+
+fn new() -> Waiting<Note> {
+    Waiting::new(Watched::new(0))
+}
+
+#[test]
+fn a_request_ends_the_wait_that_it_comes_before_or_within() {
+    check(2, 3, |turn| {
+        let [fibre, other] = Fibre::new();
+        let wait = move || fibre.wait(new());
+        let (outcome, _) = turn.two(wait, move || other.cancel.cancel());
+        assert_eq!(outcome, Outcome::Cancelled);
+    });
+}
+
+#[test]
+fn nobody_uses_a_wait_that_has_been_left() {
+    check(2, 3, |turn| {
+        let [fibre, other] = Fibre::new();
+        let wait = move || {
+            let waiting = new();
+            let _ = fibre.cancel.enter(&waiting);
+            // Its end has come by itself, unless the other is faster.
+            if !waiting.settle(Outcome::TimedOut) {
+                waiting.wait();
+            }
+            fibre.cancel.leave();
+            fibre.leave(waiting)
+        };
+        let (outcome, cancelled) = turn.two(wait, move || other.cancel.cancel());
+        assert_eq!(cancelled, outcome == Outcome::Cancelled);
+    });
+}
+
+#[test]
+fn a_wait_that_is_told_and_cancelled_has_one_outcome() {
+    check(3, 2, |turn| {
+        let [fibre, teller, canceller] = Fibre::new();
+        let waiting = fibre.enter();
+        let wait = move || Some(fibre.wait(waiting));
+        let tell = move || teller.tell().then_some(Outcome::Told);
+        let cancel = move || canceller.cancel.cancel().then_some(Outcome::Cancelled);
+        let [outcome, told, cancelled] = turn.all([Box::new(wait), Box::new(tell), Box::new(cancel)]);
+        assert!(told.is_none() || cancelled.is_none(), "both have ended it");
+        // If neither has, the fibre has seen the request itself.
+        assert_eq!(outcome, told.or(cancelled).or(Some(Outcome::Cancelled)));
+    });
+}
+
+#[test]
+fn a_wait_that_is_told_and_times_out_has_one_outcome() {
+    check(3, 2, |turn| {
+        let [fibre, teller, timer] = Fibre::new();
+        let waiting = fibre.enter();
+        let wait = move || Some(fibre.wait(waiting));
+        let tell = move || teller.tell().then_some(Outcome::Told);
+        let fire = move || timer.fire().then_some(Outcome::TimedOut);
+        let [outcome, told, timed_out] = turn.all([Box::new(wait), Box::new(tell), Box::new(fire)]);
+        assert!(told.is_none() || timed_out.is_none(), "both have ended it");
+        assert_eq!(outcome, told.or(timed_out));
+    });
+}
+
+#[test]
+fn a_wait_that_is_told_times_out_and_is_cancelled_has_one_outcome() {
+    check(4, 1, |turn| {
+        let [fibre, teller, timer, canceller] = Fibre::new();
+        let waiting = fibre.enter();
+        let wait = move || Some(fibre.wait(waiting));
+        let tell = move || teller.tell().then_some(Outcome::Told);
+        let fire = move || timer.fire().then_some(Outcome::TimedOut);
+        let cancel = move || canceller.cancel.cancel().then_some(Outcome::Cancelled);
+        let [outcome, told, timed_out, cancelled] =
+            turn.all([Box::new(wait), Box::new(tell), Box::new(fire), Box::new(cancel)]);
+        let claims = [told, timed_out, cancelled].into_iter().flatten().collect::<Vec<_>>();
+        assert!(claims.len() <= 1, "ended by {claims:?}");
+        assert_eq!(outcome, claims.first().copied().or(Some(Outcome::Cancelled)));
+    });
+}
+
+#[test]
+fn what_one_that_gives_up_is_not_told_the_next_is_told() {
+    check(2, 4, |turn| {
+        let [fibre, teller] = Fibre::new();
+        let [first, second] = [(); 2].map(|()| new());
+        first.enter(&fibre.line);
+        second.enter(&fibre.line);
+        let give_up = move || {
+            if !first.settle(Outcome::TimedOut) {
+                first.wait();
+            }
+            fibre.leave(first)
+        };
+        let (outcome, told) = turn.two(give_up, move || teller.tell());
+        assert!(told, "there is somebody in each case");
+        let second_is_told = !second.is_pending();
+        assert_eq!(second_is_told, outcome == Outcome::TimedOut);
+        if second_is_told {
+            second.wait();
+            assert_eq!(second.end().get(), 7);
+        }
+    });
+}
+
+/// A fibre that is joined with a limit.
+struct Joined {
+    join: Join,
+    alarm: SpinLock<Option<Waiting<Note>>>,
+}
+
+impl Joined {
+    /// Joins as `JoinHandle::join_timeout` does. Whether it was told.
+    fn wait(&self, passes_on: bool) -> bool {
+        let waiting = new();
+        if !self.join.wait(waiting.number()) {
+            return true;
+        }
+        *self.alarm.lock() = Some(waiting);
+        waiting.wait_again();
+        *self.alarm.lock() = None;
+        let mut told = waiting.outcome() == Outcome::Told;
+        if !told && (passes_on || !self.join.withdraw(waiting.number())) {
+            if waiting.await_told() {
+                waiting.wait_again();
+            }
+            told = true;
+        }
+        drop(waiting.end());
+        told
+    }
+
+    fn complete(&self) {
+        if let Completed::Wake(number) = self.join.complete() {
+            Waiting::<Note>::tell(number);
+        }
+    }
+
+    fn fire(&self) {
+        if let Some(waiting) = self.alarm.lock().take() {
+            waiting.settle_and_signal(Outcome::TimedOut);
+        }
+    }
+}
+
+#[test]
+fn a_join_whose_time_is_up_withdraws_or_is_told() {
+    for passes_on in [false, true] {
+        check(3, 2, move |turn| {
+            let joined = Arc::new(Joined { join: Join::new(), alarm: SpinLock::new(None) });
+            let (waits, completes) = (Arc::clone(&joined), Arc::clone(&joined));
+            let [told, ..] = turn.all([
+                Box::new(move || waits.wait(passes_on)),
+                Box::new(move || {
+                    completes.complete();
+                    true
+                }),
+                Box::new(move || {
+                    joined.fire();
+                    true
+                }),
+            ]);
+            assert!(told || !passes_on);
+        });
+    }
+}
