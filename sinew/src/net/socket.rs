@@ -344,10 +344,10 @@ fn take_error(fd: RawFd) -> io::Result<Option<io::Error>> {
     Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
 }
 
-fn set_nonblocking(descriptor: &OwnedFd, nonblocking: bool) -> io::Result<()> {
+pub(crate) fn set_nonblocking(descriptor: &impl AsFd, nonblocking: bool) -> io::Result<()> {
     let mut value = libc::c_int::from(nonblocking);
     // SAFETY: the value is valid for reading.
-    result(unsafe { libc::ioctl(descriptor.as_raw_fd(), libc::FIONBIO, &mut value) })
+    result(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::FIONBIO, &mut value) })
 }
 
 fn is_nonblocking(descriptor: &OwnedFd) -> bool {
