@@ -1,13 +1,20 @@
-//! What all kinds of sockets share: the calls of the kernel, without waiting.
+//! What all kinds of sockets share: the calls of the kernel, and what a socket knows
+//! of how to wait.
+//!
+//! Every call that moves bytes says that it is not to wait (`MSG_DONTWAIT`), so it does
+//! not matter if somebody else who has the socket makes it a blocking one. Only
+//! `accept` and `connect` rely on the descriptor's own flag.
 #![allow(unsafe_code)]
 
+use super::address::Address;
+use crate::fibre::stack::current_stack;
 use crate::io::{Done, Shown, Side, Source};
 use crate::time::Deadline;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// A socket, shared by all handles to it.
 #[derive(Clone)]
@@ -19,6 +26,8 @@ struct Shared {
     source: Source,
     /// In nanoseconds, by [`Side`]; 0 is for ever.
     timeouts: [AtomicU64; 2],
+    /// Whether calls give `WouldBlock` where they would wait.
+    nonblocking: AtomicBool,
 }
 
 impl Socket {
@@ -29,26 +38,58 @@ impl Socket {
         Ok(Socket::of(owned(descriptor)?))
     }
 
-    /// A socket that is non-blocking already.
-    pub(crate) fn of(descriptor: OwnedFd) -> Socket {
-        let timeouts = [const { AtomicU64::new(0) }; 2];
-        Socket { shared: Arc::new(Shared { source: Source::new(descriptor), timeouts }) }
+    /// Two that are connected to each other.
+    pub(crate) fn pair(family: libc::c_int, kind: libc::c_int) -> io::Result<(Socket, Socket)> {
+        let mut pair = [-1; 2];
+        let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: the pair is valid for writing.
+        result(unsafe { libc::socketpair(family, kind, 0, pair.as_mut_ptr()) })?;
+        Ok((Socket::of(owned(pair[0])?), Socket::of(owned(pair[1])?)))
     }
 
-    /// A socket from elsewhere, which is made non-blocking.
-    pub(crate) fn adopt(descriptor: OwnedFd) -> io::Result<Socket> {
-        set_nonblocking(&descriptor, true)?;
-        Ok(Socket::of(descriptor))
+    /// A socket whose descriptor is non-blocking already.
+    fn of(descriptor: OwnedFd) -> Socket {
+        let (timeouts, nonblocking) = ([const { AtomicU64::new(0) }; 2], AtomicBool::new(false));
+        Socket { shared: Arc::new(Shared { source: Source::new(descriptor), timeouts, nonblocking }) }
     }
 
-    /// The descriptor, blocking as std's are; a copy if others use the socket.
-    pub(crate) fn into_descriptor(self) -> io::Result<OwnedFd> {
-        let descriptor = match Arc::try_unwrap(self.shared) {
-            Ok(shared) => shared.source.into_descriptor(),
-            Err(shared) => shared.source.as_fd().try_clone_to_owned()?,
+    /// A socket from elsewhere. If it was non-blocking, or had timeouts, it has them
+    /// here. What is not a socket is found out when it is used as one.
+    pub(crate) fn adopt(descriptor: OwnedFd) -> Socket {
+        let nonblocking = is_nonblocking(&descriptor);
+        let timeouts = [kernel_timeout(&descriptor, Side::Read), kernel_timeout(&descriptor, Side::Write)];
+        // It fails for what is not open for anything: then every other call does, too.
+        let _ = set_nonblocking(&descriptor, true);
+        let socket = Socket::of(descriptor);
+        socket.set_nonblocking(nonblocking);
+        for (stored, timeout) in socket.shared.timeouts.iter().zip(timeouts) {
+            stored.store(timeout, Relaxed);
+        }
+        socket
+    }
+
+    /// The descriptor as std's sockets have it: blocking, unless this one was set to be
+    /// otherwise, and with its timeouts. A copy if there are other handles; that of a
+    /// listener is then left non-blocking, because they rely on it.
+    ///
+    /// # Panics
+    /// If there is no descriptor left for a copy.
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        let nonblocking = self.is_nonblocking();
+        for side in [Side::Read, Side::Write] {
+            // What cannot be set is not a socket.
+            let _ = self.set_kernel_timeout(side);
+        }
+        let (descriptor, others_rely) = match Arc::try_unwrap(self.shared) {
+            Ok(shared) => (shared.source.into_descriptor(), false),
+            Err(shared) => {
+                let copy = shared.source.as_fd().try_clone_to_owned().expect("no descriptor is left for a copy");
+                let listens = option(shared.source.raw(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+                (copy, listens.is_ok_and(|listens| listens != 0))
+            }
         };
-        set_nonblocking(&descriptor, false)?;
-        Ok(descriptor)
+        let _ = set_nonblocking(&descriptor, nonblocking || others_rely);
+        descriptor
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -66,6 +107,14 @@ impl Socket {
         }
     }
 
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.shared.nonblocking.load(Relaxed)
+    }
+
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
+        self.shared.nonblocking.store(nonblocking, Relaxed);
+    }
+
     /// # Errors
     /// For a duration of zero, as std's.
     pub(crate) fn set_timeout(&self, side: Side, timeout: Option<Duration>) -> io::Result<()> {
@@ -77,53 +126,77 @@ impl Socket {
         Ok(())
     }
 
+    fn set_kernel_timeout(&self, side: Side) -> io::Result<()> {
+        let timeout = self.timeout(side).unwrap_or(Duration::ZERO);
+        // Zero is for ever, so what is shorter than its unit is rounded up.
+        let us = timeout.subsec_nanos().div_ceil(1000);
+        let (carry, us) = (u64::from(us / 1_000_000), us % 1_000_000);
+        let seconds = libc::time_t::try_from(timeout.as_secs().saturating_add(carry)).unwrap_or(libc::time_t::MAX);
+        let value = libc::timeval { tv_sec: seconds, tv_usec: us.into() };
+        self.set_option_of(libc::SOL_SOCKET, timeout_option(side), value)
+    }
+
     /// When an operation that begins now has to end.
-    fn deadline(&self, side: Side) -> Deadline {
+    pub(crate) fn deadline(&self, side: Side) -> Deadline {
         self.timeout(side).map_or(Deadline::NEVER, Deadline::after)
     }
 
+    /// Does what `attempt` does, waiting as the socket is set to: a timeout is
+    /// `WouldBlock`, as with std's.
     #[inline]
     pub(crate) fn operate<T>(&self, side: Side, attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
-        self.source().operate(side, self.deadline(side), attempt)
+        if self.is_nonblocking() {
+            return self.try_once(attempt);
+        }
+        self.operate_within(side, self.deadline(side), attempt)
     }
 
-    /// Receives from a stream.
-    #[inline]
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.operate(Side::Read, |fd| Ok(Done::bytes(recv(fd, buffer, 0)?, buffer.len())))
-    }
-
-    pub(crate) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.operate(Side::Read, |fd| Ok(Done::some(recv(fd, buffer, libc::MSG_PEEK)?)))
-    }
-
-    pub(crate) fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let asked = buffers.iter().map(|buffer| buffer.len()).sum();
-        let count = buffers.len().min(MOST_SLICES) as libc::c_int;
-        self.operate(Side::Read, |fd| {
-            // SAFETY: `IoSliceMut` is laid out as `iovec`, and the slices are writable.
-            let read = unsafe { libc::readv(fd, buffers.as_mut_ptr().cast(), count) };
-            Ok(Done::bytes(length(read)?, asked))
+    /// As `operate`, but with a limit of the call's own, whatever the socket is set to:
+    /// beyond it is `TimedOut`.
+    pub(crate) fn operate_until<T>(
+        &self,
+        side: Side,
+        deadline: Instant,
+        attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
+        self.operate_within(side, Deadline::at(deadline), attempt).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the time was up"),
+            _ => error,
         })
     }
 
-    /// Sends to a stream.
     #[inline]
-    pub(crate) fn write(&self, buffer: &[u8]) -> io::Result<usize> {
-        self.operate(Side::Write, |fd| Ok(Done::bytes(send(fd, buffer)?, buffer.len())))
+    fn operate_within<T>(
+        &self,
+        side: Side,
+        deadline: Deadline,
+        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
+        match self.source().operate(side, deadline, &mut attempt) {
+            // What came at the last moment may be there though no poller has said so.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.attempt_slow(attempt),
+            done => done,
+        }
     }
 
-    pub(crate) fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let asked = buffers.iter().map(|buffer| buffer.len()).sum();
-        // SAFETY: all-zero is a message without anything.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = buffers.as_ptr().cast_mut().cast();
-        message.msg_iovlen = buffers.len().min(MOST_SLICES) as _;
-        self.operate(Side::Write, |fd| {
-            // SAFETY: `IoSlice` is laid out as `iovec`; the message is valid for the call.
-            let written = unsafe { libc::sendmsg(fd, &message, libc::MSG_NOSIGNAL) };
-            Ok(Done::bytes(length(written)?, asked))
-        })
+    #[cold]
+    fn attempt_slow<T>(&self, mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
+        loop {
+            match attempt(self.raw()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return Ok(done?.value),
+            }
+        }
+    }
+
+    /// A fibre that keeps trying gives way to those who make it worth it.
+    #[cold]
+    fn try_once<T>(&self, attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
+        let outcome = self.attempt_slow(attempt);
+        if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) && current_stack().is_some() {
+            crate::yield_now();
+        }
+        outcome
     }
 
     pub(crate) fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
@@ -139,26 +212,22 @@ impl Socket {
     /// Waits for a connection and accepts it; with the peer's address as the kernel
     /// wrote it.
     pub(crate) fn accept(&self) -> io::Result<(Socket, Address)> {
-        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        self.operate(Side::Read, |fd| {
-            let mut address = Address::empty();
-            // SAFETY: the address is valid for writing, of the length given.
-            let accepted = unsafe { libc::accept4(fd, address.as_mut_ptr(), &mut address.length, flags) };
-            match owned(accepted) {
-                Ok(descriptor) => Ok(Done::some((Socket::of(descriptor), address))),
-                // The connection is gone already: the next.
-                Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {
-                    Err(io::ErrorKind::Interrupted.into())
-                }
-                Err(error) => Err(error),
-            }
-        })
+        self.operate(Side::Read, accept)
+    }
+
+    pub(crate) fn accept_until(&self, deadline: Instant) -> io::Result<(Socket, Address)> {
+        self.operate_until(Side::Read, deadline, accept)
+    }
+
+    /// Connects without waiting: what cannot be done at once is an error.
+    pub(crate) fn connect_at_once(&self, address: &Address) -> io::Result<()> {
+        // SAFETY: the address is valid for reading, of the length given.
+        result(unsafe { libc::connect(self.raw(), address.as_ptr(), address.length) })
     }
 
     /// Connects, and waits until that has succeeded or failed; not beyond `deadline`.
     pub(crate) fn connect(&self, address: &Address, deadline: Deadline) -> io::Result<()> {
-        // SAFETY: the address is valid for reading, of the length given.
-        match result(unsafe { libc::connect(self.raw(), address.as_ptr(), address.length) }) {
+        match self.connect_at_once(address) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => {}
             done => return done,
         }
@@ -194,13 +263,26 @@ impl Socket {
 
     /// Sets an option whose value is a number.
     pub(crate) fn set_option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        let length = size_of::<libc::c_int>() as libc::socklen_t;
+        self.set_option_of(level, name, value)
+    }
+
+    /// Sets an option to what the kernel's header says that it is.
+    pub(crate) fn set_option_of<T: Copy>(&self, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+        let length = size_of::<T>() as libc::socklen_t;
         // SAFETY: the value is valid for reading, of the length given.
         result(unsafe { libc::setsockopt(self.raw(), level, name, (&raw const value).cast(), length) })
     }
 
     pub(crate) fn option(&self, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
         option(self.raw(), level, name)
+    }
+
+    pub(crate) fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.set_option_of(libc::IPPROTO_IP, libc::IP_TTL, ttl)
+    }
+
+    pub(crate) fn ttl(&self) -> io::Result<u32> {
+        Ok(self.option(libc::IPPROTO_IP, libc::IP_TTL)? as u32)
     }
 
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
@@ -225,105 +307,17 @@ impl AsFd for Socket {
     }
 }
 
-/// As many slices as the kernel takes at once.
-const MOST_SLICES: usize = 1024;
-
-/// An address as the kernel knows it.
-#[derive(Clone, Copy)]
-pub(crate) struct Address {
-    pub(crate) storage: libc::sockaddr_storage,
-    pub(crate) length: libc::socklen_t,
-}
-
-impl Address {
-    pub(crate) fn empty() -> Address {
-        // SAFETY: all-zero is a valid address of no family.
-        let storage = unsafe { std::mem::zeroed() };
-        Address { storage, length: size_of::<libc::sockaddr_storage>() as libc::socklen_t }
+fn accept(fd: RawFd) -> io::Result<Done<(Socket, Address)>> {
+    let mut address = Address::empty();
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the address is valid for writing, of the length given.
+    let accepted = unsafe { libc::accept4(fd, address.as_mut_ptr(), &mut address.length, flags) };
+    match owned(accepted) {
+        Ok(descriptor) => Ok(Done::some((Socket::of(descriptor), address))),
+        // The connection is gone already: the next.
+        Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Err(io::ErrorKind::Interrupted.into()),
+        Err(error) => Err(error),
     }
-
-    pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
-        (&raw const self.storage).cast()
-    }
-
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
-        (&raw mut self.storage).cast()
-    }
-
-    pub(crate) fn family(&self) -> libc::c_int {
-        self.storage.ss_family.into()
-    }
-
-    /// # Safety
-    /// `T` is an address of the kernel's, no larger than its storage.
-    unsafe fn of<T>(address: T) -> Address {
-        let mut storage = Address::empty();
-        // SAFETY: by the contract it fits.
-        unsafe { storage.as_mut_ptr().cast::<T>().write_unaligned(address) };
-        storage.length = size_of::<T>() as libc::socklen_t;
-        storage
-    }
-}
-
-impl From<std::net::SocketAddr> for Address {
-    fn from(address: std::net::SocketAddr) -> Address {
-        match address {
-            std::net::SocketAddr::V4(v4) => {
-                let address = libc::sockaddr_in {
-                    sin_family: libc::AF_INET as libc::sa_family_t,
-                    sin_port: v4.port().to_be(),
-                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
-                    sin_zero: [0; 8],
-                };
-                // SAFETY: it is one.
-                unsafe { Address::of(address) }
-            }
-            std::net::SocketAddr::V6(v6) => {
-                let address = libc::sockaddr_in6 {
-                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                    sin6_port: v6.port().to_be(),
-                    sin6_flowinfo: v6.flowinfo(),
-                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                    sin6_scope_id: v6.scope_id(),
-                };
-                // SAFETY: it is one.
-                unsafe { Address::of(address) }
-            }
-        }
-    }
-}
-
-impl TryFrom<Address> for std::net::SocketAddr {
-    type Error = io::Error;
-
-    fn try_from(address: Address) -> io::Result<std::net::SocketAddr> {
-        match address.family() {
-            libc::AF_INET => {
-                // SAFETY: the family says that it is one.
-                let v4 = unsafe { &*address.as_ptr().cast::<libc::sockaddr_in>() };
-                let ip = std::net::Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
-                Ok(std::net::SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
-            }
-            libc::AF_INET6 => {
-                // SAFETY: the family says that it is one.
-                let v6 = unsafe { &*address.as_ptr().cast::<libc::sockaddr_in6>() };
-                let ip = std::net::Ipv6Addr::from(v6.sin6_addr.s6_addr);
-                let port = u16::from_be(v6.sin6_port);
-                Ok(std::net::SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
-            }
-            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "invalid argument")),
-        }
-    }
-}
-
-pub(crate) fn recv(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
-    // SAFETY: the buffer is valid for writing.
-    length(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) })
-}
-
-pub(crate) fn send(fd: RawFd, buffer: &[u8]) -> io::Result<usize> {
-    // SAFETY: the buffer is valid for reading.
-    length(unsafe { libc::send(fd, buffer.as_ptr().cast(), buffer.len(), libc::MSG_NOSIGNAL) })
 }
 
 fn is_connected(fd: RawFd) -> bool {
@@ -350,11 +344,34 @@ fn take_error(fd: RawFd) -> io::Result<Option<io::Error>> {
     Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
 }
 
-pub(crate) fn set_nonblocking(descriptor: &OwnedFd, nonblocking: bool) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
+pub(crate) fn set_nonblocking(descriptor: &impl AsFd, nonblocking: bool) -> io::Result<()> {
     let mut value = libc::c_int::from(nonblocking);
     // SAFETY: the value is valid for reading.
-    result(unsafe { libc::ioctl(descriptor.as_raw_fd(), libc::FIONBIO, &mut value) })
+    result(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::FIONBIO, &mut value) })
+}
+
+fn is_nonblocking(descriptor: &OwnedFd) -> bool {
+    // SAFETY: no memory is involved.
+    let flags = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
+}
+
+fn timeout_option(side: Side) -> libc::c_int {
+    match side {
+        Side::Read => libc::SO_RCVTIMEO,
+        Side::Write => libc::SO_SNDTIMEO,
+    }
+}
+
+/// The timeout that the kernel has for a side, in nanoseconds.
+fn kernel_timeout(descriptor: &OwnedFd, side: Side) -> u64 {
+    let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut length = size_of::<libc::timeval>() as libc::socklen_t;
+    let (fd, name) = (descriptor.as_raw_fd(), timeout_option(side));
+    // SAFETY: the value is valid for writing, of the length given.
+    let read = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &mut length) };
+    let part = |count: i64, ns: u64| u64::try_from(count).unwrap_or(0).saturating_mul(ns);
+    if read < 0 { 0 } else { part(value.tv_sec, 1_000_000_000).saturating_add(part(value.tv_usec, 1000)) }
 }
 
 pub(crate) fn result(code: libc::c_int) -> io::Result<()> {

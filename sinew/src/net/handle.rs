@@ -1,0 +1,203 @@
+//! What every type of socket has, written once. The types differ in their names, in
+//! std's twin, and in whether they are streams.
+
+/// The methods and traits of a handle to a socket: a struct with a field `socket`.
+macro_rules! handle {
+    ($Type:ident, $std:path) => {
+        impl $Type {
+            /// Another handle to the same socket. It shares everything with this one,
+            /// the timeouts included, and takes no descriptor of its own.
+            ///
+            /// # Errors
+            /// None: the `Result` is std's.
+            pub fn try_clone(&self) -> io::Result<$Type> {
+                Ok(self.clone())
+            }
+
+            /// The error that the socket has come upon since this was asked last.
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+                self.socket.take_error()
+            }
+
+            /// Whether calls on this socket, by all handles to it, fail with `WouldBlock`
+            /// where they would wait. A fibre that gets this error has given way to others.
+            ///
+            /// # Errors
+            /// None: the `Result` is std's.
+            pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+                self.socket.set_nonblocking(nonblocking);
+                Ok(())
+            }
+        }
+
+        impl std::os::fd::AsFd for $Type {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                std::os::fd::AsFd::as_fd(&self.socket)
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $Type {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                self.socket.raw()
+            }
+        }
+
+        /// If it is non-blocking, or has timeouts, so has the result. What is wrong with
+        /// it shows when it is used.
+        impl From<std::os::fd::OwnedFd> for $Type {
+            fn from(descriptor: std::os::fd::OwnedFd) -> $Type {
+                $Type { socket: $crate::net::socket::Socket::adopt(descriptor) }
+            }
+        }
+
+        /// Blocking, unless it was set to be otherwise. A copy if there are other handles
+        /// to the socket.
+        ///
+        /// # Panics
+        /// If there are, and no descriptor is left for a copy.
+        impl From<$Type> for std::os::fd::OwnedFd {
+            fn from(handle: $Type) -> std::os::fd::OwnedFd {
+                handle.socket.into_descriptor()
+            }
+        }
+
+        /// Keeps its timeouts, and whether it is non-blocking.
+        impl From<$std> for $Type {
+            fn from(socket: $std) -> $Type {
+                std::os::fd::OwnedFd::from(socket).into()
+            }
+        }
+
+        /// Keeps its timeouts, and whether it is non-blocking. A copy if there are other
+        /// handles to the socket.
+        ///
+        /// # Panics
+        /// If there are, and no descriptor is left for a copy.
+        impl From<$Type> for $std {
+            fn from(handle: $Type) -> $std {
+                std::os::fd::OwnedFd::from(handle).into()
+            }
+        }
+
+        #[allow(unsafe_code)]
+        impl std::os::fd::FromRawFd for $Type {
+            unsafe fn from_raw_fd(descriptor: std::os::fd::RawFd) -> $Type {
+                // SAFETY: the caller's contract is the same.
+                unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor) }.into()
+            }
+        }
+
+        impl std::os::fd::IntoRawFd for $Type {
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                std::os::fd::IntoRawFd::into_raw_fd(std::os::fd::OwnedFd::from(self))
+            }
+        }
+    };
+}
+
+/// Limits to how long its calls may wait.
+macro_rules! timeouts {
+    ($Type:ident) => {
+        impl $Type {
+            /// How long what reads may wait; `None` is for ever. Beyond it is
+            /// `WouldBlock`, as with std's on Linux.
+            ///
+            /// # Errors
+            /// `InvalidInput` for a duration of zero.
+            pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
+                self.socket.set_timeout($crate::io::Side::Read, timeout)
+            }
+
+            /// How long what writes may wait; `None` is for ever. Beyond it is
+            /// `WouldBlock`, as with std's on Linux.
+            ///
+            /// # Errors
+            /// `InvalidInput` for a duration of zero.
+            pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
+                self.socket.set_timeout($crate::io::Side::Write, timeout)
+            }
+
+            /// How long what reads may wait.
+            ///
+            /// # Errors
+            /// None: the `Result` is std's.
+            pub fn read_timeout(&self) -> io::Result<Option<std::time::Duration>> {
+                Ok(self.socket.timeout($crate::io::Side::Read))
+            }
+
+            /// How long what writes may wait.
+            ///
+            /// # Errors
+            /// None: the `Result` is std's.
+            pub fn write_timeout(&self) -> io::Result<Option<std::time::Duration>> {
+                Ok(self.socket.timeout($crate::io::Side::Write))
+            }
+        }
+    };
+}
+
+/// What makes it a stream of bytes, with the methods of `Socket` that receive for it.
+macro_rules! stream {
+    ($Type:ident, $read:ident, $read_until:ident) => {
+        stream!(@traits $Type, $read);
+        stream!(@traits &$Type, $read);
+
+        impl $Type {
+            /// As [`read`](std::io::Read::read), but waits until `deadline`, whatever the
+            /// timeout.
+            ///
+            /// # Errors
+            /// The kernel's; `TimedOut` beyond the deadline.
+            pub fn read_deadline(&self, buffer: &mut [u8], deadline: std::time::Instant) -> io::Result<usize> {
+                self.socket.$read_until(buffer, deadline)
+            }
+
+            /// As [`write`](std::io::Write::write), but waits until `deadline`, whatever
+            /// the timeout.
+            ///
+            /// # Errors
+            /// The kernel's; `TimedOut` beyond the deadline.
+            pub fn write_deadline(&self, buffer: &[u8], deadline: std::time::Instant) -> io::Result<usize> {
+                self.socket.write_until(buffer, deadline)
+            }
+
+            /// Closes one side or both: whoever waits there goes on.
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
+                self.socket.shutdown(how)
+            }
+        }
+    };
+    (@traits $Type:ty, $read:ident) => {
+        impl std::io::Read for $Type {
+            #[inline]
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.socket.$read(buffer)
+            }
+
+            fn read_vectored(&mut self, buffers: &mut [std::io::IoSliceMut<'_>]) -> io::Result<usize> {
+                self.socket.read_vectored(buffers)
+            }
+        }
+
+        impl std::io::Write for $Type {
+            #[inline]
+            fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+                self.socket.write(buffer)
+            }
+
+            fn write_vectored(&mut self, buffers: &[std::io::IoSlice<'_>]) -> io::Result<usize> {
+                self.socket.write_vectored(buffers)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}

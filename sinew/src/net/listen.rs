@@ -1,0 +1,194 @@
+//! Accepting TCP connections, with std's methods.
+
+use super::address::Address;
+use super::addrs::{ToSocketAddrs, each};
+use super::patience::accept_patiently;
+use super::socket::Socket;
+use super::tcp::{TcpStream, family};
+use std::iter::FusedIterator;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+/// A TCP socket that accepts connections: `std::net::TcpListener` for fibres.
+#[derive(Clone)]
+pub struct TcpListener {
+    socket: Socket,
+}
+
+handle!(TcpListener, std::net::TcpListener);
+
+/// How to listen, for [`TcpListener::builder`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ListenerBuilder {
+    backlog: u32,
+    reuse_address: bool,
+    reuse_port: bool,
+    only_v6: Option<bool>,
+}
+
+/// See [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl ListenerBuilder {
+    /// As many connections as may wait to be accepted; the kernel has a limit of its own
+    /// (`net.core.somaxconn`). By default 4096.
+    pub fn backlog(mut self, backlog: u32) -> Self {
+        self.backlog = backlog;
+        self
+    }
+
+    /// Whether the address may be listened at though connections of a former listener
+    /// are still being wound up (`SO_REUSEADDR`). By default yes, as with std's.
+    pub fn reuse_address(mut self, reuse: bool) -> Self {
+        self.reuse_address = reuse;
+        self
+    }
+
+    /// Whether others that say the same may listen at the address at the same time:
+    /// the kernel then deals connections out to them (`SO_REUSEPORT`). By default no.
+    pub fn reuse_port(mut self, reuse: bool) -> Self {
+        self.reuse_port = reuse;
+        self
+    }
+
+    /// Whether a listener at an address of IPv6 accepts nobody from IPv4. By default
+    /// the system's setting.
+    pub fn only_v6(mut self, only: bool) -> Self {
+        self.only_v6 = Some(only);
+        self
+    }
+
+    /// Listens at the first of these addresses at which that is possible.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn bind<A: ToSocketAddrs>(&self, addresses: A) -> io::Result<TcpListener> {
+        each(addresses, |address| self.bind_at(address))
+    }
+
+    fn bind_at(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        let socket = Socket::new(family(&address), libc::SOCK_STREAM)?;
+        socket.set_option(libc::SOL_SOCKET, libc::SO_REUSEADDR, self.reuse_address.into())?;
+        if self.reuse_port {
+            socket.set_option(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        if let Some(only) = self.only_v6.filter(|_| address.is_ipv6()) {
+            socket.set_option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only.into())?;
+        }
+        socket.bind(&Address::from(address))?;
+        socket.listen(self.backlog)?;
+        Ok(TcpListener { socket })
+    }
+}
+
+impl TcpListener {
+    /// Listens at the first of these addresses at which that is possible.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn bind<A: ToSocketAddrs>(addresses: A) -> io::Result<TcpListener> {
+        TcpListener::builder().bind(addresses)
+    }
+
+    /// A listener to be described further.
+    ///
+    /// ```
+    /// use sinew::net::TcpListener;
+    /// let first = TcpListener::builder().reuse_port(true).backlog(16).bind("127.0.0.1:0")?;
+    /// let second = TcpListener::builder().reuse_port(true).bind(first.local_addr()?)?;
+    /// assert_eq!(first.local_addr()?, second.local_addr()?);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn builder() -> ListenerBuilder {
+        ListenerBuilder { backlog: 4096, reuse_address: true, reuse_port: false, only_v6: None }
+    }
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    /// The kernel's. When no descriptors are left, that is `EMFILE` or `ENFILE`, at once
+    /// and every time: the connection stays in the backlog. See
+    /// [`incoming`](TcpListener::incoming) for a loop that copes with it.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        named(self.socket.accept()?)
+    }
+
+    /// As [`accept`](TcpListener::accept), but waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// The kernel's, or `TimedOut`.
+    pub fn accept_timeout(&self, timeout: Duration) -> io::Result<(TcpStream, SocketAddr)> {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.accept_deadline(deadline),
+            None => self.accept(),
+        }
+    }
+
+    /// As [`accept`](TcpListener::accept), but waits no longer than until `deadline`.
+    ///
+    /// # Errors
+    /// The kernel's, or `TimedOut`.
+    pub fn accept_deadline(&self, deadline: Instant) -> io::Result<(TcpStream, SocketAddr)> {
+        named(self.socket.accept_until(deadline)?)
+    }
+
+    /// Connections, one after the other, for ever.
+    ///
+    /// While there are no descriptors left, or no memory, for another one, it waits: for
+    /// 10 ms at first, then longer, up to a second, and tries again. No connection is
+    /// lost by that: it stays in the backlog. A non-blocking listener gives these errors
+    /// as [`accept`](TcpListener::accept) does.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// The address that it listens at.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_address()?.try_into()
+    }
+
+    /// Over how many hops a packet may go.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.socket.set_ttl(ttl)
+    }
+
+    /// Over how many hops a packet may go.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.socket.ttl()
+    }
+}
+
+fn named((socket, address): (Socket, Address)) -> io::Result<(TcpStream, SocketAddr)> {
+    Ok((TcpStream::of(socket), address.try_into()?))
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<io::Result<TcpStream>> {
+        let accepted = accept_patiently(&self.listener.socket, || self.listener.accept());
+        Some(accepted.map(|(stream, _)| stream))
+    }
+}
+
+impl FusedIterator for Incoming<'_> {}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpListener").field("addr", &self.local_addr().ok()).field("fd", &self.socket.raw()).finish()
+    }
+}

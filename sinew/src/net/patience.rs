@@ -1,0 +1,67 @@
+//! Waiting for what the kernel does not report.
+
+use super::socket::Socket;
+use crate::time::{Deadline, try_sleep};
+use std::io;
+use std::time::Duration;
+
+/// Tries again after a while, and after a longer while each time.
+pub(crate) struct Patience {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Patience {
+    pub(crate) const fn new(first: Duration, longest: Duration) -> Patience {
+        Patience { next: first, longest }
+    }
+
+    /// Waits for the next moment to try.
+    ///
+    /// # Errors
+    /// `WouldBlock` beyond the deadline; that of [`Cancelled`](crate::cancel::Cancelled).
+    pub(crate) fn wait(&mut self, deadline: Deadline) -> io::Result<()> {
+        if deadline.is_past() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        try_sleep(self.next.min(deadline.remaining()))?;
+        self.next = self.longest.min(self.next * 2);
+        Ok(())
+    }
+}
+
+/// Accepts a connection. While there are no descriptors or no memory for one, it stays
+/// where it is, and this tries again.
+pub(crate) fn accept_patiently<T>(socket: &Socket, mut accept: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut patience = Patience::new(Duration::from_millis(10), Duration::from_secs(1));
+    loop {
+        match accept() {
+            Err(error) if is_shortage(&error) && !socket.is_nonblocking() => patience.wait(Deadline::NEVER)?,
+            accepted => return accepted,
+        }
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// Does what may find the queue of a Unix socket full. That it has room again is not
+/// reported to those who are not connected to it.
+pub(crate) fn into_full_queue<T>(
+    socket: &Socket,
+    deadline: Deadline,
+    mut attempt: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    // Unmeasured.
+    let mut patience = Patience::new(Duration::from_micros(50), Duration::from_millis(5));
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !socket.is_nonblocking() => {
+                patience.wait(deadline)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}

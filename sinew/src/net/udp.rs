@@ -1,0 +1,274 @@
+//! UDP, with std's methods.
+
+use super::address::Address;
+use super::addrs::{ToSocketAddrs, each, invalid};
+use super::socket::Socket;
+use super::tcp::family;
+use crate::time::Deadline;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Instant;
+use std::{fmt, io};
+
+/// A UDP socket: `std::net::UdpSocket` for fibres.
+///
+/// ```
+/// use sinew::net::UdpSocket;
+/// sinew::run(|| {
+///     let (here, there) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+///     here.send_to(b"hello", there.local_addr()?)?;
+///     let mut buffer = [0; 16];
+///     let (count, from) = there.recv_from(&mut buffer)?;
+///     assert_eq!((&buffer[..count], from), (&b"hello"[..], here.local_addr()?));
+///     std::io::Result::Ok(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Clone)]
+pub struct UdpSocket {
+    socket: Socket,
+}
+
+handle!(UdpSocket, std::net::UdpSocket);
+timeouts!(UdpSocket);
+
+impl UdpSocket {
+    /// A socket at the first of these addresses at which that is possible.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn bind<A: ToSocketAddrs>(addresses: A) -> io::Result<UdpSocket> {
+        each(addresses, |address| {
+            let socket = Socket::new(family(&address), libc::SOCK_DGRAM)?;
+            socket.bind(&Address::from(address))?;
+            Ok(UdpSocket { socket })
+        })
+    }
+
+    /// Sets the address that [`send`](UdpSocket::send) sends to, and from which alone
+    /// datagrams are received.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn connect<A: ToSocketAddrs>(&self, addresses: A) -> io::Result<()> {
+        each(addresses, |address| self.socket.connect(&Address::from(address), Deadline::NEVER))
+    }
+
+    /// Sends a datagram to the address that it is connected to.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write(bytes)
+    }
+
+    /// Sends a datagram to the first of these addresses.
+    ///
+    /// # Errors
+    /// The kernel's; `InvalidInput` if there is no address.
+    pub fn send_to<A: ToSocketAddrs>(&self, bytes: &[u8], addresses: A) -> io::Result<usize> {
+        let first = addresses.to_socket_addrs()?.next();
+        let address = first.ok_or_else(|| invalid("no addresses to send data to"))?;
+        self.socket.send_to(bytes, &Address::from(address))
+    }
+
+    /// Waits for a datagram. What does not fit is lost.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.receive(buffer, 0)
+    }
+
+    /// As [`recv`](UdpSocket::recv), but waits until `deadline`, whatever the timeout.
+    ///
+    /// # Errors
+    /// The kernel's; `TimedOut` beyond the deadline.
+    pub fn recv_deadline(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        self.socket.receive_until(buffer, deadline)
+    }
+
+    /// Waits for a datagram, and gives the address that it came from. What does not fit is
+    /// lost.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        named(self.socket.receive_from(buffer, 0)?)
+    }
+
+    /// As [`recv_from`](UdpSocket::recv_from), but waits until `deadline`, whatever the
+    /// timeout.
+    ///
+    /// # Errors
+    /// The kernel's; `TimedOut` beyond the deadline.
+    pub fn recv_from_deadline(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<(usize, SocketAddr)> {
+        named(self.socket.receive_from_until(buffer, deadline)?)
+    }
+
+    /// As [`recv`](UdpSocket::recv), but leaves the datagram there.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.receive(buffer, libc::MSG_PEEK)
+    }
+
+    /// As [`recv_from`](UdpSocket::recv_from), but leaves the datagram there.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        named(self.socket.receive_from(buffer, libc::MSG_PEEK)?)
+    }
+
+    /// The address that it is connected to.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_address()?.try_into()
+    }
+
+    /// Its own address.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_address()?.try_into()
+    }
+
+    /// Whether it may send to all at once.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
+        self.socket.set_option(libc::SOL_SOCKET, libc::SO_BROADCAST, broadcast.into())
+    }
+
+    /// Whether it may send to all at once.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn broadcast(&self) -> io::Result<bool> {
+        Ok(self.socket.option(libc::SOL_SOCKET, libc::SO_BROADCAST)? != 0)
+    }
+
+    /// Over how many hops a datagram may go.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.socket.set_ttl(ttl)
+    }
+
+    /// Over how many hops a datagram may go.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.socket.ttl()
+    }
+}
+
+/// Groups.
+impl UdpSocket {
+    /// Whether what it sends to a group of IPv4 comes back to this machine.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_multicast_loop_v4(&self, back: bool) -> io::Result<()> {
+        self.socket.set_option(libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, back.into())
+    }
+
+    /// Whether what it sends to a group of IPv4 comes back to this machine.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn multicast_loop_v4(&self) -> io::Result<bool> {
+        Ok(self.socket.option(libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP)? != 0)
+    }
+
+    /// Over how many hops a datagram to a group of IPv4 may go.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
+        self.socket.set_option_of(libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, ttl)
+    }
+
+    /// Over how many hops a datagram to a group of IPv4 may go.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
+        Ok(self.socket.option(libc::IPPROTO_IP, libc::IP_MULTICAST_TTL)? as u32)
+    }
+
+    /// Whether what it sends to a group of IPv6 comes back to this machine.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_multicast_loop_v6(&self, back: bool) -> io::Result<()> {
+        self.socket.set_option(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP, back.into())
+    }
+
+    /// Whether what it sends to a group of IPv6 comes back to this machine.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn multicast_loop_v6(&self) -> io::Result<bool> {
+        Ok(self.socket.option(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP)? != 0)
+    }
+
+    /// Receives what is sent to this group, at the interface with this address.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.socket.set_option_of(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, membership_v4(group, interface))
+    }
+
+    /// Receives what is sent to this group, at the interface with this number; 0 is any.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.socket.set_option_of(libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP, membership_v6(group, interface))
+    }
+
+    /// The reverse of [`join_multicast_v4`](UdpSocket::join_multicast_v4).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.socket.set_option_of(libc::IPPROTO_IP, libc::IP_DROP_MEMBERSHIP, membership_v4(group, interface))
+    }
+
+    /// The reverse of [`join_multicast_v6`](UdpSocket::join_multicast_v6).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.socket.set_option_of(libc::IPPROTO_IPV6, libc::IPV6_DROP_MEMBERSHIP, membership_v6(group, interface))
+    }
+}
+
+fn named((count, address): (usize, Address)) -> io::Result<(usize, SocketAddr)> {
+    Ok((count, address.try_into()?))
+}
+
+fn membership_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> libc::ip_mreq {
+    let address = |ip: &Ipv4Addr| libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
+    libc::ip_mreq { imr_multiaddr: address(group), imr_interface: address(interface) }
+}
+
+fn membership_v6(group: &Ipv6Addr, interface: u32) -> libc::ipv6_mreq {
+    let group = libc::in6_addr { s6_addr: group.octets() };
+    libc::ipv6_mreq { ipv6mr_multiaddr: group, ipv6mr_interface: interface }
+}
+
+impl fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpSocket").field("addr", &self.local_addr().ok()).field("fd", &self.socket.raw()).finish()
+    }
+}

@@ -1,0 +1,168 @@
+//! Unix datagrams, with std's methods.
+
+use super::address::Address;
+use super::patience::into_full_queue;
+use super::socket::Socket;
+use crate::io::Side;
+use std::net::Shutdown;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::SocketAddr;
+use std::path::Path;
+use std::{fmt, io};
+
+/// A Unix datagram socket: `std::os::unix::net::UnixDatagram` for fibres.
+#[derive(Clone)]
+pub struct UnixDatagram {
+    socket: Socket,
+}
+
+handle!(UnixDatagram, std::os::unix::net::UnixDatagram);
+timeouts!(UnixDatagram);
+
+impl UnixDatagram {
+    /// A socket at this path, at which there must be nothing yet.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
+        UnixDatagram::bind_addr(&SocketAddr::from_pathname(path)?)
+    }
+
+    /// A socket at this address, which may be an abstract name.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
+        let datagram = UnixDatagram::unbound()?;
+        datagram.socket.bind(&Address::from(address))?;
+        Ok(datagram)
+    }
+
+    /// A socket without an address.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn unbound() -> io::Result<UnixDatagram> {
+        Ok(UnixDatagram { socket: Socket::new(libc::AF_UNIX, libc::SOCK_DGRAM)? })
+    }
+
+    /// Two sockets that are connected to each other.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
+        let (first, second) = Socket::pair(libc::AF_UNIX, libc::SOCK_DGRAM)?;
+        Ok((UnixDatagram { socket: first }, UnixDatagram { socket: second }))
+    }
+
+    /// Sets the path that [`send`](UnixDatagram::send) sends to.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        self.connect_addr(&SocketAddr::from_pathname(path)?)
+    }
+
+    /// Sets the address that [`send`](UnixDatagram::send) sends to.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
+        self.socket.connect_at_once(&Address::from(address))
+    }
+
+    /// Sends a datagram to the address that it is connected to. Waits while too many are
+    /// there already.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write(bytes)
+    }
+
+    /// Sends a datagram to this path. See [`send_to_addr`](UnixDatagram::send_to_addr).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send_to<P: AsRef<Path>>(&self, bytes: &[u8], path: P) -> io::Result<usize> {
+        self.send_to_addr(bytes, &SocketAddr::from_pathname(path)?)
+    }
+
+    /// Sends a datagram to this address. While too many are there already, it tries again
+    /// from time to time: the kernel reports room only to those who are connected.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send_to_addr(&self, bytes: &[u8], address: &SocketAddr) -> io::Result<usize> {
+        let address = Address::from(address);
+        into_full_queue(&self.socket, self.socket.deadline(Side::Write), || self.socket.try_send_to(bytes, &address))
+    }
+
+    /// Waits for a datagram. What does not fit is lost.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.receive(buffer, 0)
+    }
+
+    /// Waits for a datagram, and gives the address that it came from. What does not fit is
+    /// lost.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let (count, address) = self.socket.receive_from(buffer, 0)?;
+        Ok((count, address.try_into()?))
+    }
+
+    /// Sends a datagram and copies of these descriptors to the address that it is
+    /// connected to.
+    ///
+    /// # Errors
+    /// The kernel's; `InvalidInput` for more than 253 descriptors.
+    pub fn send_with_fds(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        self.socket.send_with_fds(bytes, fds)
+    }
+
+    /// Receives a datagram, and up to `max` descriptors that were sent with it, which are
+    /// closed on `exec`. If there were more, the others are closed.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn recv_with_fds(&self, buffer: &mut [u8], max: usize) -> io::Result<(usize, Vec<OwnedFd>)> {
+        self.socket.receive_with_fds(buffer, max)
+    }
+
+    /// Closes one side or both: whoever waits there goes on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.socket.shutdown(how)
+    }
+
+    /// Its own address.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_address()?.try_into()
+    }
+
+    /// The address that it is connected to.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_address()?.try_into()
+    }
+}
+
+impl fmt::Debug for UnixDatagram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("UnixDatagram");
+        debug.field("local", &self.local_addr().ok()).field("peer", &self.peer_addr().ok());
+        debug.field("fd", &self.socket.raw()).finish()
+    }
+}
