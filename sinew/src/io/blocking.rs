@@ -15,7 +15,9 @@
 //! after the other finds the thread that served it last, and needs no second one. A job
 //! is handed to a thread under no lock but the pool's, once; the idle thread that was
 //! used last, whose caches are warm, comes first, and the others get to be idle long
-//! enough to end.
+//! enough to end. It does not spin before it sleeps: on an idle machine of two CPUs that
+//! makes a call take 1.6 µs instead of 6, but on a busy one 11 or 50, for the thread that
+//! spins is in the way of the processor that has something for it.
 //!
 //! Jobs are in the queue only while threads are counted and none is idle: a thread
 //! looks into the queue under the lock before it becomes idle or ends. A thread that
@@ -27,7 +29,6 @@ use crate::fibre::stack::current_stack;
 use crate::kernel::{futex_wait, futex_wake};
 use crate::wait::{self, Party};
 use std::cell::Cell;
-use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
@@ -42,9 +43,6 @@ pub const BLOCKING_THREADS: usize = 512;
 
 /// A thread that has had nothing to do for as long ends. Unmeasured.
 const LONGEST_IDLE: Duration = Duration::from_secs(10);
-
-/// How often an idle thread looks for a job before it sleeps.
-const SPINS: u32 = 0;
 
 /// Runs `f`, which blocks its kernel thread, on a thread that is there for that; the
 /// calling fibre waits until `f` has ended, and its processor runs others meanwhile.
@@ -387,12 +385,6 @@ impl Seat {
     /// Waits for a job. `None` if the thread is to end: it is not counted any more.
     /// By a thread that has entered among the idle.
     fn wait(&self) -> Option<NonNull<Job>> {
-        for _ in 0..SPINS {
-            if self.is_told() {
-                return self.take_order();
-            }
-            spin_loop();
-        }
         // Acquire pairs with the Release in `tell`.
         if self.word.compare_exchange(AWAKE, ASLEEP, Acquire, Acquire).is_ok() && !self.sleep() {
             return None;
