@@ -4,7 +4,7 @@
 use crate::io::{Done, Shown, Side, Source};
 use crate::time::Deadline;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -350,11 +350,10 @@ fn take_error(fd: RawFd) -> io::Result<Option<io::Error>> {
     Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
 }
 
-pub(crate) fn set_nonblocking(descriptor: &OwnedFd, nonblocking: bool) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
+pub(crate) fn set_nonblocking(descriptor: &impl AsFd, nonblocking: bool) -> io::Result<()> {
     let mut value = libc::c_int::from(nonblocking);
     // SAFETY: the value is valid for reading.
-    result(unsafe { libc::ioctl(descriptor.as_raw_fd(), libc::FIONBIO, &mut value) })
+    result(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::FIONBIO, &mut value) })
 }
 
 pub(crate) fn result(code: libc::c_int) -> io::Result<()> {

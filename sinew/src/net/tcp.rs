@@ -112,6 +112,10 @@ impl TcpStream {
         Self::connect_until(address, Deadline::after(timeout))
     }
 
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<TcpStream> {
         let socket = Socket::new(family(address), libc::SOCK_STREAM)?;
         socket.connect(&Address::from(*address), deadline)?;
