@@ -8,6 +8,7 @@ mod cluster;
 mod fallback;
 mod fence;
 mod fibre;
+pub mod fs;
 mod idle;
 pub mod io;
 mod kernel;
