@@ -1,7 +1,7 @@
 //! Files and directories: `std::fs` for fibres.
 //!
 //! The kernel has no way to say that a file is not ready, so each of these calls runs on
-//! a thread of the pool of [`blocking`](crate::blocking) while the fibre waits. That
+//! a thread of the pool of [`blocking`] while the fibre waits. That
 //! costs some microseconds: read and write in large pieces, or through
 //! `std::io::BufReader` and `BufWriter`. A kernel thread that runs no fibre calls std's
 //! functions directly.
