@@ -358,3 +358,33 @@ fn without_threads_calls_run_in_place_or_wait_for_one_that_exists() {
     });
     outcome.assert_success("done without");
 }
+
+#[test]
+fn a_raised_bound_without_threads_leaves_calls_to_the_one_that_exists() {
+    let outcome = in_child!(Rerun::new(), || {
+        set_blocking_threads(1);
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        runtime.run(|| {
+            let (first, second) = (AtomicBool::new(false), AtomicBool::new(false));
+            sinew::scope(|scope| {
+                let there = scope.spawn(|| {
+                    blocking(|| {
+                        first.store(true, SeqCst);
+                        fixture::wait_until(|| second.load(SeqCst));
+                        kernel_thread()
+                    })
+                });
+                fixture::wait_until(|| first.load(SeqCst));
+                let waiting = scope.spawn(|| blocking(kernel_thread));
+                sinew::yield_now();
+                refuse_threads(true);
+                set_blocking_threads(4);
+                refuse_threads(false);
+                second.store(true, SeqCst);
+                assert_eq!(waiting.join().unwrap(), there.join().unwrap());
+            });
+        });
+        println!("left to it");
+    });
+    outcome.assert_success("left to it");
+}

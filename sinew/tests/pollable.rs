@@ -249,7 +249,7 @@ fn a_value_comes_back_as_it_was() {
             assert!(is_nonblocking(pollable.get_ref()));
             assert_eq!(pollable.as_raw_fd(), pollable.get_ref().as_raw_fd());
             // Known to a poller.
-            assert!(pollable.readable_timeout(Duration::ZERO).is_err());
+            assert_eq!(pollable.readable_timeout(Duration::ZERO).unwrap_err().kind(), ErrorKind::TimedOut);
             let mut reader = pollable.into_inner();
             assert!(!is_nonblocking(&reader));
             (&writer).write_all(b"x").unwrap();
@@ -271,7 +271,7 @@ fn a_borrowed_descriptor_can_be_polled_again_and_again() {
             let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
             for round in 0..100u8 {
                 let pollable = Pollable::new(&reader).unwrap();
-                assert!(pollable.readable_timeout(Duration::ZERO).is_err());
+                assert_eq!(pollable.readable_timeout(Duration::ZERO).unwrap_err().kind(), ErrorKind::TimedOut);
                 writer.write_all(&[round]).unwrap();
                 pollable.readable().unwrap();
                 let mut byte = [0];

@@ -116,10 +116,13 @@ pub fn set_blocking_threads(threads: usize) {
     {
         pool.threads += 1;
         drop(pool);
-        if !start(job) {
-            run_refused(job);
-            // SAFETY: its party waits for this.
-            unsafe { signal(job) };
+        if !start_thread(job) {
+            if !leave_to_another(job) {
+                run_refused(job);
+                // SAFETY: it has been run, and its fibre waits for this.
+                unsafe { signal(job) };
+            }
+            return;
         }
         pool = self::pool();
     }
@@ -248,17 +251,25 @@ fn submit(job: NonNull<Job>) -> bool {
 /// leaves the job to another. `false` if there is none.
 #[cold]
 fn start(job: NonNull<Job>) -> bool {
+    start_thread(job) || leave_to_another(job)
+}
+
+/// Whether there is a thread now whose first job this is.
+fn start_thread(job: NonNull<Job>) -> bool {
     struct First(NonNull<Job>);
     // SAFETY: the job's task is `Send`: the closure and its result are.
     unsafe impl Send for First {}
     let first = First(job);
-    let serve = move || {
+    let life = move || {
         let First(job) = { first };
         serve(job);
     };
-    if thread::Builder::new().name("sinew-blocking".to_owned()).spawn(serve).is_ok() {
-        return true;
-    }
+    thread::Builder::new().name("sinew-blocking".to_owned()).spawn(life).is_ok()
+}
+
+/// For a job whose thread, which had been counted, the kernel has refused. `false` if there
+/// is no other.
+fn leave_to_another(job: NonNull<Job>) -> bool {
     let mut pool = pool();
     pool.threads -= 1;
     if let Some(seat) = pool.idle.pop() {
