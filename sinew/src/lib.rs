@@ -8,6 +8,7 @@ mod cluster;
 mod fallback;
 mod fence;
 mod fibre;
+pub mod fs;
 mod idle;
 pub mod io;
 mod kernel;
@@ -27,6 +28,7 @@ pub use fibre::{
     AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, LocalKey, Memory, Scope, ScopedJoinHandle, SelfJoin,
     SpawnError, current, memory, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, yield_now,
 };
+pub use io::blocking;
 pub use runtime::{BuildError, Builder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;
 

@@ -1,9 +1,18 @@
-//! Waiting for descriptors.
+//! Waiting for descriptors, and for what the kernel has no way to wait for.
 
+mod blocking;
 mod budget;
+mod copy;
+mod pollable;
 mod poller;
 mod slots;
 mod source;
+mod stdio;
+
+pub use blocking::{BLOCKING_THREADS, blocking, set_blocking_threads};
+pub use copy::{copy, sendfile};
+pub use pollable::Pollable;
+pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 
 pub(crate) use poller::{Alarm, Poller};
 pub(crate) use slots::{Shown, Side};

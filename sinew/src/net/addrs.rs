@@ -26,8 +26,7 @@ pub trait ToSocketAddrs {
 
 /// Looks a name up, elsewhere than on a processor.
 fn look_up(host: &str, port: u16) -> io::Result<vec::IntoIter<SocketAddr>> {
-    // To be replaced by `crate::blocking`: this blocks the processor.
-    std::net::ToSocketAddrs::to_socket_addrs(&(host, port))
+    crate::blocking(|| std::net::ToSocketAddrs::to_socket_addrs(&(host, port)))
 }
 
 /// Tries one address after the other.

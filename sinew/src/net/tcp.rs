@@ -55,6 +55,10 @@ impl TcpStream {
         Self::connect_until(address, Deadline::at(deadline))
     }
 
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<TcpStream> {
         let socket = Socket::new(family(address), libc::SOCK_STREAM)?;
         socket.connect(&Address::from(*address), deadline)?;

@@ -1,0 +1,321 @@
+//! Descriptors of other people's.
+#![allow(unsafe_code)]
+
+use super::{Done, Side, Source};
+use crate::net::socket::set_nonblocking;
+use crate::time::Deadline;
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// A descriptor that the kernel can report on, whoever made it: a pipe, an eventfd, a
+/// timerfd, the socket of a C library. Fibres that use it wait without blocking their
+/// processor; a kernel thread that runs no fibre may use it as well.
+///
+/// ```
+/// use sinew::io::Pollable;
+/// use std::io::{Read, Write};
+/// sinew::run(|| {
+///     let (reader, writer) = std::io::pipe().unwrap();
+///     let (mut reader, mut writer) = (Pollable::new(reader).unwrap(), Pollable::new(writer).unwrap());
+///     let greeter = sinew::spawn(move || writer.write_all(b"hello"));
+///     let mut greeting = String::new();
+///     reader.read_to_string(&mut greeting).unwrap();
+///     assert_eq!(greeting, "hello");
+///     greeter.join().unwrap().unwrap();
+/// });
+/// ```
+pub struct Pollable<T> {
+    // Before the value: what is registered is gone before the value is.
+    registered: Registered,
+    value: T,
+}
+
+/// A second descriptor for the same thing, which is what pollers know: the value keeps
+/// its own, and may be anything that lends one.
+struct Registered {
+    source: ManuallyDrop<Source>,
+    was_nonblocking: bool,
+}
+
+impl Drop for Registered {
+    /// As the value's descriptor lives on, the kernel would go on reporting.
+    fn drop(&mut self) {
+        // SAFETY: it is not used again.
+        drop(unsafe { ManuallyDrop::take(&mut self.source) }.into_descriptor());
+    }
+}
+
+impl<T: AsFd> Pollable<T> {
+    /// Makes the descriptor non-blocking. So it is for everyone who shares it: the
+    /// duplicates of it here and in other processes.
+    ///
+    /// # Errors
+    /// `InvalidInput` for regular files and directories, on which the kernel does not
+    /// report: see [`fs::File`](crate::fs::File). Others are the kernel's.
+    pub fn new(value: T) -> io::Result<Pollable<T>> {
+        if !may_be_polled(value.as_fd())? {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "regular files and directories cannot be polled"));
+        }
+        let descriptor = value.as_fd().try_clone_to_owned()?;
+        let was_nonblocking = is_nonblocking(descriptor.as_fd())?;
+        if !was_nonblocking {
+            set_nonblocking(&descriptor, true)?;
+        }
+        let source = ManuallyDrop::new(Source::new(descriptor));
+        Ok(Pollable { registered: Registered { source, was_nonblocking }, value })
+    }
+
+    /// The value. To read and write through it may fail with `WouldBlock`.
+    pub fn get_ref(&self) -> &T {
+        &self.value
+    }
+
+    /// The value back, blocking if it was. A `Pollable` that is dropped leaves the
+    /// descriptor non-blocking.
+    pub fn into_inner(self) -> T {
+        let Pollable { registered, value } = self;
+        if !registered.was_nonblocking {
+            // It was made non-blocking the same way, so this succeeds.
+            let _ = set_nonblocking(&*registered.source, false);
+        }
+        value
+    }
+
+    fn operate<R>(
+        &self,
+        side: Side,
+        deadline: Deadline,
+        mut attempt: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        // What a value may be concluded from is not known, so nothing is.
+        let outcome = self.registered.source.operate(side, deadline, |_| attempt(&self.value).map(Done::some));
+        // Nothing but the deadline gets through with that.
+        outcome.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the time was up"),
+            _ => error,
+        })
+    }
+
+    fn ready(&self, side: Side, deadline: Deadline) -> io::Result<()> {
+        self.operate(side, deadline, |value| if is_ready(value.as_fd(), side)? { Ok(()) } else { Err(would_block()) })
+    }
+
+    /// Waits until it is worth trying to read: there is something, or an end, or an error.
+    ///
+    /// # Errors
+    /// The kernel's, and [`Cancelled`](crate::cancel::Cancelled).
+    pub fn readable(&self) -> io::Result<()> {
+        self.ready(Side::Read, Deadline::NEVER)
+    }
+
+    /// As [`readable`](Pollable::readable), but waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// `TimedOut` as well.
+    pub fn readable_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.ready(Side::Read, Deadline::after(timeout))
+    }
+
+    /// As [`readable`](Pollable::readable), but waits no longer than until `deadline`.
+    ///
+    /// # Errors
+    /// `TimedOut` as well.
+    pub fn readable_deadline(&self, deadline: Instant) -> io::Result<()> {
+        self.ready(Side::Read, Deadline::at(deadline))
+    }
+
+    /// Waits until it is worth trying to write: there is room, or an error.
+    ///
+    /// # Errors
+    /// The kernel's, and [`Cancelled`](crate::cancel::Cancelled).
+    pub fn writable(&self) -> io::Result<()> {
+        self.ready(Side::Write, Deadline::NEVER)
+    }
+
+    /// As [`writable`](Pollable::writable), but waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// `TimedOut` as well.
+    pub fn writable_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.ready(Side::Write, Deadline::after(timeout))
+    }
+
+    /// As [`writable`](Pollable::writable), but waits no longer than until `deadline`.
+    ///
+    /// # Errors
+    /// `TimedOut` as well.
+    pub fn writable_deadline(&self, deadline: Instant) -> io::Result<()> {
+        self.ready(Side::Write, Deadline::at(deadline))
+    }
+
+    /// Calls `attempt`, which reads; as often as it fails with `WouldBlock`, waits until
+    /// there is something and calls it again. `Interrupted` is tried again at once.
+    ///
+    /// # Errors
+    /// Those of `attempt`, and [`Cancelled`](crate::cancel::Cancelled).
+    pub fn read_with<R>(&self, attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.operate(Side::Read, Deadline::NEVER, attempt)
+    }
+
+    /// As [`read_with`](Pollable::read_with), but waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// `TimedOut` as well.
+    pub fn read_with_timeout<R>(&self, timeout: Duration, attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.operate(Side::Read, Deadline::after(timeout), attempt)
+    }
+
+    /// As [`read_with`](Pollable::read_with), but waits no longer than until `deadline`.
+    ///
+    /// # Errors
+    /// `TimedOut` as well.
+    pub fn read_with_deadline<R>(&self, deadline: Instant, attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.operate(Side::Read, Deadline::at(deadline), attempt)
+    }
+
+    /// Calls `attempt`, which writes; as often as it fails with `WouldBlock`, waits until
+    /// there is room and calls it again. `Interrupted` is tried again at once.
+    ///
+    /// # Errors
+    /// Those of `attempt`, and [`Cancelled`](crate::cancel::Cancelled).
+    pub fn write_with<R>(&self, attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.operate(Side::Write, Deadline::NEVER, attempt)
+    }
+
+    /// As [`write_with`](Pollable::write_with), but waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// `TimedOut` as well.
+    pub fn write_with_timeout<R>(&self, timeout: Duration, attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.operate(Side::Write, Deadline::after(timeout), attempt)
+    }
+
+    /// As [`write_with`](Pollable::write_with), but waits no longer than until `deadline`.
+    ///
+    /// # Errors
+    /// `TimedOut` as well.
+    pub fn write_with_deadline<R>(&self, deadline: Instant, attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.operate(Side::Write, Deadline::at(deadline), attempt)
+    }
+}
+
+impl<T: AsFd> Read for &Pollable<T>
+where
+    for<'a> &'a T: Read,
+{
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_with(|mut value| value.read(buffer))
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.read_with(|mut value| value.read_vectored(buffers))
+    }
+}
+
+impl<T: AsFd> Write for &Pollable<T>
+where
+    for<'a> &'a T: Write,
+{
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.write_with(|mut value| value.write(buffer))
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write_with(|mut value| value.write_vectored(buffers))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_with(|mut value| value.flush())
+    }
+}
+
+impl<T: AsFd> Read for Pollable<T>
+where
+    for<'a> &'a T: Read,
+{
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(buffers)
+    }
+}
+
+impl<T: AsFd> Write for Pollable<T>
+where
+    for<'a> &'a T: Write,
+{
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        (&*self).write(buffer)
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+impl<T: AsFd> AsFd for Pollable<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.value.as_fd()
+    }
+}
+
+impl<T: AsFd> AsRawFd for Pollable<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.value.as_fd().as_raw_fd()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Pollable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pollable").field(&self.value).finish()
+    }
+}
+
+fn would_block() -> io::Error {
+    io::ErrorKind::WouldBlock.into()
+}
+
+/// Whether it is not one of those that are always ready, and that no poller takes.
+fn may_be_polled(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
+    let kind = kind(descriptor)?;
+    Ok(kind != libc::S_IFREG && kind != libc::S_IFDIR)
+}
+
+/// One of the kernel's `S_IF*`.
+pub(super) fn kind(descriptor: BorrowedFd<'_>) -> io::Result<libc::mode_t> {
+    // SAFETY: all-zero is a valid status.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the status is valid for writing.
+    match unsafe { libc::fstat(descriptor.as_raw_fd(), &mut status) } {
+        0 => Ok(status.st_mode & libc::S_IFMT),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn is_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: no memory is involved.
+    match unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFL) } {
+        -1 => Err(io::Error::last_os_error()),
+        flags => Ok(flags & libc::O_NONBLOCK != 0),
+    }
+}
+
+/// Asks the kernel at this moment.
+fn is_ready(descriptor: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
+    let events = if side == Side::Read { libc::POLLIN | libc::POLLRDHUP } else { libc::POLLOUT };
+    let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 };
+    // SAFETY: one entry is valid for reading and writing.
+    match unsafe { libc::poll(&mut entry, 1, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        count => Ok(count > 0),
+    }
+}

@@ -1,0 +1,300 @@
+//! Files and directories.
+
+mod fixture;
+
+use fixture::{Random, alone, everywhere, wherever};
+use sinew::fs::{self, File, OpenOptions};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+/// A directory that is removed with all that is in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("sinew-fs-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Runs `body` in a fibre of every set-up, with a directory of its own.
+fn in_scratch(body: impl Fn(&Scratch) + Sync) {
+    everywhere(|runtime, _| {
+        let scratch = Scratch::new();
+        runtime.run(|| body(&scratch));
+    });
+}
+
+#[test]
+fn what_is_written_is_read() {
+    in_scratch(|scratch| {
+        let path = scratch.at("file");
+        fs::write(&path, "one two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one two");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one two");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one two");
+        fs::write(&path, [0xff]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap_err().kind(), ErrorKind::InvalidData);
+    });
+}
+
+#[test]
+fn a_file_is_read_written_and_sought() {
+    in_scratch(|scratch| {
+        let path = scratch.at("file");
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.write_all(b"hello world").unwrap();
+        file.flush().unwrap();
+        assert_eq!(file.seek(SeekFrom::Start(6)).unwrap(), 6);
+        let mut text = String::new();
+        assert_eq!(file.read_to_string(&mut text).unwrap(), 5);
+        assert_eq!(text, "world");
+        assert_eq!(file.seek(SeekFrom::End(-5)).unwrap(), 6);
+        let written = file.write_vectored(&[IoSlice::new(b"wi"), IoSlice::new(b"de")]).unwrap();
+        assert_eq!(written, 4);
+        file.rewind().unwrap();
+        let (mut first, mut second) = ([0; 6], [0; 3]);
+        let mut buffers = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        assert_eq!((&file).read_vectored(&mut buffers).unwrap(), 9);
+        assert_eq!((&first, &second), (b"hello ", b"wid"));
+        assert_eq!((&file).stream_position().unwrap(), 9);
+        let mut rest = [0; 3];
+        assert_eq!(file.read_exact(&mut rest).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    });
+}
+
+#[test]
+fn lines_come_through_a_buffer() {
+    in_scratch(|scratch| {
+        let path = scratch.at("lines");
+        let expected: Vec<String> = (0..1000).map(|number| format!("line {number}")).collect();
+        fs::write(&path, expected.join("\n")).unwrap();
+        let lines = BufReader::new(File::open(&path).unwrap()).lines();
+        assert_eq!(lines.collect::<Result<Vec<_>, _>>().unwrap(), expected);
+    });
+}
+
+#[test]
+fn offsets_leave_the_position_alone() {
+    in_scratch(|scratch| {
+        let mut file = File::create_new(scratch.at("file")).unwrap();
+        file.write_all_at(b"abcdef", 0).unwrap();
+        assert_eq!(file.write_at(b"XY", 2).unwrap(), 2);
+        let mut part = [0; 3];
+        file.read_exact_at(&mut part, 1).unwrap();
+        assert_eq!(&part, b"bXY");
+        assert_eq!(file.read_at(&mut part, 5).unwrap(), 1);
+        assert_eq!(file.stream_position().unwrap(), 0);
+        file.set_len(3).unwrap();
+        file.sync_all().unwrap();
+        file.sync_data().unwrap();
+        let mut all = Vec::new();
+        file.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"abX");
+    });
+}
+
+#[test]
+fn options_are_obeyed() {
+    in_scratch(|scratch| {
+        let path = scratch.at("file");
+        assert_eq!(File::open(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        File::create(&path).unwrap().write_all(b"old").unwrap();
+        assert_eq!(File::create_new(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"er").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"older");
+        let mut unreadable = OpenOptions::new().write(true).open(&path).unwrap();
+        assert!(unreadable.read(&mut [0; 1]).is_err());
+        File::create(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+        let private = scratch.at("private");
+        OpenOptions::new().write(true).create(true).mode(0o600).open(&private).unwrap();
+        assert_eq!(fs::metadata(&private).unwrap().mode() & 0o777, 0o600);
+        let not_a_directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(&path);
+        assert_eq!(not_a_directory.unwrap_err().kind(), ErrorKind::NotADirectory);
+    });
+}
+
+#[test]
+fn handles_share_and_convert() {
+    in_scratch(|scratch| {
+        let path = scratch.at("file");
+        let mut file = File::create_new(&path).unwrap();
+        let mut other = file.try_clone().unwrap();
+        file.write_all(b"one").unwrap();
+        other.write_all(b"two").unwrap();
+        assert_ne!(file.as_raw_fd(), other.as_raw_fd());
+        assert_eq!(file.as_fd().as_raw_fd(), file.as_raw_fd());
+        let mut file = std::fs::File::from(file);
+        file.write_all(b"three").unwrap();
+        let mut file = File::from(OwnedFd::from(File::from(file)));
+        file.rewind().unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "onetwothree");
+    });
+}
+
+#[test]
+fn permissions_and_times_are_set() {
+    in_scratch(|scratch| {
+        let path = scratch.at("file");
+        let file = File::create(&path).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o640);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let (read, written) =
+            (SystemTime::UNIX_EPOCH + Duration::from_secs(1000), SystemTime::UNIX_EPOCH + Duration::from_secs(2000));
+        file.set_times(fs::FileTimes::new().set_accessed(read).set_modified(written)).unwrap();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        assert_eq!((metadata.accessed().unwrap(), metadata.modified().unwrap()), (read, written));
+        file.set_modified(read).unwrap();
+        assert_eq!(file.metadata().unwrap().modified().unwrap(), read);
+    });
+}
+
+#[test]
+fn files_are_copied_renamed_linked_and_removed() {
+    in_scratch(|scratch| {
+        let [first, second, third, link] = ["first", "second", "third", "link"].map(|name| scratch.at(name));
+        fs::write(&first, "text").unwrap();
+        assert_eq!(fs::copy(&first, &second).unwrap(), 4);
+        fs::rename(&second, &third).unwrap();
+        assert!(!fs::exists(&second).unwrap());
+        assert_eq!(fs::read(&third).unwrap(), b"text");
+        fs::hard_link(&first, &second).unwrap();
+        assert_eq!(fs::metadata(&first).unwrap().nlink(), 2);
+        fs::symlink(&first, &link).unwrap();
+        assert_eq!(fs::read_link(&link).unwrap(), first);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::metadata(&link).unwrap().is_file());
+        assert_eq!(fs::canonicalize(&link).unwrap(), std::fs::canonicalize(&first).unwrap());
+        fs::remove_file(&first).unwrap();
+        assert_eq!(fs::metadata(&link).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(fs::remove_file(&first).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn directories_are_created_and_removed() {
+    in_scratch(|scratch| {
+        let (outer, inner) = (scratch.at("outer"), scratch.at("outer/middle/inner"));
+        assert_eq!(fs::create_dir(&inner).unwrap_err().kind(), ErrorKind::NotFound);
+        fs::create_dir_all(&inner).unwrap();
+        assert!(fs::metadata(&inner).unwrap().is_dir());
+        assert_eq!(fs::remove_dir(&outer).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
+        fs::remove_dir(&inner).unwrap();
+        fs::remove_dir_all(&outer).unwrap();
+        assert!(!fs::exists(&outer).unwrap());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&inner).unwrap();
+        assert_eq!(fs::metadata(&inner).unwrap().mode() & 0o777, 0o700);
+    });
+}
+
+/// More than are fetched at a time, and exactly as many.
+#[test]
+fn every_entry_of_a_directory_comes_once() {
+    wherever(
+        |setup| setup.processors == 2,
+        |runtime, _| {
+            let scratch = Scratch::new();
+            runtime.run(|| {
+                let mut made = 0;
+                for count in [0, 1, 127, 128, 129, 300] {
+                    for number in made..count {
+                        fs::write(scratch.at(&format!("file {number}")), "").unwrap();
+                    }
+                    made = count;
+                    let entries = fs::read_dir(&scratch.0).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+                    assert_eq!(entries.len(), count);
+                    let names: BTreeSet<_> = entries.iter().map(|entry| entry.file_name()).collect();
+                    assert!((0..count).all(|number| names.contains(Path::new(&format!("file {number}")).as_os_str())));
+                    assert!(entries.iter().all(|entry| entry.file_type().unwrap().is_file()));
+                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(&scratch.0)));
+                    for entry in entries.iter().take(3) {
+                        assert_eq!(entry.metadata().unwrap().ino(), entry.ino());
+                    }
+                }
+            });
+        },
+    );
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_an_error() {
+    in_scratch(|scratch| {
+        assert_eq!(fs::read_dir(scratch.at("nowhere")).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_lock_is_waited_for_without_the_processor() {
+    in_scratch(|scratch| {
+        let (holder, waiter) = (File::create(scratch.at("lock")).unwrap(), File::open(scratch.at("lock")).unwrap());
+        holder.lock().unwrap();
+        assert!(matches!(waiter.try_lock(), Err(fs::TryLockError::WouldBlock)));
+        assert!(matches!(waiter.try_lock_shared(), Err(fs::TryLockError::WouldBlock)));
+        sinew::scope(|scope| {
+            let waiting = scope.spawn(|| waiter.lock());
+            sinew::yield_now();
+            holder.unlock().unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+        waiter.unlock().unwrap();
+        holder.lock_shared().unwrap();
+        waiter.try_lock_shared().unwrap();
+    });
+}
+
+#[test]
+fn fibres_write_to_parts_of_one_file() {
+    const PART: usize = 10_000;
+    let mut random = Random::new(0xf11e5);
+    let parts: Vec<Vec<u8>> = (0..16).map(|_| (0..PART).map(|_| random.below(256) as u8).collect()).collect();
+    in_scratch(|scratch| {
+        let path = scratch.at("file");
+        let file = File::create(&path).unwrap();
+        sinew::scope(|scope| {
+            for (number, part) in parts.iter().enumerate() {
+                let file = &file;
+                scope.spawn(move || {
+                    for (piece, bytes) in part.chunks(1000).enumerate() {
+                        file.write_all_at(bytes, (number * PART + piece * 1000) as u64).unwrap();
+                    }
+                });
+            }
+        });
+        assert!(fs::read(&path).unwrap() == parts.concat());
+    });
+}
+
+#[test]
+fn a_kernel_thread_may_use_it_all() {
+    alone(|| {
+        let scratch = Scratch::new();
+        fs::write(scratch.at("file"), "text").unwrap();
+        let mut text = String::new();
+        File::open(scratch.at("file")).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+    });
+}
