@@ -164,6 +164,26 @@ fn descriptors_are_passed_on() {
     });
 }
 
+/// Its descriptor is a non-blocking one, which does not make the other's handle one.
+#[test]
+fn a_socket_that_was_passed_on_waits_as_any_other() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (here, there) = UnixStream::pair().unwrap();
+            let (mut near, far) = UnixStream::pair().unwrap();
+            here.send_with_fds(b"x", &[far.as_fd()]).unwrap();
+            drop(far);
+            let mut far = UnixStream::from(there.recv_with_fds(&mut [0], 1).unwrap().1.remove(0));
+            sinew::scope(|scope| {
+                let reader = scope.spawn(move || far.read(&mut [0]).unwrap());
+                sinew::sleep(MS);
+                near.write_all(b"y").unwrap();
+                assert_eq!(reader.join().unwrap(), 1);
+            });
+        });
+    });
+}
+
 fn is_closed_on_exec(descriptor: &OwnedFd) -> bool {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd())).unwrap();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();

@@ -45,8 +45,8 @@ macro_rules! handle {
             }
         }
 
-        /// If it is non-blocking, or has timeouts, so has the result. What is wrong with
-        /// it shows when it is used.
+        /// Keeps its timeouts. Calls wait, also if the descriptor is non-blocking; see
+        /// `set_nonblocking`. What is wrong with it shows when it is used.
         impl From<std::os::fd::OwnedFd> for $Type {
             fn from(descriptor: std::os::fd::OwnedFd) -> $Type {
                 $Type { socket: $crate::net::socket::Socket::adopt(descriptor) }
@@ -64,7 +64,8 @@ macro_rules! handle {
             }
         }
 
-        /// Keeps its timeouts, and whether it is non-blocking.
+        /// Keeps its timeouts. Calls wait, also if it was non-blocking; see
+        /// `set_nonblocking`.
         impl From<$std> for $Type {
             fn from(socket: $std) -> $Type {
                 std::os::fd::OwnedFd::from(socket).into()

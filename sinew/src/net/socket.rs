@@ -53,15 +53,14 @@ impl Socket {
         Socket { shared: Arc::new(Shared { source: Source::new(descriptor), timeouts, nonblocking }) }
     }
 
-    /// A socket from elsewhere. If it was non-blocking, or had timeouts, it has them
-    /// here. What is not a socket is found out when it is used as one.
+    /// A socket from elsewhere. If it had timeouts, it has them here; but not that it was
+    /// non-blocking, which is what every descriptor is that comes from here. What is not a
+    /// socket is found out when it is used as one.
     pub(crate) fn adopt(descriptor: OwnedFd) -> Socket {
-        let nonblocking = is_nonblocking(&descriptor);
         let timeouts = [kernel_timeout(&descriptor, Side::Read), kernel_timeout(&descriptor, Side::Write)];
         // It fails for what is not open for anything: then every other call does, too.
         let _ = set_nonblocking(&descriptor, true);
         let socket = Socket::of(descriptor);
-        socket.set_nonblocking(nonblocking);
         for (stored, timeout) in socket.shared.timeouts.iter().zip(timeouts) {
             stored.store(timeout, Relaxed);
         }
@@ -348,12 +347,6 @@ pub(crate) fn set_nonblocking(descriptor: &impl AsFd, nonblocking: bool) -> io::
     let mut value = libc::c_int::from(nonblocking);
     // SAFETY: the value is valid for reading.
     result(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::FIONBIO, &mut value) })
-}
-
-fn is_nonblocking(descriptor: &OwnedFd) -> bool {
-    // SAFETY: no memory is involved.
-    let flags = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFL) };
-    flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
 fn timeout_option(side: Side) -> libc::c_int {
