@@ -337,7 +337,7 @@ fn without_threads_calls_run_in_place_or_wait_for_one_that_exists() {
             let there = blocking(kernel_thread);
             assert_ne!(there, here);
             refuse_threads(true);
-            let (first, second) = (AtomicBool::new(false), AtomicBool::new(false));
+            let [first, second, called] = [const { AtomicBool::new(false) }; 3];
             sinew::scope(|scope| {
                 scope.spawn(|| {
                     blocking(|| {
@@ -346,9 +346,12 @@ fn without_threads_calls_run_in_place_or_wait_for_one_that_exists() {
                     });
                 });
                 fixture::wait_until(|| first.load(SeqCst));
-                let waiting = scope.spawn(|| blocking(kernel_thread));
-                // It has called by then: one processor runs one fibre after the other.
-                sinew::yield_now();
+                let waiting = scope.spawn(|| {
+                    called.store(true, SeqCst);
+                    blocking(kernel_thread)
+                });
+                // It waits by then: there is one processor.
+                fixture::wait_until(|| called.load(SeqCst));
                 second.store(true, SeqCst);
                 assert_eq!(waiting.join().unwrap(), there);
             });
@@ -365,7 +368,7 @@ fn a_raised_bound_without_threads_leaves_calls_to_the_one_that_exists() {
         set_blocking_threads(1);
         let runtime = Runtime::builder().processors(1).build().unwrap();
         runtime.run(|| {
-            let (first, second) = (AtomicBool::new(false), AtomicBool::new(false));
+            let [first, second, called] = [const { AtomicBool::new(false) }; 3];
             sinew::scope(|scope| {
                 let there = scope.spawn(|| {
                     blocking(|| {
@@ -375,8 +378,12 @@ fn a_raised_bound_without_threads_leaves_calls_to_the_one_that_exists() {
                     })
                 });
                 fixture::wait_until(|| first.load(SeqCst));
-                let waiting = scope.spawn(|| blocking(kernel_thread));
-                sinew::yield_now();
+                let waiting = scope.spawn(|| {
+                    called.store(true, SeqCst);
+                    blocking(kernel_thread)
+                });
+                // It waits by then: there is one processor.
+                fixture::wait_until(|| called.load(SeqCst));
                 refuse_threads(true);
                 set_blocking_threads(4);
                 refuse_threads(false);
