@@ -35,12 +35,22 @@ impl Alarm {
         Ok(Alarm(owned(descriptor)?))
     }
 
+    /// It goes on ringing until it is [stopped](Alarm::stop): a look of another's must
+    /// not take it away from the one who is to hear it.
     pub(crate) fn ring(&self) {
-        // It is edge-triggered, so nobody has to read it; if the number is full, it
-        // has rung often enough.
+        // If the number is full, it has rung often enough.
         let one = 1u64;
         // SAFETY: eight bytes of `one` are read.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+
+    /// By the one who waits in the poller, while nobody else can come to wait there: so
+    /// it stops no ring that was for another.
+    fn stop(&self) {
+        let mut count = 0u64;
+        // If it does not ring, there is nothing to be read.
+        // SAFETY: eight bytes of `count` are written.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
     }
 }
 
@@ -68,7 +78,7 @@ impl Poller {
     }
 
     fn control(&self, operation: libc::c_int, descriptor: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: (events | libc::EPOLLET) as u32, u64: data };
+        let mut event = libc::epoll_event { events: events as u32, u64: data };
         // SAFETY: the event is valid for the call.
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) } {
             0 => Ok(()),
@@ -79,9 +89,16 @@ impl Poller {
     /// Tells the kernel to report on a descriptor: on what is to be read, and on room
     /// to write only where that has been waited for.
     pub(crate) fn watch(&self, descriptor: RawFd, key: Key, side: Side, known: bool) -> io::Result<()> {
-        let operation = if known { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
         let room = if side == Side::Write { libc::EPOLLOUT } else { 0 };
-        self.control(operation, descriptor, libc::EPOLLIN | libc::EPOLLRDHUP | room, key.0)
+        let events = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET | room;
+        if !known {
+            match self.control(libc::EPOLL_CTL_ADD, descriptor, events, key.0) {
+                // Known by another owner, which left a copy of the descriptor behind.
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                done => return done,
+            }
+        }
+        self.control(libc::EPOLL_CTL_MOD, descriptor, events, key.0)
     }
 
     /// Tells the kernel to forget a descriptor that lives on.
@@ -118,6 +135,8 @@ impl Poller {
         for event in &events[..count] {
             if event.u64 != ALARM {
                 slots::announce(Key(event.u64), said(event.events as libc::c_int), &mut ready);
+            } else if timeout != Some(Duration::ZERO) {
+                self.alarm.stop();
             }
         }
         let any = !ready.is_empty();
@@ -182,7 +201,9 @@ fn said(events: libc::c_int) -> Event {
     let any = |mask| events & mask != 0;
     let broken = any(libc::EPOLLERR | libc::EPOLLHUP);
     let (read, write) = (any(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI), any(libc::EPOLLOUT));
-    Event { ready: [read || broken, write || broken], closed: [any(libc::EPOLLRDHUP) || broken, broken] }
+    // A read stops at urgent data: there is more behind it.
+    let endless = any(libc::EPOLLRDHUP | libc::EPOLLPRI);
+    Event { ready: [read || broken, write || broken], closed: [endless || broken, broken] }
 }
 
 fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {

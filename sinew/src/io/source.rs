@@ -119,7 +119,8 @@ impl Source {
 
     /// Waits until a poller says that it is worth trying.
     pub(crate) fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
-        let known = self.known.get().expect("it was made known before");
+        self.make_known(side)?;
+        let known = self.known.get().expect("it was made known just now");
         known.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
     }
 

@@ -235,15 +235,14 @@ fn receive_message(fd: RawFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Done
     Ok(if stopped { Done::some(count) } else { Done::bytes(count, asked) })
 }
 
-/// Nothing is concluded from a short write: the next call finds out that there is no
-/// room, and sees to it that somebody reports when there is.
 #[inline]
 fn send(fd: RawFd, buffer: &[u8]) -> io::Result<Done<usize>> {
     // SAFETY: the buffer is valid for reading.
-    Ok(Done::some(length(unsafe { libc::send(fd, buffer.as_ptr().cast(), buffer.len(), SEND) })?))
+    let sent = length(unsafe { libc::send(fd, buffer.as_ptr().cast(), buffer.len(), SEND) })?;
+    Ok(Done::bytes(sent, buffer.len()))
 }
 
-/// The message points to what is valid for reading.
+/// Nothing is concluded from a short write. The message points to what is valid for reading.
 fn send_message(fd: RawFd, message: &libc::msghdr) -> io::Result<Done<usize>> {
     // SAFETY: as the caller says.
     Ok(Done::some(length(unsafe { libc::sendmsg(fd, message, SEND) })?))
