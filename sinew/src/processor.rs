@@ -14,7 +14,7 @@ use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
 use crate::idle::Slept;
 use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
-use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, bound};
+use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
 use crate::thread;
 use crate::wait::Party;
 use std::cell::{Cell, RefCell};
@@ -157,6 +157,9 @@ pub(crate) struct Processor {
     short: u64,
     linger: u64,
     ids: Cell<(u64, u64)>,
+    /// Whether the kernel thread's count of panics was up when a strand last gave up
+    /// the processor.
+    others_unwind: Cell<bool>,
     /// See [`owe_signal`](Processor::owe_signal).
     joiner: Cell<Option<Party>>,
     migrating: bool,
@@ -235,6 +238,7 @@ impl Processor {
             short: clock::ticks_in_us(SHORT_DISPATCHES_US),
             linger: clock::ticks_in_us(LINGER_US),
             ids: Cell::new((0, 0)),
+            others_unwind: Cell::new(false),
             joiner: Cell::new(None),
             detached: Cell::new(false),
         };
@@ -460,15 +464,27 @@ impl Processor {
         None
     }
 
-    /// Keeps a fibre that is unwinding on its kernel thread, whose count of
-    /// panics it has raised.
+    /// Keeps a fibre that is unwinding on its kernel thread, whose count of panics it
+    /// has raised.
     #[inline]
     fn mind_unwinding(&self, strand: &Ready) {
+        const EITHER: u8 = bound::UNWINDING | bound::SUSPECTED;
+        let strand = strand.strand();
         if std::thread::panicking() {
-            strand.strand().bind(&self.seat, bound::UNWINDING);
-        } else if strand.strand().is_bound(bound::UNWINDING) {
-            strand.strand().unbind(bound::UNWINDING);
+            let is_certain = !self.others_unwind.get() || strand.is_bound(bound::UNWINDING);
+            strand.bind(&self.seat, if is_certain { bound::UNWINDING } else { bound::SUSPECTED });
+            self.others_unwind.set(true);
+        } else if self.others_unwind.get() || strand.is_bound(EITHER) {
+            self.others_unwind.set(false);
+            strand.unbind(EITHER);
         }
+    }
+
+    /// Whether the fibre that runs is unwinding, given that its kernel thread is. If
+    /// others that are were suspended in the midst of it, this is known only of a fibre
+    /// that was suspended as the first of them.
+    pub(crate) fn is_unwinding_itself(&self, strand: &Strand) -> bool {
+        !self.others_unwind.get() || strand.is_bound(bound::UNWINDING)
     }
 
     fn count_finished(&self) {
