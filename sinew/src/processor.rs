@@ -165,6 +165,8 @@ pub(crate) struct Processor {
     migrating: bool,
     /// Whether the scheduler's end has been given up.
     detached: Cell<bool>,
+    /// The cluster, until then; null since.
+    pushes_for: Cell<*const ClusterShared>,
 }
 
 /// Whether the caller's kernel thread is unwinding. Never inlined: see
@@ -186,7 +188,8 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
 #[inline]
 pub(crate) fn make_ready(ready: Ready) {
     with_current(|processor| match processor {
-        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.make_ready(ready),
+        Some(processor) if processor.may_push(&ready) => processor.push(ready),
+        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.make_ready_slow(ready),
         _ => make_ready_from_outside(ready),
     });
 }
@@ -241,7 +244,9 @@ impl Processor {
             others_unwind: Cell::new(false),
             joiner: Cell::new(None),
             detached: Cell::new(false),
+            pushes_for: Cell::new(std::ptr::null()),
         };
+        processor.pushes_for.set(&*processor.cluster);
         thread::set_processor(&processor);
         processor.run();
         thread::set_processor(std::ptr::null());
@@ -291,20 +296,33 @@ impl Processor {
     /// Makes a strand of this runtime ready.
     #[inline]
     pub(crate) fn make_ready(&self, ready: Ready) {
+        if self.may_push(&ready) { self.push(ready) } else { self.make_ready_slow(ready) }
+    }
+
+    /// Whether the strand is one for this processor's end of the scheduler.
+    #[inline(always)]
+    fn may_push(&self, ready: &Ready) -> bool {
+        let strand = ready.strand();
+        std::ptr::eq(strand.cluster(), self.pushes_for.get())
+            && !strand.is_bound(u8::MAX)
+            && ready.priority() != Priority::Background
+    }
+
+    #[inline(always)]
+    fn push(&self, ready: Ready) {
         let now = self.now.get();
         ready.stamp(now);
-        if let Some(home) = ready.strand().home() {
-            if std::ptr::eq(home, self.seat()) {
-                return self.keep(ready);
-            }
-            return self.pass_on(ready);
-        }
-        let elsewhere = !std::ptr::eq(ready.strand().cluster(), &*self.cluster) || self.detached.get();
-        if elsewhere || ready.priority() == Priority::Background {
-            return self.pass_on(ready);
-        }
         let wake = self.local.push(ready, now);
         self.cluster.idle().notify(wake);
+    }
+
+    #[inline(never)]
+    fn make_ready_slow(&self, ready: Ready) {
+        ready.stamp(self.now.get());
+        match ready.strand().home() {
+            Some(home) if std::ptr::eq(home, self.seat()) => self.keep(ready),
+            _ => self.pass_on(ready),
+        }
     }
 
     /// Leaves a strand to the cluster that it belongs to.
@@ -455,9 +473,8 @@ impl Processor {
     /// has one at hand.
     #[inline]
     fn swap(&self, strand: Ready) -> Option<Ready> {
-        strand.stamp(self.now.get());
-        let plain = strand.strand().home().is_none() && strand.priority() != Priority::Background;
-        if plain && !self.mixed.get() && self.seat.arrivals.is_empty() {
+        if self.may_push(&strand) && !self.mixed.get() && self.seat.arrivals.is_empty() {
+            strand.stamp(self.now.get());
             return Some(self.local.exchange(strand, self.now.get()));
         }
         self.make_ready(strand);
@@ -611,6 +628,7 @@ impl Processor {
         }
         self.stop_waiting();
         self.detached.set(true);
+        self.pushes_for.set(std::ptr::null());
         self.mixed.set(true);
         self.cluster.idle().relieve();
         while let Some(strand) = self.local.drain() {
