@@ -14,7 +14,7 @@ use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
 use crate::idle::Slept;
 use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
-use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, bound};
+use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
 use crate::thread;
 use crate::wait::Party;
 use std::cell::{Cell, RefCell};
@@ -166,11 +166,16 @@ pub(crate) struct Processor {
     ids: Cell<(u64, u64)>,
     /// Operations until one that need not wait yields; see [`crate::io`].
     budget: Cell<u32>,
+    /// Whether the kernel thread's count of panics was up when a strand last gave up
+    /// the processor.
+    others_unwind: Cell<bool>,
     /// See [`owe_signal`](Processor::owe_signal).
     joiner: Cell<Option<Party>>,
     migrating: bool,
     /// Whether the scheduler's end has been given up.
     detached: Cell<bool>,
+    /// The cluster, until then; null since.
+    pushes_for: Cell<*const ClusterShared>,
 }
 
 /// Whether the caller's kernel thread is unwinding. Never inlined: see
@@ -192,7 +197,8 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
 #[inline]
 pub(crate) fn make_ready(ready: Ready) {
     with_current(|processor| match processor {
-        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.make_ready(ready),
+        Some(processor) if processor.may_push(&ready) => processor.push(ready),
+        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.make_ready_slow(ready),
         _ => make_ready_from_outside(ready),
     });
 }
@@ -247,9 +253,12 @@ impl Processor {
             linger: clock::ticks_in_us(LINGER_US),
             ids: Cell::new((0, 0)),
             budget: Cell::new(0),
+            others_unwind: Cell::new(false),
             joiner: Cell::new(None),
             detached: Cell::new(false),
+            pushes_for: Cell::new(std::ptr::null()),
         };
+        processor.pushes_for.set(&*processor.cluster);
         thread::set_processor(&processor);
         processor.run();
         thread::set_processor(std::ptr::null());
@@ -304,20 +313,33 @@ impl Processor {
     /// Makes a strand of this runtime ready.
     #[inline]
     pub(crate) fn make_ready(&self, ready: Ready) {
+        if self.may_push(&ready) { self.push(ready) } else { self.make_ready_slow(ready) }
+    }
+
+    /// Whether the strand is one for this processor's end of the scheduler.
+    #[inline(always)]
+    fn may_push(&self, ready: &Ready) -> bool {
+        let strand = ready.strand();
+        std::ptr::eq(strand.cluster(), self.pushes_for.get())
+            && !strand.is_bound(u8::MAX)
+            && ready.priority() != Priority::Background
+    }
+
+    #[inline(always)]
+    fn push(&self, ready: Ready) {
         let now = self.now.get();
         ready.stamp(now);
-        if let Some(home) = ready.strand().home() {
-            if std::ptr::eq(home, self.seat()) {
-                return self.keep(ready);
-            }
-            return self.pass_on(ready);
-        }
-        let elsewhere = !std::ptr::eq(ready.strand().cluster(), &*self.cluster) || self.detached.get();
-        if elsewhere || ready.priority() == Priority::Background {
-            return self.pass_on(ready);
-        }
         let wake = self.local.push(ready, now);
         self.cluster.idle().notify(wake);
+    }
+
+    #[inline(never)]
+    fn make_ready_slow(&self, ready: Ready) {
+        ready.stamp(self.now.get());
+        match ready.strand().home() {
+            Some(home) if std::ptr::eq(home, self.seat()) => self.keep(ready),
+            _ => self.pass_on(ready),
+        }
     }
 
     /// Leaves a strand to the cluster that it belongs to.
@@ -471,24 +493,35 @@ impl Processor {
     /// has one at hand.
     #[inline]
     fn swap(&self, strand: Ready) -> Option<Ready> {
-        strand.stamp(self.now.get());
-        let plain = strand.strand().home().is_none() && strand.priority() != Priority::Background;
-        if plain && !self.mixed.get() && self.seat.arrivals.is_empty() {
+        if self.may_push(&strand) && !self.mixed.get() && self.seat.arrivals.is_empty() {
+            strand.stamp(self.now.get());
             return Some(self.local.exchange(strand, self.now.get()));
         }
         self.make_ready(strand);
         None
     }
 
-    /// Keeps a fibre that is unwinding on its kernel thread, whose count of
-    /// panics it has raised.
+    /// Keeps a fibre that is unwinding on its kernel thread, whose count of panics it
+    /// has raised.
     #[inline]
     fn mind_unwinding(&self, strand: &Ready) {
+        const EITHER: u8 = bound::UNWINDING | bound::SUSPECTED;
+        let strand = strand.strand();
         if std::thread::panicking() {
-            strand.strand().bind(&self.seat, bound::UNWINDING);
-        } else if strand.strand().is_bound(bound::UNWINDING) {
-            strand.strand().unbind(bound::UNWINDING);
+            let is_certain = !self.others_unwind.get() || strand.is_bound(bound::UNWINDING);
+            strand.bind(&self.seat, if is_certain { bound::UNWINDING } else { bound::SUSPECTED });
+            self.others_unwind.set(true);
+        } else if self.others_unwind.get() || strand.is_bound(EITHER) {
+            self.others_unwind.set(false);
+            strand.unbind(EITHER);
         }
+    }
+
+    /// Whether the fibre that runs is unwinding, given that its kernel thread is. If
+    /// others that are were suspended in the midst of it, this is known only of a fibre
+    /// that was suspended as the first of them.
+    pub(crate) fn is_unwinding_itself(&self, strand: &Strand) -> bool {
+        !self.others_unwind.get() || strand.is_bound(bound::UNWINDING)
     }
 
     fn count_finished(&self) {
@@ -633,6 +666,7 @@ impl Processor {
         }
         self.stop_waiting();
         self.detached.set(true);
+        self.pushes_for.set(std::ptr::null());
         self.mixed.set(true);
         self.cluster.idle().relieve();
         while let Some(strand) = self.local.drain() {

@@ -369,7 +369,7 @@ where
             let mut random = Random::new(0x5EED_0020);
             for round in 0..rounds {
                 wait_until(|| is_done.load(Ordering::Relaxed) == round);
-                (0..random.below(1_000)).for_each(|_| std::hint::spin_loop());
+                (0..random.below(2_000)).for_each(|_| std::hint::spin_loop());
                 partner(round);
             }
         };
@@ -382,7 +382,7 @@ where
         (partner, selecting)
     };
     alone(|| {
-        let (partner, selecting) = roles(3_000);
+        let (partner, selecting) = roles(1_000);
         let partner = thread::spawn(partner);
         selecting();
         partner.join().unwrap();
@@ -390,7 +390,7 @@ where
     wherever(
         |setup| setup.processors == 2,
         |rt, _| {
-            let (partner, selecting) = roles(300);
+            let (partner, selecting) = roles(250);
             let fibres = [rt.spawn(partner), rt.spawn(selecting)];
             fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
         },
@@ -399,17 +399,23 @@ where
 
 /// Adds arms that are never done, so that it takes a while to enter them all.
 fn with_quiet_arms<'a>(select: Select<'a, usize>, quiet: &'a mpmc::Receiver<()>) -> Select<'a, usize> {
-    (0..20).fold(select, |select, _| select.recv(quiet, |_| usize::MAX))
+    (0..100).fold(select, |select, _| select.recv(quiet, |_| usize::MAX))
 }
 
 #[test]
 fn what_comes_while_a_select_enters_is_received() {
     race(|| {
         let ([one, two], (noise, quiet)) = ([(); 2].map(|()| mpmc::channel()), mpmc::channel());
+        let (end, is_over) = mpsc::channel();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let asks = Arc::clone(&asked);
         let open = (noise, one.0.clone(), two.0.clone());
         let partner = move |round| {
-            one.0.send(2 * round).unwrap();
-            two.0.send(2 * round + 1).unwrap();
+            let [first, second] = if round % 2 == 0 { [&one.0, &two.0] } else { [&two.0, &one.0] };
+            first.send(2 * round).unwrap();
+            second.send(2 * round + 1).unwrap();
+            wait_until(|| asked.load(Ordering::Relaxed) > round);
+            end.send(round).unwrap();
         };
         let selecting = move |round| {
             let _open = &open;
@@ -420,6 +426,9 @@ fn what_comes_while_a_select_enters_is_received() {
             let mut both = [receive(), receive()];
             both.sort_unstable();
             assert_eq!(both, [2 * round, 2 * round + 1]);
+            // No signal that was for one of the selects ends this wait.
+            asks.store(round + 1, Ordering::Relaxed);
+            assert_eq!(is_over.recv(), Ok(round));
         };
         (partner, selecting)
     });

@@ -5,6 +5,7 @@ mod fixture;
 use fixture::{Random, alone, everywhere, happens_within, on_fibres_and_threads, wait_until, wherever};
 use sinew::sync::{Condvar, Mutex, Policy, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -451,5 +452,38 @@ fn mutexes_and_condvars_may_be_statics() {
         assert!(waiting.into_iter().all(|fibre| fibre.join().unwrap() == 20));
         let slice: &Mutex<[u8]> = &BYTES;
         assert_eq!(slice.lock().unwrap().len(), 3);
+    });
+}
+
+#[test]
+fn a_fibre_that_is_suspended_while_it_unwinds_poisons_its_own_locks_only() {
+    /// Lets others run while its fibre unwinds.
+    struct Yields(Arc<AtomicBool>);
+    impl Drop for Yields {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+            (0..50).for_each(|_| sinew::yield_now());
+        }
+    }
+    everywhere(|rt, _| {
+        let (its_own, anothers) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
+        let unwinds = Arc::new(AtomicBool::new(false));
+        let (lock, sees) = (Arc::clone(&anothers), Arc::clone(&unwinds));
+        let innocent = rt.spawn(move || {
+            let guard = lock.lock().unwrap();
+            wait_until(|| sees.load(Relaxed));
+            drop(guard);
+            drop(lock.lock().unwrap());
+        });
+        let (lock, begins) = (Arc::clone(&its_own), Arc::clone(&unwinds));
+        let guilty = rt.spawn(move || {
+            let _guard = lock.lock().unwrap();
+            let _yields = Yields(begins);
+            resume_unwind(Box::new(()));
+        });
+        guilty.join().unwrap_err();
+        innocent.join().unwrap();
+        assert!(its_own.is_poisoned());
+        assert!(!anothers.is_poisoned());
     });
 }

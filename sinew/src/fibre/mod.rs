@@ -39,6 +39,23 @@ pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
     handle::with_current_record(f)
 }
 
+/// Whether the caller is unwinding from a panic. As `thread::panicking`, but another
+/// fibre of the same kernel thread that was suspended while it unwound does not count.
+#[inline]
+pub(crate) fn panicking() -> bool {
+    std::thread::panicking() && panicking_slow()
+}
+
+#[cold]
+fn panicking_slow() -> bool {
+    processor::with_current(|processor| {
+        with_record(|record| match (processor, record) {
+            (Some(processor), Some(record)) => processor.is_unwinding_itself(record.strand()),
+            _ => true,
+        })
+    })
+}
+
 /// Gives up the processor. By a fibre.
 pub(crate) fn suspend(after: After) {
     handle::suspend(current_stack().expect("only fibres are suspended"), after);

@@ -142,7 +142,7 @@ impl<T: ?Sized> Mutex<T> {
 
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        let was_panicking = std::thread::panicking();
+        let was_panicking = crate::fibre::panicking();
         self.poison.check(MutexGuard { lock: self, was_panicking, not_send: PhantomData })
     }
 

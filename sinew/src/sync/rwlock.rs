@@ -151,7 +151,7 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let was_panicking = std::thread::panicking();
+        let was_panicking = crate::fibre::panicking();
         self.poison.check(RwLockWriteGuard { lock: self, was_panicking, not_send: PhantomData })
     }
 

@@ -232,7 +232,9 @@ impl Wait {
         const TIMED_OUT: u32 = Outcome::TimedOut as u32;
         const CANCELLED: u32 = Outcome::Cancelled as u32;
         // Acquire pairs with `tell`, which does not signal after a limit.
-        match self.outcome.load(Acquire) {
+        let outcome = self.outcome.load(Acquire);
+        debug_assert_ne!(outcome, PENDING, "a signal that nobody owed");
+        match outcome {
             TIMED_OUT => Outcome::TimedOut,
             CANCELLED => Outcome::Cancelled,
             _ => Outcome::Told,

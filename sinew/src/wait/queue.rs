@@ -163,6 +163,20 @@ impl<N> Queue<N> {
         false
     }
 
+    /// Takes out the first.
+    #[inline]
+    fn leave_first(&mut self) {
+        let Some((first, last)) = self.ends else { return };
+        // SAFETY: what is in the queue is there.
+        let node = unsafe { first.as_ref() };
+        node.is_queued.set(false);
+        self.ends = node.behind.get().map(|behind| {
+            // SAFETY: as above.
+            unsafe { behind.as_ref() }.ahead.set(None);
+            (behind, last)
+        });
+    }
+
     /// Takes out the first one that still waits: it is told, and goes on when it is
     /// signalled.
     #[inline]
@@ -185,8 +199,7 @@ impl<N> Queue<N> {
             if wait.is_pending() && !fits(unsafe { &mut *node.note.get() }) {
                 return None;
             }
-            // SAFETY: the node is in this queue.
-            unsafe { self.leave(node) };
+            self.leave_first();
             if let Some(party) = wait.settle(Outcome::Told) {
                 return Some(Told { party, node: first });
             }

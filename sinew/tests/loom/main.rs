@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A thread that waits for something that never comes shows as "exceeded
-//! maximum number of branches".
+//! maximum number of branches". So do two threads that spin while a third one is
+//! held up, for they may take turns without end: a model has one that spins.
 #![cfg(sinew_loom)]
 
 mod cluster;

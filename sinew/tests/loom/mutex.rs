@@ -86,3 +86,30 @@ fn a_lock_whose_limit_ends_while_it_is_released_leaves_it_usable() {
         });
     }
 }
+
+#[test]
+fn one_who_comes_by_while_another_is_woken_sees_what_the_last_holder_did() {
+    for policy in POLICIES {
+        check(3, 2, move |turn| {
+            let [holder, waiter, passer, after] = Guarded::new(policy);
+            holder.mutex.lock();
+            let release = move || {
+                holder.add_and_unlock();
+                1
+            };
+            let wait = move || {
+                waiter.add();
+                1
+            };
+            let pass = move || {
+                let locked = passer.mutex.try_lock();
+                if locked {
+                    passer.add_and_unlock();
+                }
+                locked.into()
+            };
+            let sums: [u32; 3] = turn.all([Box::new(release), Box::new(wait), Box::new(pass)]);
+            after.assert_free(sums.into_iter().sum());
+        });
+    }
+}
