@@ -599,7 +599,10 @@ impl Processor {
     fn linger(&self) -> Option<Ready> {
         let idle = self.cluster.idle();
         let lingering = idle.linger(self.seat.id());
-        let end = clock::ticks() + self.linger;
+        // Where there is a poller and no other processor, what comes next is an event of
+        // the kernel's, which is best waited for there.
+        let is_alone = self.cluster.serving() == 1 && self.cluster.existing_poller().is_some();
+        let end = clock::ticks() + if is_alone { 0 } else { self.linger };
         loop {
             if let Some(strand) = self.find(Effort::Polite) {
                 lingering.found();

@@ -1,4 +1,4 @@
-//! Waiting for descriptors, and for what the kernel has no way to wait for.
+#![doc = include_str!("README.md")]
 
 mod blocking;
 mod budget;
