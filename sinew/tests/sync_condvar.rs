@@ -282,3 +282,21 @@ fn a_waiter_whose_time_is_up_swallows_no_notification() {
         },
     );
 }
+
+#[test]
+fn a_wait_for_a_condition_may_end_at_a_moment() {
+    everywhere(|rt, _| {
+        let check = || {
+            let (mutex, condvar) = (Mutex::new(true), Condvar::new());
+            let end = Instant::now() + SHORT;
+            let (guard, result) = condvar.wait_deadline_while(mutex.lock().unwrap(), end, |waits| *waits).unwrap();
+            assert!(result.timed_out() && *guard && Instant::now() >= end);
+            let (guard, result) = condvar.wait_deadline_while(guard, end, std::mem::take).unwrap();
+            assert!(result.timed_out() && !*guard, "it was true when it was looked at");
+            let (_, result) = condvar.wait_deadline_while(guard, end, |waits| *waits).unwrap();
+            assert!(!result.timed_out());
+        };
+        rt.run(check);
+        check();
+    });
+}

@@ -118,6 +118,25 @@ fn a_join_with_a_limit_gives_the_handle_back_when_the_time_is_up() {
 }
 
 #[test]
+fn a_join_may_end_at_a_moment() {
+    everywhere(|rt, _| {
+        let go = Arc::new(AtomicBool::new(false));
+        let may_end = Arc::clone(&go);
+        let handle = rt.spawn(move || wait_until(|| may_end.load(Ordering::Relaxed)));
+        let handle = handle.join_deadline(Instant::now() + MS).unwrap_err();
+        go.store(true, Ordering::Relaxed);
+        handle.join_deadline(Instant::now() + LONG).unwrap().unwrap();
+        rt.run(|| {
+            sinew::scope(|scope| {
+                let sleeper = scope.spawn(|| sinew::sleep(5 * MS));
+                let sleeper = sleeper.join_deadline(Instant::now()).unwrap_err();
+                sleeper.join_deadline(Instant::now() + LONG).unwrap().unwrap();
+            });
+        });
+    });
+}
+
+#[test]
 fn a_join_with_a_limit_loses_no_result_when_both_come_at_once() {
     everywhere(|rt, _| {
         let mut random = Random::new(0x5eed_0005);

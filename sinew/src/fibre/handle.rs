@@ -10,7 +10,7 @@ use crate::time::Deadline;
 use crate::wait::{self, Limit, Outcome, Party};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The record of the calling fibre. Valid while the fibre runs; not to be kept
 /// where another might use it.
@@ -94,7 +94,18 @@ impl<T> JoinHandle<T> {
     /// # Errors
     /// The handle itself, if the time was up first.
     pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, JoinHandle<T>> {
-        let deadline = Deadline::after(timeout);
+        self.join_until(Deadline::after(timeout))
+    }
+
+    /// As [`join`](JoinHandle::join), but only until `deadline`.
+    ///
+    /// # Errors
+    /// The handle itself, if the time was up first.
+    pub fn join_deadline(self, deadline: Instant) -> Result<std::thread::Result<T>, JoinHandle<T>> {
+        self.join_until(Deadline::at(deadline))
+    }
+
+    fn join_until(self, deadline: Deadline) -> Result<std::thread::Result<T>, JoinHandle<T>> {
         if !self.is_finished() && !self.is_caller() && !self.wait_until(deadline) {
             return Err(self);
         }

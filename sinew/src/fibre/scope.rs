@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a scope and its fibres share. It may outlive the scope by the moment
 /// that the last fibre needs to wake the owner.
@@ -222,6 +222,14 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// The handle itself, if the time was up first.
     pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, Self> {
         self.handle.join_timeout(timeout).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
+    }
+
+    /// See [`JoinHandle::join_deadline`].
+    ///
+    /// # Errors
+    /// The handle itself, if the time was up first.
+    pub fn join_deadline(self, deadline: Instant) -> Result<std::thread::Result<T>, Self> {
+        self.handle.join_deadline(deadline).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
     }
 
     /// See [`JoinHandle::is_finished`].

@@ -101,12 +101,37 @@ impl Condvar {
         &self,
         guard: MutexGuard<'a, T>,
         timeout: Duration,
-        mut condition: F,
+        condition: F,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>
     where
         F: FnMut(&mut T) -> bool,
     {
-        let deadline = Deadline::after(timeout);
+        self.wait_until_while(guard, Deadline::after(timeout), condition)
+    }
+
+    /// Waits until `condition` is false, but only until `deadline`; else as
+    /// [`wait_timeout_while`](Condvar::wait_timeout_while).
+    ///
+    /// # Errors
+    /// As [`wait`](Condvar::wait).
+    pub fn wait_deadline_while<'a, T, F>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Instant,
+        condition: F,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        self.wait_until_while(guard, Deadline::at(deadline), condition)
+    }
+
+    fn wait_until_while<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Deadline,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
         let mut guard = guard;
         loop {
             if !condition(&mut *guard) {

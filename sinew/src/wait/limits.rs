@@ -30,6 +30,12 @@ impl Limit {
         Limit { deadline, may_be_cancelled: true }
     }
 
+    /// Whether nothing but being told ends the wait.
+    #[inline(always)]
+    pub(super) fn is_none(self) -> bool {
+        self.deadline.is_never() && !self.may_be_cancelled
+    }
+
     pub(super) fn deadline(self) -> Deadline {
         self.deadline
     }

@@ -200,6 +200,14 @@ impl Wait {
         self.outcome.compare_exchange(PENDING, outcome as u32, AcqRel, Relaxed).is_ok().then_some(party)
     }
 
+    /// As [`settle`](Wait::settle) as told, for a wait that nothing else can end.
+    #[inline]
+    fn settle_alone(&self) -> Party {
+        // Relaxed: the signal orders it.
+        self.outcome.store(Outcome::Told as u32, Relaxed);
+        self.party
+    }
+
     /// Whether nothing has ended it yet.
     #[inline]
     fn is_pending(&self) -> bool {

@@ -36,6 +36,8 @@ pub(crate) struct Node<N> {
     ahead: Cell<Option<Link<N>>>,
     behind: Cell<Option<Link<N>>>,
     is_queued: Cell<bool>,
+    /// Whether something else than being told may end the wait.
+    is_limited: Cell<bool>,
     note: UnsafeCell<N>,
 }
 
@@ -59,6 +61,7 @@ impl<N> Node<N> {
             ahead: Cell::new(None),
             behind: Cell::new(None),
             is_queued: Cell::new(false),
+            is_limited: Cell::new(true),
             note: UnsafeCell::new(note),
         }
     }
@@ -195,12 +198,14 @@ impl<N> Queue<N> {
             // SAFETY: a wait is there while its node is in the queue, and whoever
             // leaves early has to get the lock first.
             let wait = unsafe { wait.as_ref() };
+            let is_limited = node.is_limited.get();
             // SAFETY: we have the lock.
-            if wait.is_pending() && !fits(unsafe { &mut *node.note.get() }) {
+            if (!is_limited || wait.is_pending()) && !fits(unsafe { &mut *node.note.get() }) {
                 return None;
             }
             self.leave_first();
-            if let Some(party) = wait.settle(Outcome::Told) {
+            let party = if is_limited { wait.settle(Outcome::Told) } else { Some(wait.settle_alone()) };
+            if let Some(party) = party {
                 return Some(Told { party, node: first });
             }
         }
@@ -332,6 +337,7 @@ pub(crate) fn wait_in<S, N>(
     entered: impl FnOnce(),
 ) -> (Outcome, N) {
     let node = Node::new(note);
+    node.is_limited.set(!limit.is_none());
     let queue = &queue;
     let enter = |wait: &Wait| {
         let mut guard = guard;
