@@ -1,10 +1,10 @@
 //! From one end to another.
 #![allow(unsafe_code)]
 
+use super::descriptor::length;
 use super::{Done, Side};
 use crate::fs::File;
 use crate::net::TcpStream;
-use crate::net::socket::length;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 

@@ -3,6 +3,7 @@
 mod blocking;
 mod budget;
 mod copy;
+pub(crate) mod descriptor;
 mod pollable;
 mod poller;
 mod slots;

@@ -1,8 +1,8 @@
 //! Descriptors of other people's.
 #![allow(unsafe_code)]
 
+use super::descriptor::{is_nonblocking, result, set_nonblocking};
 use super::{Done, Side, Source};
-use crate::net::socket::set_nonblocking;
 use crate::time::Deadline;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -60,7 +60,7 @@ impl<T: AsFd> Pollable<T> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "regular files and directories cannot be polled"));
         }
         let descriptor = value.as_fd().try_clone_to_owned()?;
-        let was_nonblocking = is_nonblocking(descriptor.as_fd())?;
+        let was_nonblocking = is_nonblocking(&descriptor)?;
         if !was_nonblocking {
             set_nonblocking(&descriptor, true)?;
         }
@@ -295,18 +295,8 @@ pub(super) fn kind(descriptor: BorrowedFd<'_>) -> io::Result<libc::mode_t> {
     // SAFETY: all-zero is a valid status.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the status is valid for writing.
-    match unsafe { libc::fstat(descriptor.as_raw_fd(), &mut status) } {
-        0 => Ok(status.st_mode & libc::S_IFMT),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn is_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
-    // SAFETY: no memory is involved.
-    match unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFL) } {
-        -1 => Err(io::Error::last_os_error()),
-        flags => Ok(flags & libc::O_NONBLOCK != 0),
-    }
+    result(unsafe { libc::fstat(descriptor.as_raw_fd(), &mut status) })?;
+    Ok(status.st_mode & libc::S_IFMT)
 }
 
 /// Asks the kernel at this moment.
@@ -314,8 +304,6 @@ fn is_ready(descriptor: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
     let events = if side == Side::Read { libc::POLLIN | libc::POLLRDHUP } else { libc::POLLOUT };
     let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 };
     // SAFETY: one entry is valid for reading and writing.
-    match unsafe { libc::poll(&mut entry, 1, 0) } {
-        -1 => Err(io::Error::last_os_error()),
-        count => Ok(count > 0),
-    }
+    let count = unsafe { libc::poll(&mut entry, 1, 0) };
+    result(count).map(|()| count > 0)
 }

@@ -6,12 +6,13 @@
 //! whoever has a tick when the last look is a millisecond old.
 #![allow(unsafe_code)]
 
+use super::descriptor::{owned, result};
 use super::slots::{self, Event, Key, Side};
 use crate::clock;
 use crate::processor;
 use crate::strand::Fifo;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
@@ -30,9 +31,8 @@ pub(crate) struct Alarm(OwnedFd);
 
 impl Alarm {
     fn new() -> io::Result<Alarm> {
-        // SAFETY: no memory is involved.
-        let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        Ok(Alarm(owned(descriptor)?))
+        // SAFETY: no memory is involved, and the descriptor is a new one.
+        Ok(Alarm(unsafe { owned(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)) }?))
     }
 
     /// It goes on ringing until it is [stopped](Alarm::stop): a look of another's must
@@ -65,8 +65,8 @@ pub(crate) struct Poller {
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
-        // SAFETY: no memory is involved.
-        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: as in `Alarm::new`.
+        let epoll = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
         let poller =
             Poller { epoll, alarm: Arc::new(Alarm::new()?), busy: AtomicBool::new(false), looked: AtomicU64::new(0) };
         poller.control(libc::EPOLL_CTL_ADD, poller.alarm.0.as_raw_fd(), libc::EPOLLIN, ALARM)?;
@@ -80,10 +80,7 @@ impl Poller {
     fn control(&self, operation: libc::c_int, descriptor: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: events as u32, u64: data };
         // SAFETY: the event is valid for the call.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        result(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) })
     }
 
     /// Tells the kernel to report on a descriptor: on what is to be read, and on room
@@ -204,12 +201,4 @@ fn said(events: libc::c_int) -> Event {
     // A read stops at urgent data: there is more behind it.
     let endless = any(libc::EPOLLRDHUP | libc::EPOLLPRI);
     Event { ready: [read || broken, write || broken], closed: [endless || broken, broken] }
-}
-
-fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel gave it to us just now.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -8,10 +8,10 @@
 //! [`blocking`](crate::blocking).
 #![allow(unsafe_code)]
 
+use super::descriptor::length;
 use super::pollable::kind;
 use super::{Done, Side, Source};
 use crate::blocking;
-use crate::net::socket::length;
 use crate::time::Deadline;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};

@@ -8,10 +8,11 @@
 
 use super::address::Address;
 use crate::fibre::stack::current_stack;
+use crate::io::descriptor::{owned, result, set_nonblocking};
 use crate::io::{Done, Shown, Side, Source};
 use crate::time::Deadline;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -33,9 +34,9 @@ struct Shared {
 impl Socket {
     /// A new socket of this family and type.
     pub(crate) fn new(family: libc::c_int, kind: libc::c_int) -> io::Result<Socket> {
-        // SAFETY: no memory is involved.
-        let descriptor = unsafe { libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
-        Ok(Socket::of(owned(descriptor)?))
+        // SAFETY: no memory is involved, and the descriptor is a new one.
+        let descriptor = unsafe { owned(libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)) };
+        Ok(Socket::of(descriptor?))
     }
 
     /// Two that are connected to each other.
@@ -44,7 +45,8 @@ impl Socket {
         let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: the pair is valid for writing.
         result(unsafe { libc::socketpair(family, kind, 0, pair.as_mut_ptr()) })?;
-        Ok((Socket::of(owned(pair[0])?), Socket::of(owned(pair[1])?)))
+        // SAFETY: the kernel has made both just now.
+        Ok(unsafe { (Socket::of(owned(pair[0])?), Socket::of(owned(pair[1])?)) })
     }
 
     /// A socket whose descriptor is non-blocking already.
@@ -309,9 +311,10 @@ impl AsFd for Socket {
 fn accept(fd: RawFd) -> io::Result<Done<(Socket, Address)>> {
     let mut address = Address::empty();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: the address is valid for writing, of the length given.
-    let accepted = unsafe { libc::accept4(fd, address.as_mut_ptr(), &mut address.length, flags) };
-    match owned(accepted) {
+    // SAFETY: the address is valid for writing, of the length given; the descriptor is a
+    // new one.
+    let accepted = unsafe { owned(libc::accept4(fd, address.as_mut_ptr(), &mut address.length, flags)) };
+    match accepted {
         Ok(descriptor) => Ok(Done::some((Socket::of(descriptor), address))),
         // The connection is gone already: the next.
         Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Err(io::ErrorKind::Interrupted.into()),
@@ -343,12 +346,6 @@ fn take_error(fd: RawFd) -> io::Result<Option<io::Error>> {
     Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
 }
 
-pub(crate) fn set_nonblocking(descriptor: &impl AsFd, nonblocking: bool) -> io::Result<()> {
-    let mut value = libc::c_int::from(nonblocking);
-    // SAFETY: the value is valid for reading.
-    result(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::FIONBIO, &mut value) })
-}
-
 fn timeout_option(side: Side) -> libc::c_int {
     match side {
         Side::Read => libc::SO_RCVTIMEO,
@@ -365,18 +362,4 @@ fn kernel_timeout(descriptor: &OwnedFd, side: Side) -> u64 {
     let read = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &mut length) };
     let part = |count: i64, ns: u64| u64::try_from(count).unwrap_or(0).saturating_mul(ns);
     if read < 0 { 0 } else { part(value.tv_sec, 1_000_000_000).saturating_add(part(value.tv_usec, 1000)) }
-}
-
-pub(crate) fn result(code: libc::c_int) -> io::Result<()> {
-    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-pub(crate) fn length(count: isize) -> io::Result<usize> {
-    usize::try_from(count).map_err(|_| io::Error::last_os_error())
-}
-
-fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
-    result(descriptor)?;
-    // SAFETY: the kernel gave it to us just now.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

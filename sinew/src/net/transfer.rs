@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::address::Address;
-use super::socket::{Socket, length};
+use super::socket::Socket;
+use crate::io::descriptor::length;
 use crate::io::{Done, Side};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::{MaybeUninit, zeroed};

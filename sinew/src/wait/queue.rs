@@ -248,9 +248,7 @@ impl<N> Told<N> {
         // uses it before that.
         unsafe { &mut *self.node.as_ref().note.get() }
     }
-}
 
-impl<N> Told<N> {
     /// Signals it, but leaves it to the caller to make the strand ready that goes on,
     /// if it is one.
     pub(crate) fn into_ready(self) -> Option<Ready> {
