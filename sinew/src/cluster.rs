@@ -3,7 +3,7 @@
 use crate::fibre::arena::Class;
 use crate::fibre::{FibreBuilder, JoinHandle, SpawnError};
 use crate::idle::Idle;
-use crate::io::Poller;
+use crate::io::{Pollers, Polling};
 use crate::kernel;
 use crate::processor::{Order, Processor, Seat};
 use crate::runtime::{BuildError, RuntimeShared};
@@ -22,8 +22,7 @@ pub(crate) struct ClusterShared {
     scheduler: Box<dyn Scheduler>,
     idle: Idle,
     timers: Timers,
-    /// Made when a fibre of the cluster first waits for a descriptor.
-    poller: OnceLock<Arc<Poller>>,
+    pollers: Pollers,
     /// Background strands, in the order in which they became ready.
     deferred: SpinLock<Fifo>,
     /// How many there are. Written under the lock.
@@ -62,7 +61,7 @@ impl ClusterShared {
             scheduler: plan.scheduler,
             idle: Idle::new(MAX_PROCESSORS),
             timers: Timers::new(),
-            poller: OnceLock::new(),
+            pollers: Pollers::new(plan.polling),
             deferred: SpinLock::new(Fifo::new()),
             deferred_len: AtomicUsize::new(0),
             seats: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
@@ -79,6 +78,10 @@ impl ClusterShared {
         self.itself.upgrade().expect("a cluster is used while it lives")
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn scheduler(&self) -> &dyn Scheduler {
         &*self.scheduler
     }
@@ -93,21 +96,9 @@ impl ClusterShared {
         &self.timers
     }
 
-    /// The poller, if there is one yet.
     #[inline]
-    pub(crate) fn existing_poller(&self) -> Option<&Arc<Poller>> {
-        self.poller.get()
-    }
-
-    pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
-        if self.poller.get().is_none() {
-            let poller = Arc::new(Poller::new()?);
-            if self.poller.set(poller).is_ok() {
-                // It sleeps elsewhere, and would not notice events.
-                self.idle.rouse_sentinel();
-            }
-        }
-        Ok(Arc::clone(self.poller.get().expect("it was set")))
+    pub(crate) fn pollers(&self) -> &Pollers {
+        &self.pollers
     }
 
     pub(crate) fn topology(&self) -> Arc<Topology> {
@@ -183,6 +174,7 @@ impl ClusterShared {
         let id = ProcessorId(index as u16);
         let seat = Arc::clone(self.seats[index].get_or_init(|| Arc::new(Seat::new(id))));
         seat.give_order(Order::Serve);
+        self.pollers.reclaim(id);
         let cpu = (!crew.cpus.is_empty()).then(|| crew.cpus[crew.members.len() % crew.cpus.len()]);
         let (cluster, its_seat) = (self.to_arc(), Arc::clone(&seat));
         let (report, reported) = mpsc::channel();
@@ -207,8 +199,13 @@ impl ClusterShared {
         if crew.members.iter().filter(|member| !member.retiring).count() < 2 {
             return Err(ResizeError::LastProcessor);
         }
-        let fits = |member: &&mut Member| !member.retiring && which.is_none_or(|id| id == member.seat.id());
-        let member = crew.members.iter_mut().rev().find(fits).ok_or(ResizeError::NoSuchProcessor)?;
+        let fits = |member: &Member| !member.retiring && which.is_none_or(|id| id == member.seat.id());
+        let place = crew.members.iter().rposition(fits).ok_or(ResizeError::NoSuchProcessor)?;
+        let mut others = crew.members.iter().enumerate().filter(|(other, member)| *other != place && !member.retiring);
+        let heir = others.next().expect("there are two at least").1.seat.id();
+        let member = &crew.members[place];
+        self.pollers.bequeath(member.seat.id(), heir, &self.idle).map_err(ResizeError::Kernel)?;
+        let member = &mut crew.members[place];
         member.retiring = true;
         member.seat.give_order(Order::Retire);
         let id = member.seat.id();
@@ -233,6 +230,7 @@ impl ClusterShared {
                 crate::fatal("a processor panicked");
             }
         }
+        self.pollers.stop();
     }
 }
 
@@ -276,7 +274,8 @@ pub enum ResizeError {
     TooMany,
     /// The runtime has ended.
     Stopped,
-    /// The kernel refused to start the thread, or to pin it to its CPU.
+    /// The kernel refused to start the thread, or to pin it to its CPU; or to let another
+    /// processor have what one that leaves has to poll.
     Kernel(io::Error),
 }
 
@@ -365,6 +364,11 @@ impl Cluster {
         self.shared.scheduler.name()
     }
 
+    /// Who asks the kernel which descriptors have become ready.
+    pub fn polling(&self) -> Polling {
+        self.shared.pollers.polling()
+    }
+
     /// Starts a fibre on this cluster, from anywhere.
     ///
     /// # Panics
@@ -427,7 +431,7 @@ impl Eq for Cluster {}
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Cluster");
-        debug.field("name", &self.name()).field("scheduler", &self.scheduler());
+        debug.field("name", &self.name()).field("scheduler", &self.scheduler()).field("polling", &self.polling());
         debug.field("processors", &self.processors()).finish_non_exhaustive()
     }
 }
@@ -469,6 +473,7 @@ pub(crate) struct ClusterPlan {
     pub(crate) class: Class,
     pub(crate) cpus: Vec<usize>,
     pub(crate) topology: Arc<Topology>,
+    pub(crate) polling: Polling,
 }
 
 impl ClusterPlan {

@@ -13,11 +13,13 @@ use crate::fibre::blocks::Blocks;
 use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
 use crate::idle::Slept;
+use crate::io::Poller;
 use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
 use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
 use crate::thread;
 use crate::wait::Party;
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -203,6 +205,18 @@ pub(crate) fn make_ready(ready: Ready) {
     });
 }
 
+/// Makes strands ready, from anywhere, in their order as far as that is one.
+pub(crate) fn make_all_ready(mut strands: Fifo) {
+    with_current(|processor| match processor {
+        Some(processor) => processor.make_all_ready(strands),
+        None => {
+            while let Some(ready) = strands.pop() {
+                make_ready_from_outside(ready);
+            }
+        }
+    });
+}
+
 /// Makes a strand ready, from a thread that is no processor of its runtime.
 #[cold]
 pub(crate) fn make_ready_from_outside(ready: Ready) {
@@ -288,6 +302,11 @@ impl Processor {
         &self.budget
     }
 
+    /// The poller for what a fibre waits for that runs here.
+    pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
+        self.cluster.pollers().poller(self.seat.id(), self.cluster.name(), self.cluster.idle())
+    }
+
     /// Whether started fibres may leave this processor.
     #[inline]
     pub(crate) fn is_migrating(&self) -> bool {
@@ -339,6 +358,27 @@ impl Processor {
         match ready.strand().home() {
             Some(home) if std::ptr::eq(home, self.seat()) => self.keep(ready),
             _ => self.pass_on(ready),
+        }
+    }
+
+    /// Makes as many strands ready as that, in one step where they are for this
+    /// processor's end of the scheduler.
+    fn make_all_ready(&self, mut strands: Fifo) {
+        let now = self.now.get();
+        let mut others = Fifo::new();
+        let mut ours = std::iter::from_fn(|| {
+            loop {
+                let ready = strands.pop()?;
+                if self.may_push(&ready) {
+                    ready.stamp(now);
+                    return Some(ready);
+                }
+                others.push(ready);
+            }
+        });
+        self.local.push_all(&mut ours, now, &mut |wake| self.cluster.idle().notify(wake));
+        while let Some(ready) = others.pop() {
+            make_ready(ready);
         }
     }
 
@@ -431,9 +471,7 @@ impl Processor {
     fn tick(&self, now: u64) {
         self.next_tick.set(now + self.tick);
         self.cluster.timers().fire_due();
-        if let Some(poller) = self.cluster.existing_poller() {
-            poller.look_at_times(now);
-        }
+        self.cluster.pollers().look_at_times(self.seat.id(), now);
         if !self.detached.get() {
             self.local.tick(now);
         }
@@ -551,13 +589,12 @@ impl Processor {
     /// Looks for descriptors that have become ready, and gives a strand if that made one
     /// ready here.
     fn look(&self) -> Option<Ready> {
-        let poller = self.cluster.existing_poller()?;
         let now = self.now.get();
         if now < self.next_look.get() {
             return None;
         }
         self.next_look.set(now + self.look_distance);
-        if poller.look(now) { self.next() } else { None }
+        if self.cluster.pollers().look(self.seat.id(), now) { self.next() } else { None }
     }
 
     /// Tells the scheduler, which may have been told otherwise, that the
@@ -601,7 +638,8 @@ impl Processor {
         let lingering = idle.linger(self.seat.id());
         // Where there is a poller and no other processor, what comes next is an event of
         // the kernel's, which is best waited for there.
-        let is_alone = self.cluster.serving() == 1 && self.cluster.existing_poller().is_some();
+        let is_alone =
+            self.cluster.serving() == 1 && self.cluster.pollers().to_sleep_in(self.seat.id(), true).is_some();
         let end = clock::ticks() + if is_alone { 0 } else { self.linger };
         loop {
             if let Some(strand) = self.find(Effort::Polite) {
@@ -634,11 +672,11 @@ impl Processor {
                     self.cluster.timers().until_next().into_iter().chain(watch).min()
                 }
             };
-            let slept = match self.cluster.existing_poller() {
-                Some(poller) if announced.is_sentinel() => announced.sleep_polling(poller.alarm(), || {
+            let slept = match self.cluster.pollers().to_sleep_in(self.seat.id(), announced.is_sentinel()) {
+                Some(poller) => announced.sleep_polling(poller.alarm(), || {
                     poller.wait(timeout);
                 }),
-                _ => announced.sleep(timeout),
+                None => announced.sleep(timeout),
             };
             match slept {
                 Slept::Notified => return None,
@@ -671,6 +709,7 @@ impl Processor {
         self.detached.set(true);
         self.pushes_for.set(std::ptr::null());
         self.mixed.set(true);
+        self.cluster.pollers().abandon(self.seat.id());
         self.cluster.idle().relieve();
         while let Some(strand) = self.local.drain() {
             let wake = self.cluster.scheduler().inject(strand, self.now.get());

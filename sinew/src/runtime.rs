@@ -5,6 +5,7 @@ use crate::fallback::{Facility, denied};
 use crate::fence;
 use crate::fibre::arena::{self, Class, LARGEST_STACK};
 use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle, SpawnError};
+use crate::io::Polling;
 use crate::processor;
 use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
 use std::panic::resume_unwind;
@@ -88,6 +89,7 @@ impl Runtime {
             name: "sinew".to_owned(),
             cpus: None,
             topology: None,
+            polling: Polling::default(),
             leftovers: Leftovers::Wait,
             migrating: false,
         }
@@ -131,7 +133,7 @@ impl Runtime {
     }
 
     /// Adds a cluster. Of `builder`, what concerns a cluster counts: processors,
-    /// stack size, scheduler, name, CPUs and topology.
+    /// stack size, scheduler, name, CPUs, topology and polling.
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -189,6 +191,7 @@ pub struct Builder {
     name: String,
     cpus: Option<Vec<usize>>,
     topology: Option<Topology>,
+    polling: Polling,
     leftovers: Leftovers,
     migrating: bool,
 }
@@ -230,6 +233,13 @@ impl Builder {
     /// Which caches CPUs share. Without this, what the kernel tells.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
+        self
+    }
+
+    /// Which kernel threads ask the kernel what has become ready. Without this, the
+    /// processors do, together.
+    pub fn polling(mut self, polling: Polling) -> Self {
+        self.polling = polling;
         self
     }
 
@@ -318,6 +328,7 @@ impl Builder {
             class,
             cpus: self.cpus.unwrap_or_default(),
             topology: Arc::new(topology),
+            polling: self.polling,
         })
     }
 }
@@ -327,7 +338,11 @@ impl fmt::Debug for Builder {
         let mut debug = f.debug_struct("Builder");
         debug.field("name", &self.name).field("processors", &self.processors);
         debug.field("scheduler", &self.scheduler.name()).field("stack_size", &self.stack_size);
-        debug.field("cpus", &self.cpus).field("migrating", &self.migrating).finish_non_exhaustive()
+        debug
+            .field("cpus", &self.cpus)
+            .field("polling", &self.polling)
+            .field("migrating", &self.migrating)
+            .finish_non_exhaustive()
     }
 }
 

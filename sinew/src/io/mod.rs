@@ -6,6 +6,7 @@ mod copy;
 pub(crate) mod descriptor;
 mod pollable;
 mod poller;
+mod pollers;
 mod slots;
 mod source;
 mod stdio;
@@ -13,8 +14,10 @@ mod stdio;
 pub use blocking::{BLOCKING_THREADS, blocking, set_blocking_threads};
 pub use copy::{copy, sendfile};
 pub use pollable::Pollable;
+pub use pollers::Polling;
 pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 
 pub(crate) use poller::{Alarm, Poller};
+pub(crate) use pollers::Pollers;
 pub(crate) use slots::{Shown, Side};
 pub(crate) use source::{Done, Source};

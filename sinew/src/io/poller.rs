@@ -1,9 +1,8 @@
 //! Asking the kernel which descriptors have become ready: epoll.
 //!
-//! A poller belongs to a cluster and is made when the cluster first waits for a
-//! descriptor. Who polls: a processor that runs out of work, without waiting; the
-//! sentinel, which sleeps in here instead of on its futex; and under constant load
-//! whoever has a tick when the last look is a millisecond old.
+//! Who polls: a processor that runs out of work, without waiting; one that sleeps in
+//! here instead of on its futex; and under constant load whoever has a tick when the last
+//! look is half a millisecond old. `pollers.rs` has who minds which poller.
 #![allow(unsafe_code)]
 
 use super::descriptor::{owned, result};
@@ -13,8 +12,8 @@ use crate::processor;
 use crate::strand::Fifo;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Events that one call may bring. Beyond this a second call is cheap in comparison.
@@ -22,6 +21,9 @@ const EVENTS: usize = 256;
 
 /// The user data of the alarm: no slot has this number.
 const ALARM: u64 = u64::MAX;
+
+/// The user data of inherited pollers.
+const INHERITED: u64 = u64::MAX - 1;
 
 /// Under constant load somebody looks this often.
 const LOOK_US: u64 = 500;
@@ -57,6 +59,10 @@ impl Alarm {
 pub(crate) struct Poller {
     epoll: OwnedFd,
     alarm: Arc<Alarm>,
+    /// Those of processors that are gone. The kernel reports on them as on descriptors.
+    inherited: Mutex<Vec<Arc<Poller>>>,
+    /// Whether nobody sleeps in here any more.
+    abandoned: AtomicBool,
     /// Whether somebody is at it.
     busy: AtomicBool,
     /// When somebody looked last, in ticks.
@@ -67,8 +73,14 @@ impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
         // SAFETY: as in `Alarm::new`.
         let epoll = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
-        let poller =
-            Poller { epoll, alarm: Arc::new(Alarm::new()?), busy: AtomicBool::new(false), looked: AtomicU64::new(0) };
+        let poller = Poller {
+            epoll,
+            alarm: Arc::new(Alarm::new()?),
+            inherited: Mutex::default(),
+            abandoned: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
+            looked: AtomicU64::new(0),
+        };
         poller.control(libc::EPOLL_CTL_ADD, poller.alarm.0.as_raw_fd(), libc::EPOLLIN, ALARM)?;
         Ok(poller)
     }
@@ -104,6 +116,45 @@ impl Poller {
         let _ = self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0);
     }
 
+    fn inherited(&self) -> MutexGuard<'_, Vec<Arc<Poller>>> {
+        self.inherited.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Minds another poller from now on, and those that it has inherited: in its stead,
+    /// for the kernel bounds how deep they may lie.
+    pub(crate) fn inherit(&self, poller: &Arc<Poller>) -> io::Result<()> {
+        let others = poller.inherited().clone();
+        for other in others {
+            self.inherit(&other)?;
+            poller.give_back(&other);
+        }
+        self.control(libc::EPOLL_CTL_ADD, poller.epoll.as_raw_fd(), libc::EPOLLIN, INHERITED)?;
+        self.inherited().push(Arc::clone(poller));
+        Ok(())
+    }
+
+    /// Ceases to mind a poller that it has inherited.
+    pub(crate) fn give_back(&self, poller: &Arc<Poller>) {
+        let _ = self.control(libc::EPOLL_CTL_DEL, poller.epoll.as_raw_fd(), 0, 0);
+        self.inherited().retain(|inherited| !Arc::ptr_eq(inherited, poller));
+    }
+
+    pub(crate) fn set_abandoned(&self, abandoned: bool) {
+        self.abandoned.store(abandoned, Relaxed);
+    }
+
+    /// Under the lock throughout: one that has been given back is left alone.
+    #[cold]
+    fn look_at_inherited(&self, now: u64) -> bool {
+        self.inherited().iter().fold(false, |found, poller| {
+            // Nobody hears it any more, but it may have been rung late.
+            if poller.abandoned.load(Relaxed) {
+                poller.alarm.stop();
+            }
+            poller.look(now) || found
+        })
+    }
+
     /// Looks, unless somebody else does. Whether anybody can go on.
     pub(crate) fn look(&self, now: u64) -> bool {
         // Acquire and Release: one at a time.
@@ -116,11 +167,9 @@ impl Poller {
         found
     }
 
-    /// Looks if nobody has for a while.
-    pub(crate) fn look_at_times(&self, now: u64) {
-        if now.saturating_sub(self.looked.load(Relaxed)) > clock::ticks_in_us(LOOK_US) {
-            self.look(now);
-        }
+    /// Looks if nobody has for a while. Whether anybody can go on.
+    pub(crate) fn look_at_times(&self, now: u64) -> bool {
+        now.saturating_sub(self.looked.load(Relaxed)) > clock::ticks_in_us(LOOK_US) && self.look(now)
     }
 
     /// Waits for events, for no longer than `timeout`, and makes those ready who can go
@@ -128,19 +177,18 @@ impl Poller {
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let count = self.wait_for(&mut events, timeout);
-        let mut ready = Fifo::new();
+        let (mut ready, mut inherited) = (Fifo::new(), false);
         for event in &events[..count] {
-            if event.u64 != ALARM {
-                slots::announce(Key(event.u64), said(event.events as libc::c_int), &mut ready);
-            } else if timeout != Some(Duration::ZERO) {
-                self.alarm.stop();
+            match event.u64 {
+                ALARM if timeout == Some(Duration::ZERO) => {}
+                ALARM => self.alarm.stop(),
+                INHERITED => inherited = true,
+                key => slots::announce(Key(key), said(event.events as libc::c_int), &mut ready),
             }
         }
         let any = !ready.is_empty();
-        while let Some(strand) = ready.pop() {
-            processor::make_ready(strand);
-        }
-        any
+        processor::make_all_ready(ready);
+        (inherited && self.look_at_inherited(clock::ticks())) || any
     }
 
     fn wait_for(&self, events: &mut [libc::epoll_event], timeout: Option<Duration>) -> usize {

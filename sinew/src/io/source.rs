@@ -26,6 +26,7 @@ use super::slots::{Owned, Shown, Side};
 use super::{budget, poller::Poller};
 use crate::cancel::Cancelled;
 use crate::fibre::stack::current_stack;
+use crate::processor;
 use crate::time::Deadline;
 use crate::wait::{Limit, Outcome, carried};
 use std::io;
@@ -139,8 +140,8 @@ impl Source {
                 known.reports_room.store(true, Relaxed);
             }
             None => {
-                let stack = current_stack().expect("only fibres wait for pollers");
-                let poller = stack.record().strand().cluster().poller()?;
+                let poller =
+                    processor::with_current(|processor| processor.expect("only fibres wait for pollers").poller())?;
                 let slot = Owned::new().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
                 // The kernel reports at once what there is already, so the side is not
                 // worth trying before there was an event.

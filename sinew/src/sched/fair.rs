@@ -211,6 +211,26 @@ impl Local for End {
         }
     }
 
+    fn push_all(&self, strands: &mut dyn Iterator<Item = Ready>, now: u64, tell: &mut dyn FnMut(Wake)) {
+        let own = &self.queue.own;
+        let mut queue = own.strands.lock();
+        let before = queue.len();
+        strands.for_each(|strand| queue.push(strand));
+        let len = queue.len();
+        if len == before {
+            return;
+        }
+        own.len.store(len as u32, Relaxed);
+        if before == 0 {
+            own.head_since.store(now, Relaxed);
+        }
+        drop(queue);
+        if before == 0 {
+            self.advertise_something();
+        }
+        tell(if len > 1 { Wake::Backlog } else { Wake::Lone });
+    }
+
     #[inline]
     fn next(&self, now: u64) -> Option<Ready> {
         let queue = &*self.queue;

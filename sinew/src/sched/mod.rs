@@ -136,6 +136,12 @@ pub trait Local {
     /// Takes a strand that this processor made ready.
     fn push(&self, strand: Ready, now: u64) -> Wake;
 
+    /// Takes strands that this processor made ready at once, and calls `tell` with
+    /// whomever they concern.
+    fn push_all(&self, strands: &mut dyn Iterator<Item = Ready>, now: u64, tell: &mut dyn FnMut(Wake)) {
+        strands.for_each(|strand| tell(self.push(strand, now)));
+    }
+
     /// The next strand to run, of those that are this processor's to run.
     fn next(&self, now: u64) -> Option<Ready>;
 

@@ -1,0 +1,218 @@
+//! Who polls: the pollers of a cluster.
+
+use super::poller::Poller;
+use crate::idle::Idle;
+use crate::sched::{MAX_PROCESSORS, ProcessorId};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::thread;
+
+/// Which kernel threads of a cluster ask the kernel what has become ready.
+///
+/// All three serve the same sockets in the same way. `docs/measured.md` has how they
+/// compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Polling {
+    /// The processors share one poller. Whoever has nothing to do looks; the last one to
+    /// fall asleep sleeps in it.
+    #[default]
+    Shared,
+    /// Each processor has a poller of its own, for the descriptors that were first waited
+    /// for there, and sleeps in it: as an event loop for each kernel thread.
+    PerProcessor,
+    /// A kernel thread of its own does nothing but wait for events.
+    Thread,
+}
+
+/// The pollers of a cluster, each made when a fibre first waits for a descriptor.
+pub(crate) struct Pollers {
+    polling: Polling,
+    /// One for each processor, by number, if each has its own; otherwise the first.
+    made: Box<[OnceLock<Arc<Poller>>]>,
+    /// No poller has this number, or a higher one.
+    end: AtomicUsize,
+    /// The poller that a processor uses. It is not its own since that was abandoned.
+    used: Box<[AtomicUsize]>,
+    /// Held by whoever makes a poller, or gives one to another processor.
+    changing: Mutex<Changing>,
+    /// Whether the polling thread is to end.
+    stopped: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Changing {
+    /// The thread that polls, if one does.
+    thread: Option<thread::JoinHandle<()>>,
+    /// For each processor that retires, the one that minds its poller.
+    heirs: HashMap<usize, usize>,
+}
+
+impl Pollers {
+    pub(crate) fn new(polling: Polling) -> Pollers {
+        let count = if polling == Polling::PerProcessor { MAX_PROCESSORS } else { 1 };
+        Pollers {
+            polling,
+            made: std::iter::repeat_with(OnceLock::new).take(count).collect(),
+            end: AtomicUsize::new(0),
+            used: (0..count).map(AtomicUsize::new).collect(),
+            changing: Mutex::default(),
+            stopped: Arc::default(),
+        }
+    }
+
+    pub(crate) fn polling(&self) -> Polling {
+        self.polling
+    }
+
+    fn changing(&self) -> MutexGuard<'_, Changing> {
+        self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The number of the poller that serves a processor.
+    fn place(&self, processor: ProcessorId) -> usize {
+        match self.polling {
+            Polling::PerProcessor => self.used[processor.index()].load(Relaxed),
+            Polling::Shared | Polling::Thread => 0,
+        }
+    }
+
+    /// The poller for a descriptor that a fibre on this processor waits for.
+    pub(crate) fn poller(&self, processor: ProcessorId, name: &str, idle: &Idle) -> io::Result<Arc<Poller>> {
+        if let Some(poller) = self.made[self.place(processor)].get() {
+            return Ok(Arc::clone(poller));
+        }
+        let mut changing = self.changing();
+        let place = self.place(processor);
+        if let Some(poller) = self.made[place].get() {
+            return Ok(Arc::clone(poller));
+        }
+        let poller = Arc::new(Poller::new()?);
+        if self.polling == Polling::Thread {
+            changing.thread = Some(self.start_thread(&poller, name)?);
+        }
+        self.enter(place, &poller);
+        drop(changing);
+        // It sleeps elsewhere, and would not notice events.
+        idle.rouse_sentinel();
+        Ok(poller)
+    }
+
+    /// By who holds `changing`.
+    fn enter(&self, place: usize, poller: &Arc<Poller>) {
+        self.made[place].get_or_init(|| Arc::clone(poller));
+        self.end.fetch_max(place + 1, Relaxed);
+    }
+
+    fn start_thread(&self, poller: &Arc<Poller>, name: &str) -> io::Result<thread::JoinHandle<()>> {
+        let (poller, stopped) = (Arc::clone(poller), Arc::clone(&self.stopped));
+        thread::Builder::new().name(format!("{name}-poller")).spawn(move || {
+            // Acquire pairs with the Release in `stop`.
+            while !stopped.load(Acquire) {
+                poller.wait(None);
+            }
+        })
+    }
+
+    /// The one that this processor minds, if there is one yet.
+    #[inline]
+    fn minded(&self, processor: ProcessorId) -> Option<&Arc<Poller>> {
+        match self.polling {
+            Polling::Shared => self.made[0].get(),
+            Polling::PerProcessor => self.made[self.place(processor)].get(),
+            Polling::Thread => None,
+        }
+    }
+
+    /// Looks for what has become ready. By a processor that has nothing to do. Whether
+    /// anybody can go on.
+    pub(crate) fn look(&self, processor: ProcessorId, now: u64) -> bool {
+        let found = self.minded(processor).is_some_and(|poller| poller.look(now));
+        if self.polling != Polling::PerProcessor {
+            return found;
+        }
+        // Another processor may be held up.
+        let made = self.made[..self.end.load(Relaxed)].iter().filter_map(OnceLock::get);
+        made.fold(found, |found, poller| poller.look_at_times(now) || found)
+    }
+
+    /// Looks if nobody has for a while. By a processor that is busy.
+    pub(crate) fn look_at_times(&self, processor: ProcessorId, now: u64) {
+        if let Some(poller) = self.minded(processor) {
+            poller.look_at_times(now);
+        }
+    }
+
+    /// Where this processor is to sleep, if it is not on its futex.
+    pub(crate) fn to_sleep_in(&self, processor: ProcessorId, is_sentinel: bool) -> Option<&Arc<Poller>> {
+        if is_sentinel || self.polling == Polling::PerProcessor { self.minded(processor) } else { None }
+    }
+
+    /// Lets the poller of a processor that is to retire be minded by another: the
+    /// descriptors that it knows are those of fibres that may be anywhere by now.
+    pub(crate) fn bequeath(&self, retiring: ProcessorId, heir: ProcessorId, idle: &Idle) -> io::Result<()> {
+        if self.polling != Polling::PerProcessor {
+            return Ok(());
+        }
+        let mut changing = self.changing();
+        let (retiring, heir_place) = (retiring.index(), heir.index());
+        // Both are made here if need be: later nobody could be told that they cannot.
+        for place in [retiring, heir_place] {
+            if self.made[place].get().is_none() {
+                self.enter(place, &Arc::new(Poller::new()?));
+            }
+        }
+        let made = |place: usize| self.made[place].get().expect("it was made just now");
+        made(heir_place).inherit(made(retiring))?;
+        changing.heirs.values_mut().filter(|heir| **heir == retiring).for_each(|heir| *heir = heir_place);
+        changing.heirs.insert(retiring, heir_place);
+        drop(changing);
+        idle.rouse(heir);
+        Ok(())
+    }
+
+    /// By a processor that will not sleep in its poller any more, which was bequeathed.
+    pub(crate) fn abandon(&self, processor: ProcessorId) {
+        if self.polling != Polling::PerProcessor {
+            return;
+        }
+        let changing = self.changing();
+        // At the runtime's end there is no heir, and nothing to mind.
+        let Some(heir) = changing.heirs.get(&processor.index()) else { return };
+        if let Some(poller) = self.made[processor.index()].get() {
+            poller.set_abandoned(true);
+        }
+        for used in self.used.iter().filter(|used| used.load(Relaxed) == processor.index()) {
+            used.store(*heir, Relaxed);
+        }
+    }
+
+    /// Gives a processor that takes a seat the poller that belonged to the seat.
+    pub(crate) fn reclaim(&self, processor: ProcessorId) {
+        if self.polling != Polling::PerProcessor {
+            return;
+        }
+        let mut changing = self.changing();
+        let heir = changing.heirs.remove(&processor.index());
+        if let (Some(own), Some(heir)) = (self.made[processor.index()].get(), heir) {
+            self.made[heir].get().expect("heirs have one").give_back(own);
+            own.set_abandoned(false);
+        }
+        self.used[processor.index()].store(processor.index(), Relaxed);
+    }
+
+    /// Ends the thread that polls, if one does.
+    pub(crate) fn stop(&self) {
+        let thread = self.changing().thread.take();
+        if let (Some(thread), Some(poller)) = (thread, self.made[0].get()) {
+            // Release pairs with the Acquire in `start_thread`: the alarm comes after it.
+            self.stopped.store(true, Release);
+            poller.alarm().ring();
+            if thread.join().is_err() {
+                crate::fatal("a poller panicked");
+            }
+        }
+    }
+}
