@@ -590,11 +590,17 @@ impl Processor {
     /// ready here.
     fn look(&self) -> Option<Ready> {
         let now = self.now.get();
-        if now < self.next_look.get() {
+        if now < self.next_look.get() || self.is_alone() {
             return None;
         }
         self.next_look.set(now + self.look_distance);
         if self.cluster.pollers().look(self.seat.id(), now) { self.next() } else { None }
+    }
+
+    /// Whether there is a poller and no other processor: what comes next is an event of the
+    /// kernel's then, which is best waited for in there, at once.
+    fn is_alone(&self) -> bool {
+        self.cluster.serving() == 1 && self.cluster.pollers().to_sleep_in(self.seat.id(), true).is_some()
     }
 
     /// Tells the scheduler, which may have been told otherwise, that the
@@ -636,11 +642,7 @@ impl Processor {
     fn linger(&self) -> Option<Ready> {
         let idle = self.cluster.idle();
         let lingering = idle.linger(self.seat.id());
-        // Where there is a poller and no other processor, what comes next is an event of
-        // the kernel's, which is best waited for there.
-        let is_alone =
-            self.cluster.serving() == 1 && self.cluster.pollers().to_sleep_in(self.seat.id(), true).is_some();
-        let end = clock::ticks() + if is_alone { 0 } else { self.linger };
+        let end = clock::ticks() + if self.is_alone() { 0 } else { self.linger };
         loop {
             if let Some(strand) = self.find(Effort::Polite) {
                 lingering.found();
