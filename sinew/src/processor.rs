@@ -304,7 +304,7 @@ impl Processor {
 
     /// The poller for what a fibre waits for that runs here.
     pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
-        self.cluster.pollers().poller(self.seat.id(), self.cluster.name(), self.cluster.idle())
+        self.cluster.pollers().poller(self.seat.id(), &self.cluster)
     }
 
     /// Whether started fibres may leave this processor.

@@ -5,7 +5,7 @@ use crate::fallback::{Facility, denied};
 use crate::fence;
 use crate::fibre::arena::{self, Class, LARGEST_STACK};
 use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle, SpawnError};
-use crate::io::Polling;
+use crate::io::{EventScope, Home, Polling};
 use crate::processor;
 use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
 use std::panic::resume_unwind;
@@ -90,6 +90,7 @@ impl Runtime {
             cpus: None,
             topology: None,
             polling: Polling::default(),
+            event_scope: None,
             leftovers: Leftovers::Wait,
             migrating: false,
         }
@@ -133,7 +134,8 @@ impl Runtime {
     }
 
     /// Adds a cluster. Of `builder`, what concerns a cluster counts: processors,
-    /// stack size, scheduler, name, CPUs, topology and polling.
+    /// stack size, scheduler, name, CPUs, topology, polling and
+    /// event scope.
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -192,6 +194,7 @@ pub struct Builder {
     cpus: Option<Vec<usize>>,
     topology: Option<Topology>,
     polling: Polling,
+    event_scope: Option<EventScope>,
     leftovers: Leftovers,
     migrating: bool,
 }
@@ -240,6 +243,12 @@ impl Builder {
     /// processors do, together.
     pub fn polling(mut self, polling: Polling) -> Self {
         self.polling = polling;
+        self
+    }
+
+    /// The event scope that the processors are in. Without this, that of the caller.
+    pub fn event_scope(mut self, scope: &EventScope) -> Self {
+        self.event_scope = Some(scope.clone());
         self
     }
 
@@ -329,6 +338,7 @@ impl Builder {
             cpus: self.cpus.unwrap_or_default(),
             topology: Arc::new(topology),
             polling: self.polling,
+            home: Home::new(self.event_scope),
         })
     }
 }

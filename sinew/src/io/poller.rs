@@ -6,6 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::descriptor::{owned, result};
+use super::scope::do_there;
+use super::scoped::Scoped;
 use super::slots::{self, Event, Key, Side};
 use crate::clock;
 use crate::processor;
@@ -30,21 +32,29 @@ const INHERITED: u64 = u64::MAX - 1;
 const LOOK_US: u64 = 1000;
 
 /// Rings in a poller: whoever waits there returns.
-pub(crate) struct Alarm(OwnedFd);
+pub(crate) struct Alarm(Scoped<OwnedFd>);
 
 impl Alarm {
     fn new() -> io::Result<Alarm> {
         // SAFETY: no memory is involved, and the descriptor is a new one.
-        Ok(Alarm(unsafe { owned(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)) }?))
+        let descriptor = unsafe { owned(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)) };
+        Ok(Alarm(Scoped::new(descriptor?)))
     }
 
     /// It goes on ringing until it is [stopped](Alarm::stop): a look of another's must
     /// not take it away from the one who is to hear it.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn ring(self: &Arc<Self>) {
+        let Ok(descriptor) = self.0.get() else { return self.ring_there() };
         // If the number is full, it has rung often enough.
         let one = 1u64;
         // SAFETY: eight bytes of `one` are read.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+        unsafe { libc::write(descriptor.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+
+    #[cold]
+    fn ring_there(self: &Arc<Self>) {
+        let alarm = Arc::clone(self);
+        do_there(self.0.scope(), move || alarm.ring());
     }
 
     /// By the one who waits in the poller, while nobody else can come to wait there: so
@@ -53,12 +63,12 @@ impl Alarm {
         let mut count = 0u64;
         // If it does not ring, there is nothing to be read.
         // SAFETY: eight bytes of `count` are written.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+        unsafe { libc::read(self.0.peek().as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
     }
 }
 
 pub(crate) struct Poller {
-    epoll: OwnedFd,
+    epoll: Scoped<OwnedFd>,
     alarm: Arc<Alarm>,
     /// Those of processors that are gone. The kernel reports on them as on descriptors.
     inherited: Mutex<Vec<Arc<Poller>>>,
@@ -73,7 +83,7 @@ pub(crate) struct Poller {
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
         // SAFETY: as in `Alarm::new`.
-        let epoll = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
+        let epoll = Scoped::new(unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?);
         let poller = Poller {
             epoll,
             alarm: Arc::new(Alarm::new()?),
@@ -82,8 +92,13 @@ impl Poller {
             busy: AtomicBool::new(false),
             looked: AtomicU64::new(0),
         };
-        poller.control(libc::EPOLL_CTL_ADD, poller.alarm.0.as_raw_fd(), libc::EPOLLIN, ALARM)?;
+        poller.control(libc::EPOLL_CTL_ADD, poller.alarm.0.peek().as_raw_fd(), libc::EPOLLIN, ALARM)?;
         Ok(poller)
+    }
+
+    /// By those who are in its scope.
+    fn raw(&self) -> RawFd {
+        self.epoll.peek().as_raw_fd()
     }
 
     pub(crate) fn alarm(&self) -> &Arc<Alarm> {
@@ -93,7 +108,7 @@ impl Poller {
     fn control(&self, operation: libc::c_int, descriptor: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: events as u32, u64: data };
         // SAFETY: the event is valid for the call.
-        result(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) })
+        result(unsafe { libc::epoll_ctl(self.raw(), operation, descriptor, &mut event) })
     }
 
     /// Tells the kernel to report on a descriptor: on what is to be read, and on room
@@ -129,14 +144,14 @@ impl Poller {
             self.inherit(&other)?;
             poller.give_back(&other);
         }
-        self.control(libc::EPOLL_CTL_ADD, poller.epoll.as_raw_fd(), libc::EPOLLIN, INHERITED)?;
+        self.control(libc::EPOLL_CTL_ADD, poller.raw(), libc::EPOLLIN, INHERITED)?;
         self.inherited().push(Arc::clone(poller));
         Ok(())
     }
 
     /// Ceases to mind a poller that it has inherited.
     pub(crate) fn give_back(&self, poller: &Arc<Poller>) {
-        let _ = self.control(libc::EPOLL_CTL_DEL, poller.epoll.as_raw_fd(), 0, 0);
+        let _ = self.control(libc::EPOLL_CTL_DEL, poller.raw(), 0, 0);
         self.inherited().retain(|inherited| !Arc::ptr_eq(inherited, poller));
     }
 
@@ -203,12 +218,7 @@ impl Poller {
         }
         // SAFETY: the events are valid for writing.
         let count = unsafe {
-            libc::epoll_wait(
-                self.epoll.as_raw_fd(),
-                events.as_mut_ptr(),
-                events.len() as libc::c_int,
-                timeout.map_or(-1, whole),
-            )
+            libc::epoll_wait(self.raw(), events.as_mut_ptr(), events.len() as libc::c_int, timeout.map_or(-1, whole))
         };
         // Interrupted is as good as nothing.
         usize::try_from(count).unwrap_or(0)
@@ -226,7 +236,7 @@ impl Poller {
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
-                self.epoll.as_raw_fd(),
+                self.raw(),
                 events.as_mut_ptr(),
                 events.len(),
                 &raw const time,

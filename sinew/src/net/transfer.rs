@@ -88,7 +88,7 @@ impl Socket {
 
     /// The same without waiting.
     pub(crate) fn try_send_to(&self, buffer: &[u8], address: &Address) -> io::Result<usize> {
-        send_to(self.raw(), buffer, address)
+        send_to(self.raw()?, buffer, address)
     }
 
     /// Sends bytes, and descriptors beside them.
