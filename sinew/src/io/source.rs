@@ -23,7 +23,8 @@
 #![allow(unsafe_code)]
 
 use super::slots::{Owned, Shown, Side};
-use super::{budget, poller::Poller};
+use super::poller::Poller;
+use crate::budget;
 use crate::cancel::Cancelled;
 use crate::fibre::stack::current_stack;
 use crate::processor;
@@ -91,7 +92,7 @@ impl Source {
         if current_stack().is_none() {
             return self.operate_on_thread(side, deadline, attempt);
         }
-        budget::spend();
+        budget::spend(budget::KERNEL_CALL);
         let mut events = self.known.get().map(|known| known.slot.begin(side));
         loop {
             if let Some(None) = events {

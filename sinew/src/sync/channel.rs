@@ -10,8 +10,12 @@
 //! buffer is empty and no sender waits; where a sender waits, the buffer is full.
 //! Nobody who comes later gets a message, or room, before those who wait.
 //!
+//! Whoever may wait gives way now and then also where it need not: see
+//! [`crate::budget`].
+//!
 //! Messages are dropped, and memory is freed, when the lock has been released.
 
+use crate::budget;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::wait::{Batch, Limit, Outcome, Place, Queue, Told, wait_in};
 use std::collections::VecDeque;
@@ -209,6 +213,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// Sends into a channel that always has room.
     #[inline(always)]
     pub(super) fn send_unbounded(&self, message: T) -> Result<(), SendError<T>> {
+        budget::spend(budget::MESSAGE);
         match self.offer(message) {
             Ok(()) => Ok(()),
             Err(Unsent::Closed(message) | Unsent::Full(message, _)) => Err(SendError(message)),
@@ -227,6 +232,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// Waits for a place in the buffer, or a receiver.
     #[inline(always)]
     pub(super) fn send(&self, message: T, limit: Limit) -> Result<(), SendTimeoutError<T>> {
+        budget::spend(budget::MESSAGE);
         match self.offer(message) {
             Ok(()) => Ok(()),
             Err(Unsent::Closed(message)) => Err(SendTimeoutError::Disconnected(message)),
@@ -252,6 +258,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// Waits for a message.
     #[inline(always)]
     pub(super) fn recv(&self, limit: Limit) -> Result<T, RecvTimeoutError> {
+        budget::spend(budget::MESSAGE);
         match self.take() {
             Ok(message) => Ok(message),
             Err(Unreceived::Closed) => Err(RecvTimeoutError::Disconnected),
