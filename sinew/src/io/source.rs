@@ -22,8 +22,8 @@
 //! side that has been reported closed is always worth trying.
 #![allow(unsafe_code)]
 
-use super::slots::{Owned, Shown, Side};
 use super::poller::Poller;
+use super::slots::{Owned, Shown, Side};
 use crate::budget;
 use crate::cancel::Cancelled;
 use crate::fibre::stack::current_stack;
