@@ -1,7 +1,8 @@
 //! A server without a runtime: one loop around `epoll_wait`.
 //!
-//! Level-triggered. An event is one call to read and one to write; a request that comes
-//! in parts and an answer that does not go out whole are kept, which costs nothing while
+//! Edge-triggered, for then the kernel need not look again at what it has reported. An
+//! event is one call to read and one to write: a read that does not fill the buffer has
+//! shown that there is no more. A request that comes in parts and an answer that does not go out whole are kept, which costs nothing while
 //! neither happens: connections without anything kept share one buffer.
 #![allow(unsafe_code)]
 
@@ -92,7 +93,7 @@ fn accept(listener: &TcpListener, epoll: &Epoll, connections: &mut Vec<Option<Co
         // SAFETY: the kernel gave it to us just now.
         let stream = unsafe { TcpStream::from_raw_fd(descriptor) };
         stream.set_nodelay(true)?;
-        epoll.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN)?;
+        epoll.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN | libc::EPOLLET)?;
         let slot = descriptor as usize;
         if connections.len() <= slot {
             connections.resize_with(slot + 1, || None);
@@ -107,31 +108,38 @@ impl Connection {
         if !self.unsent.is_empty() {
             return self.send_rest(epoll);
         }
-        let count = match self.stream.read(buffer) {
-            Ok(0) => return Ok(false),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-            Err(error) => return Err(error),
-        };
-        let asked = if self.begun.is_empty() {
-            let (asked, end) = requests(&buffer[..count]);
-            if end < count {
-                self.begun.extend_from_slice(&buffer[end..count]);
+        loop {
+            let count = match self.stream.read(buffer) {
+                Ok(0) => return Ok(false),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) => return Err(error),
+            };
+            let asked = if self.begun.is_empty() {
+                let (asked, end) = requests(&buffer[..count]);
+                if end < count {
+                    self.begun.extend_from_slice(&buffer[end..count]);
+                }
+                asked
+            } else {
+                self.begun.extend_from_slice(&buffer[..count]);
+                let (asked, end) = requests(&self.begun);
+                self.begun.drain(..end);
+                asked
+            };
+            if self.begun.len() > ROOM {
+                return Ok(false);
             }
-            asked
-        } else {
-            self.begun.extend_from_slice(&buffer[..count]);
-            let (asked, end) = requests(&self.begun);
-            self.begun.drain(..end);
-            asked
-        };
-        if self.begun.len() > ROOM {
-            return Ok(false);
+            for _ in 0..asked {
+                self.send(epoll, stay.answer())?;
+            }
+            if asked > 0 && stay == Stay::Close {
+                return Ok(false);
+            }
+            if count < ROOM || !self.unsent.is_empty() {
+                return Ok(true);
+            }
         }
-        for _ in 0..asked {
-            self.send(epoll, stay.answer())?;
-        }
-        Ok(asked == 0 || stay == Stay::Open)
     }
 
     #[inline]
@@ -155,7 +163,7 @@ impl Connection {
         let sent = self.stream.write(&self.unsent)?;
         self.unsent.drain(..sent);
         if self.unsent.is_empty() {
-            epoll.control(libc::EPOLL_CTL_MOD, self.stream.as_raw_fd(), libc::EPOLLIN)?;
+            epoll.control(libc::EPOLL_CTL_MOD, self.stream.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET)?;
         }
         Ok(true)
     }

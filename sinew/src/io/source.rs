@@ -50,6 +50,13 @@ struct Known {
     reports_room: AtomicBool,
 }
 
+impl Known {
+    /// Waits until it is worth trying, on a side that the poller reports on.
+    fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
+        self.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
+    }
+}
+
 /// What an attempt did.
 pub(crate) struct Done<T> {
     pub(crate) value: T,
@@ -93,7 +100,11 @@ impl Source {
             return self.operate_on_thread(side, deadline, attempt);
         }
         budget::spend(budget::KERNEL_CALL);
-        let mut events = self.known.get().map(|known| known.slot.begin(side));
+        let mut events = match self.known.get() {
+            // A poller that knows it reports on this side: one look at the slot is enough.
+            Some(known) if side == Side::Read => Some(Some(known.wait(side, deadline)?)),
+            known => known.map(|known| known.slot.begin(side)),
+        };
         loop {
             if let Some(None) = events {
                 events = Some(Some(self.wait(side, deadline)?));
@@ -122,8 +133,7 @@ impl Source {
     /// Waits until a poller says that it is worth trying.
     pub(crate) fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
         self.make_known(side)?;
-        let known = self.known.get().expect("it was made known just now");
-        known.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
+        self.known.get().expect("it was made known just now").wait(side, deadline)
     }
 
     /// Lets the poller of the calling fibre's cluster report on this side, if it does not
