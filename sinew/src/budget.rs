@@ -2,7 +2,7 @@
 //!
 //! Nothing is preempted, so whoever always finds bytes to read, room to write or a
 //! message to receive would keep its processor for ever. Each such operation spends
-//! of a budget, and the one that finds it spent yields first.
+//! of a budget, and the one that finds it spent yields.
 //!
 //! The budget is the processor's, not the fibre's: that is one word nearer, and needs
 //! no filling up when another fibre comes. A fibre that gives way is not short-changed
@@ -23,7 +23,7 @@ pub(crate) const KERNEL_CALL: u32 = UNITS / 64;
 /// What an operation in memory spends, which takes 5 to 30 ns.
 pub(crate) const MESSAGE: u32 = 1;
 
-/// To be called before an operation that may succeed at once, by whoever may be
+/// To be called for an operation that succeeds at once, or may, by whoever may be
 /// suspended. Seven instructions.
 #[inline(always)]
 pub(crate) fn spend(units: u32) {

@@ -213,9 +213,11 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// Sends into a channel that always has room.
     #[inline(always)]
     pub(super) fn send_unbounded(&self, message: T) -> Result<(), SendError<T>> {
-        budget::spend(budget::MESSAGE);
         match self.offer(message) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                budget::spend(budget::MESSAGE);
+                Ok(())
+            }
             Err(Unsent::Closed(message) | Unsent::Full(message, _)) => Err(SendError(message)),
         }
     }
@@ -232,9 +234,11 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// Waits for a place in the buffer, or a receiver.
     #[inline(always)]
     pub(super) fn send(&self, message: T, limit: Limit) -> Result<(), SendTimeoutError<T>> {
-        budget::spend(budget::MESSAGE);
         match self.offer(message) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                budget::spend(budget::MESSAGE);
+                Ok(())
+            }
             Err(Unsent::Closed(message)) => Err(SendTimeoutError::Disconnected(message)),
             Err(Unsent::Full(message, state)) => {
                 let note = Some(message);
@@ -258,9 +262,11 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// Waits for a message.
     #[inline(always)]
     pub(super) fn recv(&self, limit: Limit) -> Result<T, RecvTimeoutError> {
-        budget::spend(budget::MESSAGE);
         match self.take() {
-            Ok(message) => Ok(message),
+            Ok(message) => {
+                budget::spend(budget::MESSAGE);
+                Ok(message)
+            }
             Err(Unreceived::Closed) => Err(RecvTimeoutError::Disconnected),
             Err(Unreceived::Empty(state)) => {
                 match wait_in(&self.state, state, |state| &mut state.receiving, Place::Back, None, limit, || ()) {
