@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 mod atomic;
+mod budget;
 pub mod cancel;
 mod clock;
 mod cluster;

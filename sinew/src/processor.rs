@@ -166,7 +166,7 @@ pub(crate) struct Processor {
     short: u64,
     linger: u64,
     ids: Cell<(u64, u64)>,
-    /// Operations until one that need not wait yields; see [`crate::io`].
+    /// What is left until an operation that need not wait yields; see [`crate::budget`].
     budget: Cell<u32>,
     /// Whether the kernel thread's count of panics was up when a strand last gave up
     /// the processor.
@@ -305,6 +305,12 @@ impl Processor {
     /// The poller for what a fibre waits for that runs here.
     pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
         self.cluster.pollers().poller(self.seat.id(), &self.cluster)
+    }
+
+    /// To be called by a strand that has run for long: it is stamped with the present
+    /// time when it gives way, and so stands behind those that were ready before it.
+    pub(crate) fn read_clock_next(&self) {
+        self.until_reading.set(0);
     }
 
     /// Whether started fibres may leave this processor.

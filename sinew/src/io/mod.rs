@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 mod blocking;
-mod budget;
 mod copy;
 pub(crate) mod descriptor;
 mod pollable;

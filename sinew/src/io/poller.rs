@@ -13,6 +13,7 @@ use crate::clock;
 use crate::processor;
 use crate::strand::Fifo;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -191,10 +192,13 @@ impl Poller {
     /// Waits for events, for no longer than `timeout`, and makes those ready who can go
     /// on. Whether there were any.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        // Not filled first: that would be 3 KiB at each look.
+        let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; EVENTS];
         let count = self.wait_for(&mut events, timeout);
         let (mut ready, mut inherited) = (Fifo::new(), false);
         for event in &events[..count] {
+            // SAFETY: the kernel has written as many.
+            let event = unsafe { event.assume_init_ref() };
             match event.u64 {
                 ALARM if timeout == Some(Duration::ZERO) => {}
                 ALARM => self.alarm.stop(),
@@ -207,7 +211,8 @@ impl Poller {
         (inherited && self.look_at_inherited(clock::ticks())) || any
     }
 
-    fn wait_for(&self, events: &mut [libc::epoll_event], timeout: Option<Duration>) -> usize {
+    /// Gives how many of the events it has filled.
+    fn wait_for(&self, events: &mut [MaybeUninit<libc::epoll_event>], timeout: Option<Duration>) -> usize {
         // Rounded up: a sleeper that wakes too early sleeps again.
         let whole = |timeout: Duration| {
             libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
@@ -218,14 +223,19 @@ impl Poller {
         }
         // SAFETY: the events are valid for writing.
         let count = unsafe {
-            libc::epoll_wait(self.raw(), events.as_mut_ptr(), events.len() as libc::c_int, timeout.map_or(-1, whole))
+            libc::epoll_wait(
+                self.raw(),
+                events.as_mut_ptr().cast(),
+                events.len() as libc::c_int,
+                timeout.map_or(-1, whole),
+            )
         };
         // Interrupted is as good as nothing.
         usize::try_from(count).unwrap_or(0)
     }
 
     /// With nanoseconds, where the kernel can do that (5.11).
-    fn wait_exactly(&self, events: &mut [libc::epoll_event], timeout: Option<Duration>) -> Option<usize> {
+    fn wait_exactly(&self, events: &mut [MaybeUninit<libc::epoll_event>], timeout: Option<Duration>) -> Option<usize> {
         static UNKNOWN: AtomicBool = AtomicBool::new(false);
         if UNKNOWN.load(Relaxed) {
             return None;

@@ -54,13 +54,22 @@ struct Readiness {
     closed: bool,
     /// How many events there were: what a call has shown before the last one is void.
     events: u32,
-    /// Those who wait. The first is told, and tells the next when it is done.
-    waiting: Queue<()>,
+    /// Those who wait. The first is told, and tells the next when it is done. Their
+    /// notes: how many events there were when they were told.
+    waiting: Queue<u32>,
 }
 
 impl Readiness {
     const fn new() -> Self {
         Readiness { ready: true, closed: false, events: 0, waiting: Queue::new() }
+    }
+
+    /// The first who waits, which may try now.
+    #[inline]
+    fn tell_first(&mut self) -> Option<Told<u32>> {
+        let mut told = self.waiting.pop()?;
+        *told.note() = self.events;
+        Some(told)
     }
 }
 
@@ -115,6 +124,8 @@ impl Slot {
 /// The right to a slot.
 pub(crate) struct Owned {
     key: Key,
+    /// The one that the key names.
+    slot: &'static Slot,
 }
 
 impl Owned {
@@ -130,8 +141,9 @@ impl Owned {
             }
         };
         drop(free);
-        let generation = Key::new(number, 0).slot().state.lock().generation;
-        Some(Owned { key: Key::new(number, generation) })
+        let slot = Key::new(number, 0).slot();
+        let generation = slot.state.lock().generation;
+        Some(Owned { key: Key::new(number, generation), slot })
     }
 
     pub(crate) fn key(&self) -> Key {
@@ -141,7 +153,7 @@ impl Owned {
     /// Whether it is worth trying: then, how many events there were.
     #[inline]
     pub(crate) fn begin(&self, side: Side) -> Option<u32> {
-        let mut state = self.key.slot().state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         // Those who wait come first.
         (readiness.ready && readiness.waiting.is_empty()).then_some(readiness.events)
@@ -151,15 +163,14 @@ impl Owned {
     /// wait ended instead.
     #[inline(always)]
     pub(crate) fn wait(&self, side: Side, limit: Limit) -> Result<u32, Outcome> {
-        let slot = self.key.slot();
-        let mut state = slot.state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         if readiness.ready && readiness.waiting.is_empty() {
             return Ok(readiness.events);
         }
-        match wait_in(&slot.state, state, |state| &mut state.side(side).waiting, Place::Back, (), limit, || ()) {
-            (Outcome::Told, ()) => Ok(slot.state.lock().side(side).events),
-            (outcome, ()) => Err(outcome),
+        match wait_in(&self.slot.state, state, |state| &mut state.side(side).waiting, Place::Back, 0, limit, || ()) {
+            (Outcome::Told, events) => Ok(events),
+            (outcome, _) => Err(outcome),
         }
     }
 
@@ -167,7 +178,7 @@ impl Owned {
     /// next try if there is one.
     #[inline]
     pub(crate) fn finish(&self, side: Side, events: u32, shown: Shown) {
-        let mut state = self.key.slot().state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         let is_over = match shown {
             Shown::More => false,
@@ -177,7 +188,7 @@ impl Owned {
         if is_over && readiness.events == events {
             readiness.ready = false;
         }
-        let next = if readiness.ready { readiness.waiting.pop() } else { None };
+        let next = if readiness.ready { readiness.tell_first() } else { None };
         drop(state);
         drop(next);
     }
@@ -186,7 +197,7 @@ impl Owned {
 impl Drop for Owned {
     /// Late events will find another generation.
     fn drop(&mut self) {
-        let mut state = self.key.slot().state.lock();
+        let mut state = self.slot.state.lock();
         let generation = state.generation.wrapping_add(1);
         let waiting = state.sides.iter_mut().flat_map(|side| side.waiting.pop()).count();
         debug_assert_eq!(waiting, 0, "whoever waits borrows the owner");
@@ -217,7 +228,7 @@ pub(crate) fn announce(key: Key, event: Event, ready: &mut Fifo) {
             readiness.ready = true;
             readiness.closed |= event.closed[index];
             readiness.events = readiness.events.wrapping_add(1);
-            first[index] = readiness.waiting.pop();
+            first[index] = readiness.tell_first();
         }
     }
     drop(state);

@@ -22,10 +22,11 @@
 //! side that has been reported closed is always worth trying.
 #![allow(unsafe_code)]
 
+use super::poller::Poller;
 use super::scope::do_there;
 use super::scoped::Scoped;
 use super::slots::{Owned, Shown, Side};
-use super::{budget, poller::Poller};
+use crate::budget;
 use crate::cancel::Cancelled;
 use crate::fibre::stack::current_stack;
 use crate::processor;
@@ -49,6 +50,13 @@ struct Known {
     poller: Arc<Poller>,
     /// Whether it reports on room to write. Written by who holds `changing`.
     reports_room: AtomicBool,
+}
+
+impl Known {
+    /// Waits until it is worth trying, on a side that the poller reports on.
+    fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
+        self.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
+    }
 }
 
 /// What an attempt did.
@@ -96,9 +104,13 @@ impl Source {
         if current_stack().is_none() {
             return self.operate_on_thread(side, deadline, attempt);
         }
-        budget::spend();
+        budget::spend(budget::KERNEL_CALL);
         let descriptor = self.raw()?;
-        let mut events = self.known.get().map(|known| known.slot.begin(side));
+        let mut events = match self.known.get() {
+            // A poller that knows it reports on this side: one look at the slot is enough.
+            Some(known) if side == Side::Read => Some(Some(known.wait(side, deadline)?)),
+            known => known.map(|known| known.slot.begin(side)),
+        };
         loop {
             if let Some(None) = events {
                 events = Some(Some(self.wait(side, deadline)?));
@@ -127,8 +139,7 @@ impl Source {
     /// Waits until a poller says that it is worth trying.
     pub(crate) fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
         self.make_known(side)?;
-        let known = self.known.get().expect("it was made known just now");
-        known.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
+        self.known.get().expect("it was made known just now").wait(side, deadline)
     }
 
     /// Lets the poller of the calling fibre's cluster report on this side, if it does not
