@@ -9,6 +9,7 @@ mod fallback;
 mod fence;
 mod fibre;
 pub mod fs;
+mod here;
 mod idle;
 pub mod io;
 mod kernel;
@@ -19,7 +20,6 @@ pub mod sched;
 mod spin;
 mod strand;
 pub mod sync;
-mod thread;
 pub mod time;
 mod wait;
 
