@@ -20,6 +20,7 @@ pub mod sched;
 mod spin;
 mod strand;
 pub mod sync;
+pub mod thread;
 pub mod time;
 mod wait;
 
