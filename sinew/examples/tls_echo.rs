@@ -10,10 +10,15 @@
 //! openssl s_client -quiet -connect 127.0.0.1:4433     # then type a line
 //! ```
 //!
+//! What a session needs of its stack, measured with rustls 0.23: 56 KiB in a debug build and
+//! 16 in a release build; a client's 44 and 20. A fibre has 64 unless it asks for more. That
+//! would do, but a larger stack costs addresses only, so each session asks for 128.
+//!
 //! The certificate is made when the program starts, and nobody has reason to trust it.
 
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use sinew::FibreBuilder;
 use sinew::net::{TcpListener, TcpStream};
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -22,6 +27,9 @@ use std::time::Duration;
 
 /// A client that says nothing for so long is left.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The stack of a session.
+pub const STACK: usize = 128 * 1024;
 
 /// Sends everything back until the client says goodbye.
 pub fn session(stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<()> {
@@ -59,11 +67,11 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         println!("listening at {address}; try: openssl s_client -quiet -connect {address}");
         for stream in listener.incoming() {
             let (stream, config) = (stream?, Arc::clone(&config));
-            sinew::spawn(move || {
+            FibreBuilder::new().stack_size(STACK).spawn(move || {
                 if let Err(error) = session(stream, config) {
                     eprintln!("a session ended early: {error}");
                 }
-            });
+            })?;
         }
         Ok(())
     })

@@ -12,6 +12,9 @@
 //! socket.onmessage = message => console.log(message.data);
 //! socket.onopen = () => socket.send("hello");
 //! ```
+//!
+//! A session uses 24 KiB of its stack in a debug build and 12 in a release build, of the 64
+//! that a fibre has.
 
 use sinew::net::{TcpListener, TcpStream};
 use std::io;

@@ -14,12 +14,26 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use sinew::net::{Shutdown, SocketAddr, TcpStream};
 use sinew::sync::{Barrier, Mutex};
+use sinew::{FibreBuilder, Runtime, Scope, ScopedJoinHandle};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tls_echo::{identity, session};
+use tls_echo::{STACK, identity, session};
 
 type Client = StreamOwned<ClientConnection, TcpStream>;
+
+/// Spawns a fibre whose stack is large enough for either side.
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    f: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    FibreBuilder::new().stack_size(STACK).spawn_scoped(scope, f).unwrap()
+}
+
+/// Runs `f` in such a fibre.
+fn run(rt: &Runtime, f: impl FnOnce() + Send) {
+    rt.run(|| sinew::scope(|scope| drop(spawn(scope, f))));
+}
 
 /// A server, and clients that trust it.
 struct Parties {
@@ -53,7 +67,7 @@ impl Parties {
         f: impl FnOnce(Client) -> T,
     ) -> (T, io::Result<()>) {
         sinew::scope(|scope| {
-            let session = scope.spawn(|| session(there, Arc::clone(&self.server)));
+            let session = spawn(scope, || session(there, Arc::clone(&self.server)));
             (f(StreamOwned::new(self.connection(), here)), session.join().unwrap())
         })
     }
@@ -79,13 +93,13 @@ fn two_hundred_sessions_at_once_get_back_what_they_send() {
     everywhere(|rt, setup| {
         // What the handshakes cost in a debug build sets the limit.
         let clients = if setup.migrating { 40 } else { 200 };
-        rt.run(|| {
+        run(rt, || {
             let (listener, address) = listener();
             let all_came = Barrier::new(clients);
             sinew::scope(|scope| {
                 for client in 0..clients {
                     let (parties, all_came) = (&parties, &all_came);
-                    scope.spawn(move || {
+                    spawn(scope, move || {
                         let mut tls = parties.connect(address);
                         exchange(&mut tls, &bytes(client as u64, 10));
                         all_came.wait();
@@ -95,7 +109,7 @@ fn two_hundred_sessions_at_once_get_back_what_they_send() {
                 }
                 for stream in listener.incoming().take(clients) {
                     let config = Arc::clone(&parties.server);
-                    scope.spawn(move || session(stream.unwrap(), config).unwrap());
+                    spawn(scope, move || session(stream.unwrap(), config).unwrap());
                 }
             });
         });
@@ -108,7 +122,7 @@ fn cross(connection: ClientConnection, stream: &TcpStream, sent: &[u8]) {
     let connection = Mutex::new(connection);
     let (mut writer, mut reader) = (stream, stream);
     sinew::scope(|scope| {
-        scope.spawn(|| {
+        spawn(scope, || {
             let mut rest = sent;
             while !rest.is_empty() || connection.lock().unwrap().is_handshaking() {
                 let mut records = Vec::new();
@@ -148,7 +162,7 @@ fn more_than_the_sockets_hold_crosses_in_both_directions() {
     let parties = Parties::new();
     let sent = bytes(7, 1_500_000);
     everywhere(|rt, _| {
-        rt.run(|| {
+        run(rt, || {
             let ((), end) = parties.with_session(narrow_pair(), |tls| {
                 cross(tls.conn, &tls.sock, &sent);
                 tls.sock.shutdown(Shutdown::Both).unwrap();
@@ -162,7 +176,7 @@ fn more_than_the_sockets_hold_crosses_in_both_directions() {
 fn a_peer_that_vanishes_is_an_error_on_either_side() {
     let parties = Parties::new();
     everywhere(|rt, _| {
-        rt.run(|| {
+        run(rt, || {
             // In the middle of its first message.
             let ((), end) = parties.with_session(pair(), |mut tls| {
                 let mut hello = Vec::new();
@@ -208,7 +222,7 @@ fn a_peer_that_vanishes_is_an_error_on_either_side() {
 fn what_is_not_tls_is_an_error() {
     let parties = Parties::new();
     everywhere(|rt, _| {
-        rt.run(|| {
+        run(rt, || {
             let ((), end) =
                 parties.with_session(pair(), |mut tls| tls.sock.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap());
             assert_eq!(end.unwrap_err().kind(), ErrorKind::InvalidData);
@@ -220,7 +234,7 @@ fn what_is_not_tls_is_an_error() {
 fn goodbyes_are_seen_on_both_sides() {
     let parties = Parties::new();
     everywhere(|rt, _| {
-        rt.run(|| {
+        run(rt, || {
             let ((), end) = parties.with_session(pair(), |mut tls| {
                 exchange(&mut tls, b"one");
                 part(&mut tls);
@@ -235,7 +249,7 @@ fn a_read_timeout_goes_through_the_library_and_costs_nothing() {
     const TIMEOUT: Duration = Duration::from_millis(5);
     let parties = Parties::new();
     everywhere(|rt, _| {
-        rt.run(|| {
+        run(rt, || {
             let ((), end) = parties.with_session(pair(), |mut tls| {
                 exchange(&mut tls, b"before");
                 tls.sock.set_read_timeout(Some(TIMEOUT)).unwrap();
