@@ -149,7 +149,7 @@ fn a_peer_that_vanishes_is_an_error_on_either_side() {
                             there.read_to_end(&mut Vec::new()).unwrap();
                         }
                     });
-                    match pinned(|| tungstenite::client("ws://localhost/", here)).unwrap_err() {
+                    match pinned(|| tungstenite::client("ws://localhost/", here).unwrap_err()) {
                         HandshakeError::Failure(Error::Io(error)) if !reads => {
                             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
                         }
@@ -196,7 +196,7 @@ fn a_read_timeout_goes_through_the_library_and_costs_nothing() {
             // In the handshake: nobody answers.
             let (here, _there) = pair();
             here.set_read_timeout(Some(TIMEOUT)).unwrap();
-            let interrupted = pinned(|| tungstenite::client("ws://localhost/", here)).unwrap_err();
+            let interrupted = pinned(|| tungstenite::client("ws://localhost/", here).unwrap_err());
             assert!(matches!(interrupted, HandshakeError::Interrupted(_)));
         });
     });
