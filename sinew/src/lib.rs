@@ -10,6 +10,7 @@ mod fallback;
 mod fence;
 mod fibre;
 pub mod fs;
+mod here;
 mod idle;
 pub mod io;
 mod kernel;
@@ -20,7 +21,7 @@ pub mod sched;
 mod spin;
 mod strand;
 pub mod sync;
-mod thread;
+pub mod thread;
 pub mod time;
 mod wait;
 

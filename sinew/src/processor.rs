@@ -12,11 +12,11 @@ use crate::fence;
 use crate::fibre::blocks::Blocks;
 use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
+use crate::here;
 use crate::idle::Slept;
 use crate::io::Poller;
 use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
 use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
-use crate::thread;
 use crate::wait::Party;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -181,7 +181,7 @@ pub(crate) struct Processor {
 }
 
 /// Whether the caller's kernel thread is unwinding. Never inlined: see
-/// [`crate::thread`].
+/// [`crate::here`].
 #[inline(never)]
 pub(crate) fn is_unwinding() -> bool {
     std::hint::black_box(std::thread::panicking())
@@ -192,7 +192,7 @@ pub(crate) fn is_unwinding() -> bool {
 #[inline]
 pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
     // SAFETY: a processor outlives what runs on it, and `f` does not leave it.
-    f(unsafe { thread::processor().as_ref() })
+    f(unsafe { here::processor().as_ref() })
 }
 
 /// Makes a strand ready, from anywhere.
@@ -273,9 +273,9 @@ impl Processor {
             pushes_for: Cell::new(std::ptr::null()),
         };
         processor.pushes_for.set(&*processor.cluster);
-        thread::set_processor(&processor);
+        here::set_processor(&processor);
         processor.run();
-        thread::set_processor(std::ptr::null());
+        here::set_processor(std::ptr::null());
     }
 
     pub(crate) fn cluster(&self) -> &ClusterShared {

@@ -10,7 +10,7 @@ use crate::processor;
 use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::{fmt, io, thread};
 
 /// The stack that a fibre gets unless something else is asked for.
@@ -69,6 +69,27 @@ where
         Ok(runtime) => runtime.run(f),
         Err(error) => panic!("cannot build a runtime: {error}"),
     }
+}
+
+/// The stack that a thread of std's gets, and so what those who write for threads
+/// count on.
+const THREAD_STACK: usize = 2 * 1024 * 1024;
+
+/// The runtime for [`thread`](crate::thread) where there is no other. Whoever comes
+/// first builds it; it is never dropped. If it cannot be built, the next one tries.
+pub(crate) fn process_wide() -> Result<&'static Runtime, BuildError> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    static BUILDING: Mutex<()> = Mutex::new(());
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let _turn = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let stack = std::env::var("RUST_MIN_STACK").ok().and_then(|bytes| bytes.parse().ok());
+    let built = Runtime::builder().stack_size(stack.unwrap_or(THREAD_STACK)).build()?;
+    Ok(RUNTIME.get_or_init(|| built))
 }
 
 /// A set of clusters on which fibres run. Dropping it waits for the fibres that
@@ -408,14 +429,19 @@ impl std::error::Error for BuildError {
     }
 }
 
-impl From<BuildError> for io::Error {
-    fn from(error: BuildError) -> io::Error {
-        let kind = match &error {
+impl BuildError {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
             BuildError::Kernel(error) => error.kind(),
             BuildError::NoAddressSpace(_) => io::ErrorKind::OutOfMemory,
             _ => io::ErrorKind::InvalidInput,
-        };
-        io::Error::new(kind, error)
+        }
+    }
+}
+
+impl From<BuildError> for io::Error {
+    fn from(error: BuildError) -> io::Error {
+        io::Error::new(error.kind(), error)
     }
 }
 

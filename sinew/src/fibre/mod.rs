@@ -17,6 +17,7 @@ pub(crate) use handle::suspend as suspend_on;
 pub use handle::{JoinHandle, SelfJoin};
 pub use locals::{AccessError, LocalKey};
 pub(crate) use overflow::install_overflow_handler;
+pub(crate) use scope::scope_in;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use stacks::{Memory, memory};
 
