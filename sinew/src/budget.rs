@@ -24,7 +24,7 @@ pub(crate) const KERNEL_CALL: u32 = UNITS / 64;
 pub(crate) const MESSAGE: u32 = 1;
 
 /// To be called for an operation that succeeds at once, or may, by whoever may be
-/// suspended. Seven instructions.
+/// suspended. Six instructions.
 #[inline(always)]
 pub(crate) fn spend(units: u32) {
     let is_spent = processor::with_current(|processor| {
