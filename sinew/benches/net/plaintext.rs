@@ -16,6 +16,8 @@ use crate::support::report::{Bound, Column, Report};
 pub const KEEP_ALIVE: &str = "keepalive";
 pub const ONE_EACH: &str = "one-each";
 
+const WARM_UP: Duration = Duration::from_secs(1);
+
 /// Beside the time under load.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -28,6 +30,10 @@ fn measure(case: &Case) -> Outcome {
     };
     let stay = if case.experiment == ONE_EACH { Stay::Close } else { Stay::Open };
     let connections = case.variant.parse().expect("a number of connections");
+    // First touches of memory are not what a request costs.
+    if let Err(error) = generator::run(address, connections, stay, WARM_UP) {
+        return Outcome::Failed(error.to_string());
+    }
     let before = cpu_seconds(server.pid());
     let load = generator::run(address, connections, stay, case.window());
     let after = cpu_seconds(server.pid());
