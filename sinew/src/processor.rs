@@ -161,6 +161,9 @@ pub(crate) struct Processor {
     next_tick: Cell<u64>,
     /// When to look at the poller again, for a processor that has nothing to do.
     next_look: Cell<u64>,
+    /// Whether the last look at the poller was in vain, and no two strands have become ready
+    /// there at once since: the next one would be in vain as well.
+    is_slack: Cell<bool>,
     look_distance: u64,
     tick: u64,
     short: u64,
@@ -205,16 +208,12 @@ pub(crate) fn make_ready(ready: Ready) {
     });
 }
 
-/// Makes strands ready, from anywhere, in their order as far as that is one.
-pub(crate) fn make_all_ready(mut strands: Fifo) {
+/// Makes strands ready, from anywhere. How many these were.
+pub(crate) fn make_all_ready(mut strands: Fifo) -> usize {
     with_current(|processor| match processor {
         Some(processor) => processor.make_all_ready(strands),
-        None => {
-            while let Some(ready) = strands.pop() {
-                make_ready_from_outside(ready);
-            }
-        }
-    });
+        None => std::iter::from_fn(|| strands.pop()).map(make_ready_from_outside).count(),
+    })
 }
 
 /// Makes a strand ready, from a thread that is no processor of its runtime.
@@ -261,6 +260,7 @@ impl Processor {
             until_reading: Cell::new(0),
             next_tick: Cell::new(0),
             next_look: Cell::new(0),
+            is_slack: Cell::new(false),
             look_distance: clock::ticks_in_us(LOOK_DISTANCE_US),
             tick: clock::ticks_in_us(TICK_US),
             short: clock::ticks_in_us(SHORT_DISPATCHES_US),
@@ -368,24 +368,29 @@ impl Processor {
     }
 
     /// Makes as many strands ready as that, in one step where they are for this
-    /// processor's end of the scheduler.
-    fn make_all_ready(&self, mut strands: Fifo) {
+    /// processor's end of the scheduler. How many that were.
+    fn make_all_ready(&self, mut strands: Fifo) -> usize {
         let now = self.now.get();
-        let mut others = Fifo::new();
+        let (mut others, mut count) = (Fifo::new(), 0);
         let mut ours = std::iter::from_fn(|| {
             loop {
                 let ready = strands.pop()?;
+                count += 1;
+                ready.stamp(now);
                 if self.may_push(&ready) {
-                    ready.stamp(now);
                     return Some(ready);
                 }
-                others.push(ready);
+                match ready.strand().home() {
+                    Some(home) if std::ptr::eq(home, self.seat()) => self.keep(ready),
+                    _ => others.push(ready),
+                }
             }
         });
         self.local.push_all(&mut ours, now, &mut |wake| self.cluster.idle().notify(wake));
         while let Some(ready) = others.pop() {
             make_ready(ready);
         }
+        count
     }
 
     /// Leaves a strand to the cluster that it belongs to.
@@ -515,7 +520,10 @@ impl Processor {
             }
             self.stop_waiting();
         }
-        self.lane.borrow_mut().pop()
+        let mut lane = self.lane.borrow_mut();
+        let next = lane.pop();
+        lane.prefetch_head();
+        next
     }
 
     #[cold]
@@ -596,11 +604,13 @@ impl Processor {
     /// ready here.
     fn look(&self) -> Option<Ready> {
         let now = self.now.get();
-        if now < self.next_look.get() || self.is_alone() {
+        if now < self.next_look.get() || (self.is_slack.get() && self.is_alone()) {
             return None;
         }
         self.next_look.set(now + self.look_distance);
-        if self.cluster.pollers().look(self.seat.id(), now) { self.next() } else { None }
+        let found = self.cluster.pollers().look(self.seat.id(), now);
+        self.is_slack.set(!found);
+        if found { self.next() } else { None }
     }
 
     /// Whether there is a poller and no other processor: what comes next is an event of the
@@ -682,7 +692,7 @@ impl Processor {
             };
             let slept = match self.cluster.pollers().to_sleep_in(self.seat.id(), announced.is_sentinel()) {
                 Some(poller) => announced.sleep_polling(poller.alarm(), || {
-                    poller.wait(timeout);
+                    self.is_slack.set(poller.wait(timeout) < 2);
                 }),
                 None => announced.sleep(timeout),
             };

@@ -216,6 +216,15 @@ pub(crate) struct Event {
     pub(crate) closed: [bool; 2],
 }
 
+/// Lets the CPU fetch the slot.
+#[inline]
+pub(crate) fn prefetch(key: Key) {
+    // The user data that are no slot's have no such number.
+    if let Some(slots) = SLOTS.get(key.number() as usize / CHUNK).and_then(OnceLock::get) {
+        crate::strand::prefetch(std::ptr::from_ref(&slots[key.number() as usize % CHUNK]).cast());
+    }
+}
+
 /// A poller has seen an event: those who can go on are added to `ready`.
 pub(crate) fn announce(key: Key, event: Event, ready: &mut Fifo) {
     let mut state = key.slot().state.lock();
