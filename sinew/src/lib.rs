@@ -15,6 +15,7 @@ mod idle;
 pub mod io;
 mod kernel;
 pub mod net;
+mod prefetch;
 mod processor;
 mod runtime;
 pub mod sched;

@@ -22,7 +22,9 @@ use std::time::Duration;
 /// Events that one call may bring. Beyond this a second call is cheap in comparison.
 const EVENTS: usize = 256;
 
-/// So many events before its turn the slot of an event is fetched. Unmeasured.
+/// So many events before its turn the one who waits for an event is fetched, and twice as
+/// many its slot. With 1,000 connections that saves a quarter of a microsecond of 1.6 for
+/// each; other distances are unmeasured.
 const AHEAD: usize = 4;
 
 /// The user data of the alarm: no slot has this number.
@@ -202,8 +204,11 @@ impl Poller {
         // SAFETY: the kernel has written as many.
         let event = |index: usize| unsafe { events[index].assume_init() };
         for index in 0..count {
+            if index + 2 * AHEAD < count {
+                slots::prefetch_slot(Key(event(index + 2 * AHEAD).u64));
+            }
             if index + AHEAD < count {
-                slots::prefetch(Key(event(index + AHEAD).u64));
+                slots::prefetch_waiter(Key(event(index + AHEAD).u64));
             }
             let event = event(index);
             match event.u64 {

@@ -6,9 +6,12 @@
 //! looked up; an event that comes late, for a descriptor that was closed, finds another
 //! generation and is dropped, though the descriptor's number may be in use again.
 
+use crate::fibre::stack::current_stack;
+use crate::prefetch::prefetch;
 use crate::spin::SpinLock;
-use crate::strand::Fifo;
+use crate::strand::{Fifo, Strand};
 use crate::wait::{Limit, Outcome, Place, Queue, Told, wait_in};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 const CHUNK: usize = 1024;
@@ -36,8 +39,14 @@ pub(crate) enum Side {
     Write = 1,
 }
 
+/// Two cache lines.
+#[repr(align(128))]
 struct Slot {
     state: SpinLock<State>,
+    /// Where in memory the one is, or was, who came last to wait: an address in the part of
+    /// its stack that holds its node, and its strand. Only for fetching ahead.
+    near: AtomicPtr<u8>,
+    strand: AtomicPtr<Strand>,
 }
 
 struct State {
@@ -117,7 +126,7 @@ impl Key {
 impl Slot {
     fn new() -> Self {
         let state = State { generation: 0, sides: [const { Readiness::new() }; 2] };
-        Slot { state: SpinLock::new(state) }
+        Slot { state: SpinLock::new(state), near: AtomicPtr::default(), strand: AtomicPtr::default() }
     }
 }
 
@@ -168,6 +177,10 @@ impl Owned {
         if readiness.ready && readiness.waiting.is_empty() {
             return Ok(readiness.events);
         }
+        if let Some(stack) = current_stack() {
+            self.slot.near.store((&raw const stack).cast::<u8>().cast_mut(), Relaxed);
+            self.slot.strand.store(std::ptr::from_ref(stack.record().strand()).cast_mut(), Relaxed);
+        }
         match wait_in(&self.slot.state, state, |state| &mut state.side(side).waiting, Place::Back, 0, limit, || ()) {
             (Outcome::Told, events) => Ok(events),
             (outcome, _) => Err(outcome),
@@ -216,12 +229,30 @@ pub(crate) struct Event {
     pub(crate) closed: [bool; 2],
 }
 
+/// The slot; none for user data that are no slot's.
+#[inline]
+fn slot_of(key: Key) -> Option<&'static Slot> {
+    let slots = SLOTS.get(key.number() as usize / CHUNK)?.get()?;
+    Some(&slots[key.number() as usize % CHUNK])
+}
+
 /// Lets the CPU fetch the slot.
 #[inline]
-pub(crate) fn prefetch(key: Key) {
-    // The user data that are no slot's have no such number.
-    if let Some(slots) = SLOTS.get(key.number() as usize / CHUNK).and_then(OnceLock::get) {
-        crate::strand::prefetch(std::ptr::from_ref(&slots[key.number() as usize % CHUNK]).cast());
+pub(crate) fn prefetch_slot(key: Key) {
+    if let Some(slot) = slot_of(key) {
+        prefetch((&raw const slot.state).cast());
+        prefetch((&raw const slot.near).cast());
+    }
+}
+
+/// Lets the CPU fetch what telling the one who waits will need, when the slot is there.
+#[inline]
+pub(crate) fn prefetch_waiter(key: Key) {
+    if let Some(slot) = slot_of(key) {
+        let near = slot.near.load(Relaxed);
+        prefetch(near);
+        prefetch(near.wrapping_sub(64));
+        prefetch(slot.strand.load(Relaxed).cast());
     }
 }
 

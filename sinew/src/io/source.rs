@@ -29,6 +29,7 @@ use super::slots::{Owned, Shown, Side};
 use crate::budget;
 use crate::cancel::Cancelled;
 use crate::fibre::stack::current_stack;
+use crate::prefetch::prefetch;
 use crate::processor;
 use crate::time::Deadline;
 use crate::wait::{Limit, Outcome, carried};
@@ -115,6 +116,8 @@ impl Source {
             if let Some(None) = events {
                 events = Some(Some(self.wait(side, deadline)?));
             }
+            // The call of the kernel takes longer than it takes to fetch this.
+            prefetch((&raw const self.known).cast());
             let outcome = attempt(descriptor);
             let shown = match &outcome {
                 Ok(done) => done.shown,

@@ -24,6 +24,7 @@ pub(crate) use state::{Commit, State, Woken};
 
 use crate::cluster::ClusterShared;
 use crate::fibre::record::{FIBRE, Record};
+use crate::prefetch::prefetch;
 use crate::processor::{Processor, Seat};
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -93,19 +94,6 @@ pub(crate) mod bound {
 /// and the line below. Measured with 500 fibres that unpark each other: more
 /// lines make no difference.
 const PREFETCHED_LINES: usize = 2;
-
-/// Asks the CPU for a line of memory.
-#[inline(always)]
-pub(crate) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and does not fault, wherever it points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
 
 /// The header of everything that a scheduler runs. One cache line.
 #[repr(C, align(64))]
