@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use support::Entry;
 
-const EXPERIMENTS: [Entry; 4] = [
+const EXPERIMENTS: [Entry; 5] = [
     Entry {
         name: plaintext::KEEP_ALIVE,
         summary: "small requests on connections that stay, 64 and 1,000 of them",
@@ -29,6 +29,12 @@ const EXPERIMENTS: [Entry; 4] = [
         summary: "one request for each connection: accept, read, write, close",
         measure: servers::serve,
         conduct: plaintext::conduct_one_each,
+    },
+    Entry {
+        name: plaintext::POLLERS,
+        summary: "the same with a shared poller, one per processor, and a thread that polls",
+        measure: servers::serve,
+        conduct: plaintext::conduct_pollers,
     },
     Entry {
         name: idle::NAME,

@@ -1,12 +1,12 @@
 //! `keepalive` and `one-each`: small requests, on connections that stay and on one
-//! connection each. The figure is requests per second of the server's CPU time: what
+//! connection each; `pollers`: the first with each way to poll. The figure is requests per second of the server's CPU time: what
 //! the server is asked depends on the generator, what it needs for it does not.
 
 use std::time::Duration;
 
 use crate::generator;
 use crate::protocol::Stay;
-use crate::servers::LISTENING;
+use crate::servers::{LISTENING, POLLINGS};
 use crate::support::case::{Case, Contender};
 use crate::support::child::{Outcome, Reading, Running};
 use crate::support::options::Options;
@@ -15,6 +15,10 @@ use crate::support::report::{Bound, Column, Report};
 
 pub const KEEP_ALIVE: &str = "keepalive";
 pub const ONE_EACH: &str = "one-each";
+pub const POLLERS: &str = "pollers";
+
+/// How many connections there are when the way to poll is what varies.
+const POLLED: usize = 64;
 
 const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -29,7 +33,7 @@ fn measure(case: &Case) -> Outcome {
         Err(outcome) => return outcome,
     };
     let stay = if case.experiment == ONE_EACH { Stay::Close } else { Stay::Open };
-    let connections = case.variant.parse().expect("a number of connections");
+    let connections = case.variant.parse().unwrap_or(POLLED);
     // First touches of memory are not what a request costs.
     if let Err(error) = generator::run(address, connections, stay, WARM_UP) {
         return Outcome::Failed(error.to_string());
@@ -70,6 +74,30 @@ fn conduct(options: &Options, report: &mut Report, name: &str, connections: &[us
 
 pub fn conduct_keep_alive(options: &Options, report: &mut Report) {
     conduct(options, report, KEEP_ALIVE, &[64, 1_000], &Contender::ALL_PEERS);
+}
+
+pub fn conduct_pollers(options: &Options, report: &mut Report) {
+    let contenders = options.contenders(&[]);
+    let cases = [1, 2].into_iter().flat_map(|processors| {
+        let case = move |(who, polling)| Case::new(POLLERS, who, processors, polling, options.load_ms());
+        let contenders = contenders.iter();
+        contenders.flat_map(|&who| POLLINGS.map(|(name, _)| (who, name))).map(case)
+    });
+    let results = report.measure_with(cases.collect(), options.repeats, measure);
+    report.heading(&format!(
+        "{POLLERS}: {POLLED} connections, load by {}, {} ms",
+        generator::name(),
+        options.load_ms()
+    ));
+    for processors in [1, 2] {
+        for (name, _) in POLLINGS {
+            for (title, figure) in [("server CPU", "per_cpu"), ("time", "per_second")] {
+                let title = format!("thousand requests per second of {title}, {name}, {processors} processor(s)");
+                let selected = |c: &Case| c.variant == name && c.processors == processors;
+                report.table(&title, &results, selected, Column { figure, unit: 1e3 });
+            }
+        }
+    }
 }
 
 pub fn conduct_one_each(options: &Options, report: &mut Report) {

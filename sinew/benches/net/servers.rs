@@ -3,10 +3,11 @@
 use std::io::{self, Read, Write, stdin};
 use std::thread;
 
+use sinew::io::Polling;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bare;
-use crate::plaintext::ONE_EACH;
+use crate::plaintext::{ONE_EACH, POLLERS};
 use crate::protocol::{ROOM, Stay, requests};
 use crate::support::case::{Case, Contender, Scheduler};
 use crate::support::child::Reading;
@@ -25,13 +26,22 @@ pub fn serve(case: &Case) -> Reading {
     });
     let stay = if case.experiment == ONE_EACH { Stay::Close } else { Stay::Open };
     let failed = match case.contender {
-        Contender::Sinew(scheduler) => fibres(scheduler, stay),
+        Contender::Sinew(scheduler) => fibres(scheduler, polling(case), case.processors, stay),
         Contender::Epoll => bare::serve(stay),
         Contender::Tokio => tasks(stay),
         Contender::May => coroutines(stay),
         Contender::Threads => threads(stay),
     };
     panic!("a server ended: {failed:?}");
+}
+
+/// The ways to poll, and what they are called.
+pub const POLLINGS: [(&str, Polling); 3] =
+    [("shared", Polling::Shared), ("per-processor", Polling::PerProcessor), ("thread", Polling::Thread)];
+
+fn polling(case: &Case) -> Polling {
+    let asked = POLLINGS.into_iter().find(|(name, _)| case.experiment == POLLERS && *name == case.variant);
+    asked.map_or(Polling::default(), |(_, polling)| polling)
 }
 
 pub fn announce(address: io::Result<std::net::SocketAddr>) -> io::Result<()> {
@@ -63,8 +73,8 @@ fn session(mut stream: impl Read + Write, stay: Stay) -> io::Result<()> {
     }
 }
 
-fn fibres(scheduler: Scheduler, stay: Stay) -> io::Result<()> {
-    let builder = sinew::Runtime::builder().processors(1);
+fn fibres(scheduler: Scheduler, polling: Polling, processors: usize, stay: Stay) -> io::Result<()> {
+    let builder = sinew::Runtime::builder().processors(processors).polling(polling);
     let builder = match scheduler {
         Scheduler::Fair => builder.scheduler(sinew::sched::Fair::default()),
         Scheduler::Inverted => builder.scheduler(sinew::sched::Inverted::default()),
