@@ -1,15 +1,163 @@
-//! A memcached server.
+//! A memcached server: one fibre for each connection.
+//!
+//! | module | |
+//! | --- | --- |
+//! | `listen` | where clients come in |
+//! | `session` | one connection: read, answer, send |
+//! | `input` | what has been received, in as little memory as possible |
+//! | `text`, `meta`, `binary` | requests and their answers |
+//! | `arithmetic` | numbers in values |
+//! | `store` | where items are kept |
+//! | `clock` | seconds, and what was flushed when |
+//! | `stats`, `traffic` | what is told about it |
 
+mod arithmetic;
+mod binary;
+mod clock;
+mod input;
+mod listen;
+mod meta;
 mod options;
+mod session;
+mod stats;
+mod store;
+mod stream;
+mod text;
+mod traffic;
 
 pub use options::Options;
 
 use crate::{runtime, stop::StopSignal};
+use clock::Clock;
 use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use store::{Moment, Store, Sweeper};
+use traffic::{Connections, Traffic};
+
+/// The version of memcached whose protocol is spoken: clients look at it.
+const VERSION: &str = "1.6.18";
+
+/// For so long requests that have begun may take to be completed, when the server stops.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What all sessions share.
+pub struct Server {
+    options: Options,
+    store: Store,
+    clock: Clock,
+    sweeper: Sweeper,
+    connections: Connections,
+    traffic: Traffic,
+    /// The largest item, as memcached counts it.
+    largest: usize,
+    /// Bytes for items.
+    limit: u64,
+    threads: usize,
+    scheduler: &'static str,
+    verbosity: AtomicU32,
+    flushes: AtomicU64,
+    /// When the last session has to have ended. Set when the server is told to stop.
+    stop: OnceLock<Instant>,
+}
+
+impl Server {
+    /// Now.
+    #[inline]
+    fn moment(&self) -> Moment {
+        self.clock.moment(&self.store.fresh)
+    }
+
+    /// Flushes, if that is allowed.
+    fn flush(&self, delay: i64, moment: Moment) -> bool {
+        let is_allowed = !self.options.disable_flush_all;
+        if is_allowed {
+            self.flushes.fetch_add(1, Relaxed);
+            self.clock.flush(delay, moment.now, &self.store.fresh);
+            self.sweeper.call();
+        }
+        is_allowed
+    }
+
+    fn flushes(&self) -> u64 {
+        self.flushes.load(Relaxed)
+    }
+
+    fn verbosity(&self) -> u32 {
+        self.verbosity.load(Relaxed)
+    }
+
+    fn set_verbosity(&self, level: u32) {
+        self.verbosity.store(level.min(2), Relaxed);
+    }
+
+    /// Says something on standard error, if so much is wanted.
+    fn log(&self, level: u32, text: impl FnOnce() -> String) {
+        if self.verbosity() >= level {
+            eprintln!("sinew: memcached: {}", text());
+        }
+    }
+
+    /// Whether it has been told to stop.
+    #[inline]
+    fn is_stopping(&self) -> bool {
+        self.stop.get().is_some()
+    }
+
+    fn stop_deadline(&self) -> Instant {
+        self.stop.get().copied().unwrap_or_else(|| Instant::now() + GRACE)
+    }
+}
 
 /// Serves until it is told to stop.
+///
+/// # Errors
+/// If it cannot begin to.
 pub fn run(options: Options) -> io::Result<()> {
     let runtime = runtime::build(&options.runtime)?;
+    let limit = options.memory_limit << 20;
+    let largest = options.max_item_size as usize;
+    let bytes = usize::try_from(limit).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "too much memory"))?;
+    if largest > bytes / 2 {
+        let text = "the largest item (-I) may take at most half of the memory (-m)";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let server = Server {
+        store: Store::new(bytes, largest, !options.disable_evictions),
+        clock: Clock::start(),
+        sweeper: Sweeper::default(),
+        connections: Connections::new(options.conn_limit.into()),
+        traffic: Traffic::default(),
+        largest,
+        limit,
+        threads: runtime.main_cluster().processors(),
+        scheduler: runtime.main_cluster().scheduler(),
+        verbosity: AtomicU32::new(options.verbose.into()),
+        flushes: AtomicU64::new(0),
+        stop: OnceLock::new(),
+        options,
+    };
     let mut stop = StopSignal::catch()?;
-    runtime.run(move || stop.wait())
+    let doors = runtime.run(|| listen::open(&server.options))?;
+    doors.iter().for_each(listen::Door::announce);
+    runtime.run(|| {
+        sinew::scope(|scope| {
+            for door in &doors {
+                let server = &server;
+                scope.spawn(move || door.serve(server, scope));
+            }
+            scope.spawn(|| server.sweeper.run(&server.store, || server.moment()));
+            let told = stop.wait();
+            let _ = server.stop.set(Instant::now() + GRACE);
+            scope.cancel();
+            server.sweeper.wake();
+            told
+        })
+    })?;
+    if let Some(path) = &server.options.unix_socket {
+        // It may have been taken away.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
 }

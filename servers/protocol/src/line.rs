@@ -1,0 +1,122 @@
+//! Lines, and the words in them.
+
+/// A client that has sent more than this without the end of a line is no client of ours,
+/// unless it asks for many keys.
+pub const LONGEST_LINE: usize = 2048;
+
+/// As many blanks may stand before a long request for many keys.
+const MOST_BLANKS: usize = 100;
+
+/// What the bytes received so far begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// A line, without its end.
+    Whole {
+        /// The line.
+        line: &'a [u8],
+        /// How many bytes it takes, with its end.
+        taken: usize,
+    },
+    /// The end of the line has not come yet.
+    Partial,
+    /// It is not going to be a line.
+    Endless,
+}
+
+/// The first line of `bytes`.
+///
+/// It ends with a line feed; a carriage return before it is no part of the line, unless it
+/// is all there is. A NUL hides the rest of its line, as it does from memcached.
+#[inline]
+pub fn line(bytes: &[u8]) -> Line<'_> {
+    let Some(end) = memchr::memchr(b'\n', bytes) else { return unfinished(bytes) };
+    let mut line = &bytes[..end];
+    if let [before @ .., b'\r'] = line
+        && !before.is_empty()
+    {
+        line = before;
+    }
+    if let Some(nul) = memchr::memchr(0, line) {
+        line = &line[..nul];
+    }
+    Line::Whole { line, taken: end + 1 }
+}
+
+fn unfinished(bytes: &[u8]) -> Line<'_> {
+    if bytes.len() <= LONGEST_LINE {
+        return Line::Partial;
+    }
+    let blanks = bytes.iter().take_while(|byte| **byte == b' ').count();
+    let words = &bytes[blanks..];
+    let is_get = words.starts_with(b"get ") || words.starts_with(b"gets ");
+    if blanks <= MOST_BLANKS && is_get { Line::Partial } else { Line::Endless }
+}
+
+/// The words of a line: what stands between blanks.
+#[derive(Clone, Copy, Debug)]
+pub struct Tokens<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tokens<'a> {
+    /// The words of `line`.
+    pub fn new(line: &'a [u8]) -> Tokens<'a> {
+        Tokens { rest: line }
+    }
+
+    /// What has not been given out yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let start = self.rest.iter().position(|byte| *byte != b' ')?;
+        let words = &self.rest[start..];
+        let end = words.iter().position(|byte| *byte == b' ').unwrap_or(words.len());
+        let (word, rest) = words.split_at(end);
+        self.rest = rest;
+        Some(word)
+    }
+}
+
+/// The words of a command that takes few of them.
+pub(crate) struct Few<'a, const MOST: usize> {
+    words: [&'a [u8]; MOST],
+    /// `MOST + 1` if there are more.
+    count: usize,
+}
+
+impl<'a, const MOST: usize> Few<'a, MOST> {
+    pub(crate) fn of(mut tokens: Tokens<'a>) -> Self {
+        let mut few = Few { words: [&[]; MOST], count: 0 };
+        for word in &mut few.words {
+            let Some(token) = tokens.next() else { return few };
+            *word = token;
+            few.count += 1;
+        }
+        few.count += usize::from(tokens.next().is_some());
+        few
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether the last word says that no answer is wanted.
+    pub(crate) fn noreply(&self) -> bool {
+        self.count > 0 && self.count <= MOST && self.words[self.count - 1] == b"noreply"
+    }
+}
+
+impl<'a, const MOST: usize> std::ops::Index<usize> for Few<'a, MOST> {
+    type Output = &'a [u8];
+
+    fn index(&self, index: usize) -> &&'a [u8] {
+        &self.words[index]
+    }
+}

@@ -1,0 +1,77 @@
+//! Numbers as memcached reads them: with the C library, and so with its habits. White space
+//! and a sign may stand before a number, white space and anything after that behind it; what
+//! does not fit into 64 bits is no number, but what does is then cut to the size wanted.
+
+/// A signed number of 32 bits, cut from one of 64.
+pub fn signed(word: &[u8]) -> Option<i32> {
+    let (negative, magnitude) = parts(word)?;
+    let limit = if negative { 1 << 63 } else { (1 << 63) - 1 };
+    if magnitude > limit {
+        return None;
+    }
+    let value = if negative { magnitude.wrapping_neg() } else { magnitude };
+    Some(value as i32)
+}
+
+/// An unsigned number of 64 bits.
+pub fn unsigned(word: &[u8]) -> Option<u64> {
+    let (negative, magnitude) = parts(word)?;
+    let value = if negative { magnitude.wrapping_neg() } else { magnitude };
+    // A sign is forgiven if the result looks positive.
+    let is_large = value >> 63 == 1;
+    if is_large && word.contains(&b'-') { None } else { Some(value) }
+}
+
+/// An unsigned number of 32 bits, cut from one of 64.
+pub fn unsigned_short(word: &[u8]) -> Option<u32> {
+    unsigned(word).map(|value| value as u32)
+}
+
+/// White space as C has it.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | 9..=13)
+}
+
+/// Whether it has a minus sign, and its digits' value.
+#[inline]
+fn parts(word: &[u8]) -> Option<(bool, u64)> {
+    let mut rest = word;
+    while let [first, others @ ..] = rest
+        && is_space(*first)
+    {
+        rest = others;
+    }
+    let negative = rest.first() == Some(&b'-');
+    if let [b'-' | b'+', others @ ..] = rest {
+        rest = others;
+    }
+    let (mut value, mut digits) = (0u64, 0);
+    while let [digit @ b'0'..=b'9', others @ ..] = rest {
+        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+        (rest, digits) = (others, digits + 1);
+    }
+    if digits == 0 {
+        // Nothing was read: the end is where the beginning was.
+        return word.first().is_some_and(|first| is_space(*first)).then_some((false, 0));
+    }
+    match rest.first() {
+        Some(byte) if !is_space(*byte) => None,
+        _ => Some((negative, value)),
+    }
+}
+
+/// Appends `value` in decimal.
+#[inline]
+pub fn push(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}

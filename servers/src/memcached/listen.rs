@@ -1,0 +1,125 @@
+//! Where clients come in.
+
+use super::session::Session;
+use super::stream::Stream;
+use super::{Options, Server};
+use sinew::net::{TcpListener, UnixListener};
+use sinew::{FibreBuilder, Scope};
+use std::fs::Permissions;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+
+/// Where the server listens.
+pub enum Door {
+    /// At a port.
+    Tcp(TcpListener),
+    /// At a path.
+    Unix(UnixListener),
+}
+
+/// What one too many gets to hear.
+const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// Listens as the options say.
+///
+/// # Errors
+/// The kernel's, with the address.
+pub fn open(options: &Options) -> io::Result<Vec<Door>> {
+    if let Some(path) = &options.unix_socket {
+        let listener = open_unix(path, options.unix_mask).map_err(|error| explain(&path.display(), error))?;
+        return Ok(vec![Door::Unix(listener)]);
+    }
+    let open = |address: &String| {
+        let listener = TcpListener::builder().backlog(options.listen_backlog);
+        let bound = match address.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && (host.ends_with(']') || !host.contains(':')) => {
+                let port = port.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no such port"))?;
+                listener.bind((host.trim_matches(['[', ']']), port))
+            }
+            _ => listener.bind((address.trim_matches(['[', ']']), options.port)),
+        };
+        bound.map(Door::Tcp).map_err(|error| explain(&address, error))
+    };
+    options.listen.iter().map(open).collect()
+}
+
+fn explain(address: &dyn std::fmt::Display, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
+}
+
+/// A socket that a server before this one has left behind is in the way.
+fn open_unix(path: &Path, mask: u32) -> io::Result<UnixListener> {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(mask))?;
+    Ok(listener)
+}
+
+impl Door {
+    /// Says where it is.
+    pub fn announce(&self) {
+        match self {
+            Door::Tcp(listener) => match listener.local_addr() {
+                Ok(address) => eprintln!("listening at {address}"),
+                Err(error) => eprintln!("listening: {error}"),
+            },
+            Door::Unix(listener) => match listener.local_addr() {
+                Ok(address) => eprintln!("listening at {address:?}"),
+                Err(error) => eprintln!("listening: {error}"),
+            },
+        }
+    }
+
+    /// Lets clients in, each to a fibre of its own, until this fibre is cancelled.
+    pub fn serve<'scope>(&self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
+        match self {
+            Door::Tcp(listener) => {
+                for stream in listener.incoming() {
+                    if server.is_stopping() {
+                        return;
+                    }
+                    match stream {
+                        Ok(stream) => {
+                            // One that breaks off at once notices later.
+                            let _ = stream.set_nodelay(true);
+                            admit(server, scope, stream);
+                        }
+                        Err(error) => server.log(1, || format!("accept: {error}")),
+                    }
+                }
+            }
+            Door::Unix(listener) => {
+                for stream in listener.incoming() {
+                    if server.is_stopping() {
+                        return;
+                    }
+                    match stream {
+                        Ok(stream) => admit(server, scope, stream),
+                        Err(error) => server.log(1, || format!("accept: {error}")),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn admit<'scope, S: Stream + 'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
+    let Some(admitted) = server.connections.admit() else {
+        server.log(1, || "too many open connections".to_owned());
+        // There is room for this much, or there is nobody to read it.
+        let _ = stream.write(TOO_MANY);
+        return;
+    };
+    let session = move || {
+        let _admitted = admitted;
+        if let Err(error) = Session::serve(server, &stream) {
+            server.log(1, || format!("a connection broke: {error}"));
+        }
+    };
+    if let Err(error) = FibreBuilder::new().spawn_scoped(scope, session) {
+        server.log(0, || format!("no fibre for a connection: {error}"));
+    }
+}

@@ -1,0 +1,350 @@
+//! The text protocol, spoken.
+
+use super::VERSION;
+use super::session::{Next, Pinned, SHORT_VALUE, Session, Step};
+use super::store::{Content, Draft, Outcome, Terms, size};
+use super::stream::Stream;
+use sinew_memcached_protocol::text::{self, Command, Get, Store};
+use sinew_memcached_protocol::{Line, Refusal, Verb, line, meta, number};
+use std::io;
+
+/// What a request that brings data says of it.
+struct Head<'a> {
+    key: &'a [u8],
+    flags: u32,
+    length: u32,
+    /// Whether what is there goes if this cannot be stored.
+    replaces: bool,
+    noreply: bool,
+}
+
+/// More than the longest key, as base64 is decoded.
+pub type Scratch = [u8; sinew_memcached_protocol::LONGEST_KEY + 2];
+
+impl<'a> Head<'a> {
+    fn of(command: &Command<'a>, scratch: &'a mut Scratch) -> Option<Head<'a>> {
+        match *command {
+            Command::Store(Store { verb, key, flags, length, noreply, .. }) => {
+                Some(Head { key, flags, length, replaces: verb == Verb::Set, noreply })
+            }
+            Command::Meta(meta::Command::Set { request, length, .. }) => {
+                let key = request.key.decode(scratch);
+                Some(Head { key, flags: request.client_flags, length, replaces: true, noreply: false })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<S: Stream> Session<'_, S> {
+    /// Answers all requests that are complete.
+    pub(super) fn text(&mut self, bytes: &[u8]) -> io::Result<Step> {
+        let mut taken = 0;
+        loop {
+            let rest = &bytes[taken..];
+            let (words, length) = match line(rest) {
+                Line::Whole { line, taken } => (line, taken),
+                Line::Partial => return Ok(Step { taken, next: Next::More }),
+                Line::Endless => return Ok(Step { taken, next: Next::Close }),
+            };
+            let command = text::parse(words);
+            match command {
+                Command::Get(get) => self.get(get)?,
+                Command::Store(_) | Command::Meta(meta::Command::Set { .. }) => {
+                    match self.with_data(&command, &rest[..length], &rest[length..])? {
+                        Data::Taken(data) => taken += data,
+                        Data::Missing => return Ok(Step { taken, next: Next::More }),
+                        Data::Next(data, next) => return Ok(Step { taken: taken + length + data, next }),
+                    }
+                }
+                Command::Quit => return Ok(Step { taken: taken + length, next: Next::Close }),
+                Command::Refused(refusal) if refusal.swallow > 0 => {
+                    let next = Next::Swallow(refusal.swallow.into(), text_of(refusal));
+                    return Ok(Step { taken: taken + length, next });
+                }
+                other => self.other(other)?,
+            }
+            taken += length;
+            self.send_some()?;
+        }
+    }
+
+    /// Says something.
+    #[inline]
+    pub(super) fn say(&mut self, text: &str, noreply: bool) {
+        if !noreply {
+            self.out.extend_from_slice(text.as_bytes());
+            self.out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    #[inline]
+    fn get(&mut self, get: Get<'_>) -> io::Result<()> {
+        for key in get.keys {
+            self.get_one(key, &get)?;
+        }
+        self.out.extend_from_slice(b"END\r\n");
+        Ok(())
+    }
+
+    #[inline]
+    fn get_one(&mut self, key: &[u8], get: &Get<'_>) -> io::Result<()> {
+        let server = self.server;
+        let place = server.store.place(key);
+        let mut shard = server.store.lock(place.shard);
+        let found = shard.find(place.hash, key, self.moment);
+        let counters = &mut shard.counters;
+        if get.touch.is_some() {
+            counters.cmd_touch += 1;
+        }
+        let (hits, misses) = (u64::from(found.is_some()), u64::from(found.is_none()));
+        match get.touch {
+            Some(_) => {
+                counters.touch_hits += hits;
+                counters.touch_misses += misses;
+            }
+            None => {
+                counters.cmd_get += 1;
+                counters.get_hits += hits;
+                counters.get_misses += misses;
+            }
+        }
+        let Some(item) = found else { return Ok(()) };
+        shard.notice(item, self.moment);
+        if let Some(expiry) = get.touch {
+            shard.set_expiry(item, server.clock.expiry(expiry.into(), self.moment.now));
+        }
+        let (length, blocks) = (shard.blocks.length(item), &shard.blocks);
+        let out = &mut self.out;
+        out.extend_from_slice(b"VALUE ");
+        out.extend_from_slice(key);
+        out.push(b' ');
+        number::push(out, blocks.flags(item).into());
+        out.push(b' ');
+        number::push(out, length.into());
+        if get.unique {
+            out.push(b' ');
+            number::push(out, blocks.unique(item));
+        }
+        out.extend_from_slice(b"\r\n");
+        let mut cursor = blocks.value(item);
+        if length <= SHORT_VALUE {
+            blocks.copy_out(&mut cursor, length as usize, out);
+            drop(shard);
+        } else if shard.pin(item) {
+            drop(shard);
+            self.send_pinned(&Pinned { server, place, item }, cursor, length)?;
+        } else {
+            // Sixty thousand clients are reading it: this one waits no longer than it takes.
+            shard.blocks.copy_out(&mut cursor, length as usize, out);
+        }
+        if get.touch.is_some_and(|expiry| expiry != 0) {
+            server.sweeper.call();
+        }
+        self.out.extend_from_slice(b"\r\n");
+        self.send_some()
+    }
+
+    /// Stores, if the data is here.
+    fn with_data(&mut self, command: &Command<'_>, line: &[u8], data: &[u8]) -> io::Result<Data> {
+        let mut scratch = [0; _];
+        let Some(head) = Head::of(command, &mut scratch) else { return Ok(Data::Taken(0)) };
+        let whole = head.length as usize + 2;
+        if size(head.key.len(), head.flags, head.length as usize) > self.server.largest {
+            self.forget(&head);
+            let refusal = Refusal::new("SERVER_ERROR object too large for cache");
+            let said = if head.noreply { Vec::new() } else { text_of(refusal) };
+            return Ok(Data::Next(0, Next::Swallow(whole as u64, said)));
+        }
+        if data.len() >= whole {
+            let (value, end) = data[..whole].split_at(whole - 2);
+            self.store(command, (end == b"\r\n").then_some(Content::Whole(value)));
+            return Ok(Data::Taken(whole));
+        }
+        if head.length <= SHORT_VALUE {
+            return Ok(Data::Missing);
+        }
+        let here = data.len().min(head.length as usize);
+        let next = match self.begin_upload(line, head.key, &data[..here], head.length) {
+            Some(upload) => Next::Receive(upload),
+            None => {
+                self.forget(&head);
+                let said = if head.noreply { Vec::new() } else { text_of(NO_MEMORY) };
+                Next::Swallow((whole - here) as u64, said)
+            }
+        };
+        Ok(Data::Next(here, next))
+    }
+
+    /// What could not be replaced is outdated.
+    #[cold]
+    fn forget(&mut self, head: &Head<'_>) {
+        let place = self.server.store.place(head.key);
+        let mut shard = self.server.store.lock(place.shard);
+        if size(head.key.len(), head.flags, head.length as usize) > self.server.largest {
+            shard.counters.store_too_large += 1;
+        } else {
+            shard.counters.store_no_memory += 1;
+        }
+        if head.replaces
+            && let Some(item) = shard.find(place.hash, head.key, self.moment)
+        {
+            shard.remove(item);
+        }
+    }
+
+    /// A large value has come, or one that does not end as it has to.
+    pub(super) fn text_uploaded(&mut self, head: &[u8], draft: Option<Draft>, length: u32) {
+        if let Line::Whole { line, .. } = line(head) {
+            self.store(&text::parse(line), draft.map(|draft| Content::Drafted(draft, length)));
+        }
+    }
+
+    /// A large value has come for which there was no memory.
+    pub(super) fn text_upload_failed(&mut self, head: &[u8]) {
+        let mut scratch = [0; _];
+        if let Line::Whole { line, .. } = line(head)
+            && let Some(head) = Head::of(&text::parse(line), &mut scratch)
+        {
+            self.forget(&head);
+            self.say(NO_MEMORY.text, head.noreply);
+        }
+    }
+
+    /// Stores what has come; nothing if it does not end as it has to.
+    #[inline]
+    fn store(&mut self, command: &Command<'_>, content: Option<Content<'_>>) {
+        match (command, content) {
+            (Command::Store(store), None) => self.say(BAD_CHUNK, store.noreply),
+            (Command::Store(store), Some(content)) => self.store_plain(store, content),
+            (Command::Meta(meta::Command::Set { .. }), None) => self.say(BAD_CHUNK, false),
+            (Command::Meta(meta::Command::Set { request, verb, .. }), Some(content)) => {
+                self.meta_set(request, *verb, content);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn store_plain(&mut self, store: &Store<'_>, content: Content<'_>) {
+        let server = self.server;
+        let place = server.store.place(store.key);
+        let expiry = server.clock.expiry(store.expiry.into(), self.moment.now);
+        let mut terms = Terms::new(store.key, store.flags, expiry, &server.store.fresh, self.moment);
+        terms.unique = store.unique;
+        let outcome = server.store.lock(place.shard).store(store.verb, place.hash, &mut terms, content);
+        if expiry != 0 {
+            server.sweeper.call();
+        }
+        let text = match outcome {
+            Outcome::Stored { .. } => "STORED",
+            Outcome::NotStored => "NOT_STORED",
+            Outcome::Exists => "EXISTS",
+            Outcome::NotFound => "NOT_FOUND",
+            Outcome::OutOfMemory => NO_MEMORY.text,
+        };
+        self.say(text, store.noreply);
+    }
+
+    fn other(&mut self, command: Command<'_>) -> io::Result<()> {
+        let server = self.server;
+        match command {
+            Command::Meta(command) => return self.meta(command),
+            Command::Refused(refusal) => self.say(refusal.text, refusal.noreply),
+            Command::Delete { key, noreply } => self.delete(key, noreply),
+            Command::Arithmetic { key, add, delta, noreply } => self.arithmetic(key, add, delta, noreply),
+            Command::Touch { key, expiry, noreply } => self.touch(key, expiry, noreply),
+            Command::FlushAll { delay, noreply } => {
+                if server.flush(delay.into(), self.moment) {
+                    self.moment = server.moment();
+                    self.say("OK", noreply);
+                } else {
+                    self.say("CLIENT_ERROR flush_all not allowed", noreply);
+                }
+            }
+            Command::Verbosity { level, noreply } => {
+                server.set_verbosity(level);
+                self.say("OK", noreply);
+            }
+            Command::Stats(words) => self.stats(words),
+            Command::Version => self.say(&format!("VERSION {VERSION}"), false),
+            Command::Shutdown => self.say("ERROR: shutdown not enabled", false),
+            Command::Watch => self.say("CLIENT_ERROR watch commands not allowed", false),
+            Command::MemoryLimit => self.say("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust", false),
+            Command::Get(_) | Command::Store(_) | Command::Quit => {}
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8], noreply: bool) {
+        let place = self.server.store.place(key);
+        let mut shard = self.server.store.lock(place.shard);
+        let found = shard.find(place.hash, key, self.moment);
+        match found {
+            Some(item) => {
+                shard.counters.delete_hits += 1;
+                shard.remove(item);
+            }
+            None => shard.counters.delete_misses += 1,
+        }
+        drop(shard);
+        self.say(if found.is_some() { "DELETED" } else { "NOT_FOUND" }, noreply);
+    }
+
+    fn touch(&mut self, key: &[u8], expiry: i32, noreply: bool) {
+        let place = self.server.store.place(key);
+        let expiry = self.server.clock.expiry(expiry.into(), self.moment.now);
+        let mut shard = self.server.store.lock(place.shard);
+        let found = shard.find(place.hash, key, self.moment);
+        shard.counters.cmd_touch += 1;
+        match found {
+            Some(item) => {
+                shard.counters.touch_hits += 1;
+                shard.notice(item, self.moment);
+                shard.set_expiry(item, expiry);
+            }
+            None => shard.counters.touch_misses += 1,
+        }
+        drop(shard);
+        if expiry != 0 {
+            self.server.sweeper.call();
+        }
+        self.say(if found.is_some() { "TOUCHED" } else { "NOT_FOUND" }, noreply);
+    }
+
+    fn arithmetic(&mut self, key: &[u8], add: bool, delta: u64, noreply: bool) {
+        use super::arithmetic::{Calculated, calculate};
+        let place = self.server.store.place(key);
+        let mut shard = self.server.store.lock(place.shard);
+        let result = calculate(&mut shard, place.hash, key, add, delta, 0, &self.server.store.fresh, self.moment);
+        drop(shard);
+        match result {
+            Calculated::Value { value, .. } if !noreply => {
+                number::push(&mut self.out, value);
+                self.out.extend_from_slice(b"\r\n");
+            }
+            Calculated::Value { .. } => {}
+            Calculated::NotFound => self.say("NOT_FOUND", noreply),
+            Calculated::NotNumeric => self.say(super::arithmetic::NOT_NUMERIC, noreply),
+            Calculated::Exists => self.say("EXISTS", noreply),
+            Calculated::OutOfMemory => self.say("SERVER_ERROR out of memory", noreply),
+        }
+    }
+}
+
+const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
+const NO_MEMORY: Refusal = Refusal::new("SERVER_ERROR out of memory storing object");
+
+/// What became of a request that brings data.
+enum Data {
+    /// It is done; so many bytes of data were taken.
+    Taken(usize),
+    /// The data has not come yet.
+    Missing,
+    /// So many bytes of data were taken, and this is to be done.
+    Next(usize, Next),
+}
+
+fn text_of(refusal: Refusal) -> Vec<u8> {
+    format!("{}\r\n", refusal.text).into_bytes()
+}
