@@ -2,7 +2,7 @@
 
 use super::arithmetic::{Calculated, NOT_NUMERIC, calculate};
 use super::session::{Pinned, SHORT_VALUE, Session};
-use super::store::{BASE64, Content, FETCHED, Number, Outcome, STALE, Shard, Terms, WON, size};
+use super::store::{BASE64, Content, FETCHED, Fresh, Moment, Number, Outcome, STALE, Shard, Terms, WON, size};
 use super::stream::Stream;
 use super::text::Scratch;
 use sinew_memcached_protocol::meta::{Command, Key, Request};
@@ -31,9 +31,9 @@ impl<S: Stream> Session<'_, S> {
         let mut shard = server.store.lock(place.shard);
         let mut found = shard.find(place.hash, key, self.moment);
         let mut is_new = false;
-        if let (None, Some(expiry)) = (found, request.vivify) {
-            let expiry = server.clock.expiry(expiry.into(), self.moment.now);
-            let terms = Terms::new(key, 0, expiry, &server.store.fresh, self.moment);
+        if found.is_none() && request.vivify.is_some() {
+            // When it expires is set as the flags are gone through.
+            let terms = Terms::new(key, 0, 0, &server.store.fresh, self.moment);
             let draft = shard.draft(key, b"", self.moment);
             found = draft.map(|draft| shard.publish(draft, None, place.hash, &terms, 0));
             is_new = found.is_some();
@@ -97,11 +97,11 @@ impl<S: Stream> Session<'_, S> {
         let mut has_won = false;
         for flag in request.flags() {
             match flag[0] {
-                b'T' => {
-                    let expiry = request.expiry.unwrap_or(0);
-                    shard.set_expiry(item, self.server.clock.expiry(expiry.into(), self.moment.now));
+                b'T' => self.set_expiry(shard, item, request.expiry),
+                b'N' if is_new => {
+                    self.set_expiry(shard, item, request.vivify);
+                    has_won = true;
                 }
-                b'N' => has_won |= is_new,
                 b'R' => {
                     let limit = self.server.clock.expiry(request.recache.unwrap_or(0).into(), self.moment.now);
                     let expiry = shard.blocks.expiry(item);
@@ -120,6 +120,11 @@ impl<S: Stream> Session<'_, S> {
             }
         }
         has_won
+    }
+
+    fn set_expiry(&self, shard: &mut Shard, item: Number, expiry: Option<i32>) {
+        let expiry = self.server.clock.expiry(expiry.unwrap_or(0).into(), self.moment.now);
+        shard.set_expiry(item, expiry);
     }
 
     /// Says whether the item is outdated, and who renews it.
@@ -257,15 +262,15 @@ impl<S: Stream> Session<'_, S> {
         let unique = request.unique.unwrap_or(0);
         let fresh = &server.store.fresh;
         let mut calculated = calculate(&mut shard, place.hash, key, add, request.delta, unique, fresh, self.moment);
-        if let (Calculated::NotFound, Some(expiry)) = (&calculated, request.vivify) {
-            let expiry = server.clock.expiry(expiry.into(), self.moment.now);
-            calculated = vivify(&mut shard, place.hash, key, request, expiry, fresh, self.moment);
-        } else if let (Calculated::Value { item, .. }, Some(expiry)) = (&calculated, request.expiry) {
-            shard.set_expiry(*item, server.clock.expiry(expiry.into(), self.moment.now));
+        let is_new = matches!(calculated, Calculated::NotFound) && request.vivify.is_some();
+        if is_new {
+            calculated = vivify(&mut shard, place.hash, key, request.initial, fresh, self.moment);
         }
         let start = self.out.len();
         match calculated {
-            Calculated::Value { value, item } => self.push_calculated(&shard, request, key, item, value),
+            Calculated::Value { value, item } => {
+                self.push_calculated(&mut shard, request, key, item, value, is_new);
+            }
             Calculated::NotNumeric => return self.say(NOT_NUMERIC, false),
             Calculated::OutOfMemory => return self.say("SERVER_ERROR out of memory", false),
             Calculated::NotFound => self.out.extend_from_slice(b"NF"),
@@ -280,12 +285,20 @@ impl<S: Stream> Session<'_, S> {
         if request.has_long_opaque() {
             self.out.truncate(start);
             self.say(request.refusal_of_opaque().text, false);
-        } else if request.quiet && matches!(calculated, Calculated::Value { .. }) {
+        } else if request.quiet && !is_new && matches!(calculated, Calculated::Value { .. }) {
             self.out.truncate(start);
         }
     }
 
-    fn push_calculated(&mut self, shard: &Shard, request: &Request<'_>, key: &[u8], item: Number, value: u64) {
+    fn push_calculated(
+        &mut self,
+        shard: &mut Shard,
+        request: &Request<'_>,
+        key: &[u8],
+        item: Number,
+        value: u64,
+        is_new: bool,
+    ) {
         let mut digits = Vec::new();
         number::push(&mut digits, value);
         if request.value {
@@ -298,6 +311,8 @@ impl<S: Stream> Session<'_, S> {
             match flag[0] {
                 b'c' => self.push_number(b'c', shard.blocks.unique(item)),
                 b't' => self.push_ttl(shard, item),
+                b'T' => self.set_expiry(shard, item, request.expiry),
+                b'N' if is_new => self.set_expiry(shard, item, request.vivify),
                 b'O' => self.push_word(flag),
                 b'k' => self.push_key(key, request.key.is_base64()),
                 _ => {}
@@ -337,20 +352,12 @@ impl<S: Stream> Session<'_, S> {
     }
 }
 
-/// An item with the initial value.
-fn vivify(
-    shard: &mut Shard,
-    hash: u32,
-    key: &[u8],
-    request: &Request<'_>,
-    expiry: u32,
-    fresh: &super::store::Fresh,
-    moment: super::store::Moment,
-) -> Calculated {
+/// An item with the initial value. When it expires is set as the flags are gone through.
+fn vivify(shard: &mut Shard, hash: u32, key: &[u8], initial: u64, fresh: &Fresh, moment: Moment) -> Calculated {
     let mut text = Vec::new();
-    number::push(&mut text, request.initial);
+    number::push(&mut text, initial);
     let Some(draft) = shard.draft(key, &text, moment) else { return Calculated::OutOfMemory };
-    let terms = Terms::new(key, 0, expiry, fresh, moment);
+    let terms = Terms::new(key, 0, 0, fresh, moment);
     let item = shard.publish(draft, None, hash, &terms, text.len() as u32);
-    Calculated::Value { value: request.initial, item }
+    Calculated::Value { value: initial, item }
 }

@@ -1,0 +1,273 @@
+//! The same random requests to this server and to the system's memcached: the same answers.
+//!
+//! What may differ, and is not compared, are seconds.
+
+mod running;
+
+use running::{Random, Running, Talk};
+
+/// Nothing but requests touches its items: otherwise numbers are filled up or not by chance.
+fn memcached() -> Option<Running> {
+    Running::memcached(&["-o", "no_lru_maintainer,no_lru_crawler,no_slab_reassign"])
+}
+
+const KEYS: [&str; 6] = ["a", "bb", "a_key_of_more_than_16_bytes", "YWJj", "n", "m"];
+const NUMBERS: [&str; 12] =
+    ["0", "1", "2", "7", "100", "-1", "x", "", "4294967296", "18446744073709551615", "18446744073709551616", "1 "];
+const EXPIRIES: [&str; 7] = ["0", "0", "0", "1000", "-1", "2592001", "x"];
+const FLAGS: [&str; 36] = [
+    "v", "v", "k", "c", "s", "f", "t", "h", "l", "u", "q", "Oopaque", "I", "b", "T0", "T100", "T-1", "Tx", "N0",
+    "N100", "Nx", "R30", "R500", "F5", "Fx", "C1", "C3", "Cx", "ME", "MA", "MP", "MR", "MS", "MI", "D3", "J12",
+];
+
+/// A request, with the data that belongs to it.
+fn request(random: &mut Random) -> Vec<u8> {
+    let key = if random.below(40) == 0 { "k".repeat(249 + random.below(3)) } else { random.one_of(&KEYS).to_owned() };
+    let number = random.one_of(&NUMBERS);
+    let expiry = random.one_of(&EXPIRIES);
+    let noreply = random.one_of(&["", "", "", " noreply", " nonsense"]);
+    let flags: String = (0..random.below(5)).map(|_| format!(" {}", random.one_of(&FLAGS))).collect();
+    let line = match random.below(24) {
+        0..=2 => format!("get {key}"),
+        3 => format!("gets {key} {} {key}", random.one_of(&KEYS)),
+        4 => format!("gat {expiry} {key}"),
+        5..=9 => return store(random, &key, number, expiry, noreply),
+        10 => format!("delete {key}{noreply}"),
+        11 | 12 => format!("{} {key} {number}{noreply}", random.one_of(&["incr", "decr"])),
+        13 => format!("touch {key} {expiry}{noreply}"),
+        14 if random.below(4) == 0 => format!("flush_all{noreply}"),
+        15 => random
+            .one_of(&["nonsense", "", "get", "incr", "version", "verbosity 0", "mn", "set a", "stats nothing"])
+            .into(),
+        16..=18 => format!("mg {key}{flags}"),
+        19 | 20 => return meta_store(random, &key, &flags),
+        21 => format!("md {key}{flags}"),
+        _ => format!("ma {key}{flags}"),
+    };
+    let end = random.one_of(&["\r\n", "\r\n", "\n"]);
+    format!("{line}{end}").into_bytes()
+}
+
+fn data(random: &mut Random) -> String {
+    match random.below(8) {
+        0 => String::new(),
+        1..=3 => random.one_of(&["1", "10", "99", "18446744073709551615", " 5", "007", "1 "]).to_owned(),
+        4..=6 => "value ".repeat(random.below(60)),
+        // In lines, for it may be taken for requests.
+        _ => "large\r\n".repeat(random.below(20_000)),
+    }
+}
+
+/// Data that is as long as announced, nearly always.
+fn with_data(random: &mut Random, line: String, data: &str) -> Vec<u8> {
+    let end = random.one_of(&["\r\n"; 20].iter().chain(&["x\r\n", "\n\n"]).copied().collect::<Vec<_>>());
+    format!("{line}\r\n{data}{end}").into_bytes()
+}
+
+fn store(random: &mut Random, key: &str, number: &str, expiry: &str, noreply: &str) -> Vec<u8> {
+    let data = data(random);
+    let verb = random.one_of(&["set", "set", "set", "add", "replace", "append", "prepend", "cas"]);
+    let unique = if verb == "cas" { format!(" {}", random.below(40)) } else { String::new() };
+    let flags = if random.below(4) == 0 { number } else { "0" };
+    with_data(random, format!("{verb} {key} {flags} {expiry} {}{unique}{noreply}", data.len()), &data)
+}
+
+fn meta_store(random: &mut Random, key: &str, flags: &str) -> Vec<u8> {
+    let data = data(random);
+    with_data(random, format!("ms {key} {}{flags}", data.len()), &data)
+}
+
+/// Hides what may differ.
+fn normal(answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer);
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split("\r\n") {
+        let is_header = ["VA ", "HD", "ME "].iter().any(|start| line.starts_with(start));
+        let hide = |word: &str| match word.strip_prefix(['t', 'l']) {
+            Some(number) if number.parse::<u32>().is_ok() => "#".to_owned(),
+            _ => word.to_owned(),
+        };
+        lines.push(if is_header { line.split(' ').map(hide).collect::<Vec<_>>().join(" ") } else { line.to_owned() });
+    }
+    lines.join("\r\n")
+}
+
+/// Sends in pieces that end anywhere.
+fn say_in_pieces(talk: &mut Talk, random: &mut Random, bytes: &[u8]) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let limit = if random.below(3) == 0 { 20 } else { rest.len() };
+        let (piece, others) = rest.split_at(rest.len().min(1 + random.below(limit)));
+        talk.say(piece);
+        rest = others;
+    }
+}
+
+fn exchange(talk: &mut Talk, random: &mut Random, request: &[u8]) -> Vec<u8> {
+    say_in_pieces(talk, random, request);
+    talk.ask(b"")
+}
+
+#[test]
+fn random_requests_have_the_same_answers() {
+    let mut random = Random::new();
+    for round in 0..4 {
+        let ours = Running::sinew(&["-t", "2"]);
+        let Some(theirs) = memcached() else { return };
+        let (mut our_talk, mut their_talk) = (ours.connect(), theirs.connect());
+        let mut last: Vec<String> = Vec::new();
+        for number in 0..1500 {
+            let request = request(&mut random);
+            last.push(format!("{:?}", String::from_utf8_lossy(&request[..request.len().min(100)])));
+            let our_answer = exchange(&mut our_talk, &mut random, &request);
+            let their_answer = exchange(&mut their_talk, &mut random, &request);
+            let history = || last[last.len().saturating_sub(12)..].join("\n  ");
+            let (our_answer, their_answer) = (normal(&our_answer), normal(&their_answer));
+            assert!(
+                our_answer == their_answer,
+                "round {round}, request {number}:\n  {}\nours:   {:?}\ntheirs: {:?}",
+                history(),
+                &our_answer[..our_answer.len().min(300)],
+                &their_answer[..their_answer.len().min(300)]
+            );
+        }
+    }
+}
+
+/// A binary request.
+fn binary_request(random: &mut Random) -> Vec<u8> {
+    const OPCODES: [u8; 38] = [
+        0x00, 0x01, 0x01, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x11,
+        0x12, 0x13, 0x14, 0x15, 0x16, 0x18, 0x19, 0x1a, 0x1c, 0x1d, 0x1e, 0x23, 0x24, 0x20, 0x00, 0x0c, 0x05, 0x06,
+        0x02, 0x03,
+    ];
+    let opcode = OPCODES[random.below(OPCODES.len())];
+    let key = random.one_of(&KEYS).as_bytes();
+    let number = |random: &mut Random| [0u64, 1, 5, 100, u64::MAX][random.below(5)];
+    let expiry = [0u32, 0, 1000, u32::MAX, 2_592_001][random.below(5)];
+    let expiry = if opcode == 0x08 || opcode == 0x18 { 0 } else { expiry };
+    let extras: Vec<u8> = match opcode {
+        0x01..=0x03 | 0x11..=0x13 => [(random.below(3) as u32).to_be_bytes(), expiry.to_be_bytes()].concat(),
+        0x05 | 0x06 | 0x15 | 0x16 => {
+            let (delta, initial) = (number(random), number(random));
+            [&delta.to_be_bytes()[..], &initial.to_be_bytes(), &expiry.to_be_bytes()].concat()
+        }
+        0x1c..=0x1e | 0x23 | 0x24 => expiry.to_be_bytes().to_vec(),
+        _ => Vec::new(),
+    };
+    let key: &[u8] = if matches!(opcode, 0x08 | 0x0a | 0x0b | 0x18 | 0x20) { b"" } else { key };
+    let value = match opcode {
+        0x01..=0x03 | 0x11..=0x13 | 0x0e | 0x0f | 0x19 | 0x1a => data(random),
+        _ => String::new(),
+    };
+    let unique = if random.below(5) == 0 { random.below(20) as u64 } else { 0 };
+    frame(opcode, &extras, key, value.as_bytes(), unique)
+}
+
+fn frame(opcode: u8, extras: &[u8], key: &[u8], value: &[u8], unique: u64) -> Vec<u8> {
+    let mut header = vec![0x80, opcode];
+    header.extend_from_slice(&(key.len() as u16).to_be_bytes());
+    header.extend_from_slice(&[extras.len() as u8, 0, 0, 0]);
+    header.extend_from_slice(&((extras.len() + key.len() + value.len()) as u32).to_be_bytes());
+    header.extend_from_slice(b"opaq");
+    header.extend_from_slice(&unique.to_be_bytes());
+    [&header, extras, key, value].concat()
+}
+
+/// What a server says until it says that it has nothing to do.
+fn binary_answer(talk: &mut Talk) -> Vec<u8> {
+    let mut done = frame(0x0a, b"", b"", b"", 0);
+    done[12..16].copy_from_slice(b"done");
+    talk.say(&done);
+    let mut heard = Vec::new();
+    loop {
+        let header = talk.hear(24);
+        if header.len() < 24 {
+            heard.extend_from_slice(b"<closed>");
+            return heard;
+        }
+        if &header[12..16] == b"done" {
+            return heard;
+        }
+        let length = u32::from_be_bytes(header[8..12].try_into().expect("four bytes"));
+        heard.extend_from_slice(&header);
+        heard.extend_from_slice(&talk.hear(length as usize));
+    }
+}
+
+#[test]
+fn random_binary_requests_have_the_same_answers() {
+    let mut random = Random::new();
+    for round in 0..4 {
+        let ours = Running::sinew(&["-t", "2"]);
+        let Some(theirs) = memcached() else { return };
+        let (mut our_talk, mut their_talk) = (ours.connect(), theirs.connect());
+        for number in 0..1000 {
+            let request = binary_request(&mut random);
+            say_in_pieces(&mut our_talk, &mut random, &request);
+            say_in_pieces(&mut their_talk, &mut random, &request);
+            let (our_answer, their_answer) = (binary_answer(&mut our_talk), binary_answer(&mut their_talk));
+            let shown = |bytes: &[u8]| format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(200)]));
+            assert!(
+                our_answer == their_answer,
+                "round {round}, request {number}: {:02x?} {}\nours:   {}\ntheirs: {}",
+                &request[..request.len().min(60)],
+                shown(&request),
+                shown(&our_answer),
+                shown(&their_answer)
+            );
+        }
+    }
+}
+
+#[test]
+fn malformed_binary_requests_end_the_same_way() {
+    let long = vec![b'k'; 251];
+    let cases = [
+        frame(0x00, b"", b"", b"", 0),
+        frame(0x00, b"xx", b"a", b"", 0),
+        frame(0x00, b"", b"a", b"value", 0),
+        frame(0x01, b"", b"a", b"value", 0),
+        frame(0x01, b"12345678", b"", b"value", 0),
+        frame(0x00, b"", &long, b"", 0),
+        frame(0x05, b"1234", b"a", b"", 0),
+        frame(0x0a, b"", b"a", b"", 0),
+        frame(0x0b, b"", b"a", b"", 0),
+        frame(0x08, b"12", b"", b"", 0),
+        frame(0x07, b"", b"", b"", 0),
+        frame(0x17, b"", b"", b"", 0),
+        frame(0x21, b"", b"PLAIN", b"user pass", 0),
+        // It is skipped twice.
+        [&frame(0x1b, b"1234", b"", b"", 0)[..], b"1234"].concat(),
+        frame(0x50, b"", b"", b"12345", 0),
+        frame(0x10, b"", b"nothing", b"", 0),
+        frame(0x1c, b"", b"a", b"", 0),
+        {
+            let mut wrong = frame(0x00, b"", b"a", b"", 0);
+            wrong[11] = 0;
+            wrong
+        },
+        {
+            let mut wrong = frame(0x00, b"", b"a", b"", 0);
+            wrong[0] = 0x81;
+            [frame(0x0a, b"", b"", b"", 0), wrong].concat()
+        },
+        [frame(0x01, &[0; 8], b"big", &vec![b'x'; 1_048_600], 0), frame(0x00, b"", b"big", b"", 0)].concat(),
+    ];
+    let ours = Running::sinew(&[]);
+    let Some(theirs) = memcached() else { return };
+    for case in cases {
+        let answers = [&ours, &theirs].map(|server| {
+            let mut talk = server.connect();
+            // The server may close before it has everything.
+            let _ = std::io::Write::write_all(&mut talk.stream, &case);
+            let mut done = frame(0x0a, b"", b"", b"", 0);
+            done[12..16].copy_from_slice(b"done");
+            // Unknown requests have it skip what follows: that is seen to be the same.
+            let _ = std::io::Write::write_all(&mut talk.stream, &done.repeat(3));
+            talk.stream.shutdown(std::net::Shutdown::Write).ok();
+            talk.hear(1 << 16)
+        });
+        assert_eq!(answers[0], answers[1], "{:02x?}", &case[..case.len().min(60)]);
+    }
+}
