@@ -138,6 +138,7 @@ pub fn run(options: Options) -> io::Result<()> {
         stop: OnceLock::new(),
         options,
     };
+    listen::allow_connections(server.options.conn_limit)?;
     let mut stop = StopSignal::catch()?;
     let doors = runtime.run(|| listen::open(&server.options))?;
     doors.iter().for_each(listen::Door::announce);

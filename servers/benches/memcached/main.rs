@@ -1,0 +1,130 @@
+//! This server and the system's memcached under the same load, in turns.
+//!
+//! ```sh
+//! cargo bench -p sinew-servers --bench memcached -- [EXPERIMENT...] [--repeat N] [--seconds S]
+//! ```
+//!
+//! Each server has one thread, on one CPU; the load comes from another. What is compared is
+//! operations for each second of CPU time that the server used, so that a generator that is
+//! slower than the server does not matter. Experiments: `closed50`, `closed1000`, `pipelined`,
+//! `open`, `idle`, `items`; all of them if none is named.
+
+mod load;
+mod server;
+
+use load::Load;
+use server::{Kind, Server};
+use std::time::Duration;
+
+struct Plan {
+    experiments: Vec<String>,
+    repeat: usize,
+    time: Duration,
+}
+
+fn plan() -> Plan {
+    let mut plan = Plan { experiments: Vec::new(), repeat: 5, time: Duration::from_secs(3) };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut number = || arguments.next().and_then(|number| number.parse().ok()).expect("a number");
+        match argument.as_str() {
+            "--bench" => {}
+            "--repeat" => plan.repeat = number(),
+            "--seconds" => plan.time = Duration::from_secs(number() as u64),
+            name => plan.experiments.push(name.to_owned()),
+        }
+    }
+    plan
+}
+
+/// The middle one.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Medians for both servers, which take turns.
+fn compare(name: &str, unit: &str, bar: &str, repeat: usize, measure: impl Fn(Kind) -> f64) -> [f64; 2] {
+    let mut figures = [Vec::new(), Vec::new()];
+    for _ in 0..repeat {
+        for (kind, figures) in [Kind::Sinew, Kind::Memcached].into_iter().zip(&mut figures) {
+            figures.push(measure(kind));
+        }
+    }
+    let [ours, theirs] = figures.map(median);
+    println!(
+        "{name:<12} sinew {ours:>12.0} memcached {theirs:>12.0} {unit:<28} ratio {:.3} (bar: {bar})",
+        ours / theirs
+    );
+    [ours, theirs]
+}
+
+/// Operations for each second of the server's CPU time.
+fn throughput(kind: Kind, load: &Load) -> f64 {
+    let server = Server::start(kind, &["-m", "1024", "-c", "4096", "-t", "1"]);
+    load.fill(&server);
+    let (before, operations) = (server.cpu_seconds(), load.run(&server).operations);
+    operations as f64 / (server.cpu_seconds() - before)
+}
+
+fn main() {
+    let plan = plan();
+    if !server::is_installed() {
+        println!("memcached is not installed: nothing to compare with");
+        return;
+    }
+    server::pin_here();
+    let wants = |name: &str| plan.experiments.is_empty() || plan.experiments.iter().any(|wanted| wanted == name);
+    let base = Load { connections: 50, depth: 1, sets: 10, time: plan.time, rate: None };
+    for (name, connections) in [("closed50", 50), ("closed1000", 1000)] {
+        if wants(name) {
+            let load = Load { connections, ..base };
+            compare(name, "operations/CPU second", ">= 1", plan.repeat, |kind| throughput(kind, &load));
+        }
+    }
+    if wants("pipelined") {
+        let load = Load { depth: 16, sets: 0, ..base };
+        compare("pipelined", "operations/CPU second", ">= 1", plan.repeat, |kind| throughput(kind, &load));
+    }
+    if wants("open") {
+        open(&plan, base);
+    }
+    if wants("idle") {
+        let resident = |kind| {
+            let server = Server::start(kind, &["-c", "12000", "-t", "1"]);
+            let connections = load::idle(&server, server::most_connections(10_000));
+            (server.resident() as f64, connections.len())
+        };
+        let count = resident(Kind::Memcached).1;
+        let [ours, theirs] = compare("idle", "bytes resident", "see below", 1, |kind| resident(kind).0);
+        println!(
+            "             {:.0} bytes more for each of {count} connections (bar: 2048)",
+            (ours - theirs) / count as f64
+        );
+    }
+    if wants("items") {
+        compare("items", "bytes resident", "<= 1.2", 1, |kind| {
+            let server = Server::start(kind, &["-m", "1024", "-t", "1"]);
+            load::fill(&server, 1_000_000);
+            server.resident() as f64
+        });
+    }
+}
+
+/// Latency at 60 % of what memcached can do.
+fn open(plan: &Plan, base: Load) {
+    let most = {
+        let server = Server::start(Kind::Memcached, &["-m", "1024", "-t", "1"]);
+        base.fill(&server);
+        base.run(&server).operations as f64 / base.time.as_secs_f64()
+    };
+    let load = Load { rate: Some(0.6 * most), ..base };
+    let latency = |kind, part: f64| {
+        let server = Server::start(kind, &["-m", "1024", "-t", "1"]);
+        load.fill(&server);
+        load.run(&server).latency(part) as f64
+    };
+    println!("open: {:.0} operations/s", 0.6 * most);
+    compare("open p50", "ns", "", plan.repeat, |kind| latency(kind, 0.50));
+    compare("open p99", "ns", "<= 1.1", plan.repeat, |kind| latency(kind, 0.99));
+}
