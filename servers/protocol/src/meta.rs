@@ -106,6 +106,7 @@ const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 const BAD_FLAG: Refusal = Refusal::new("CLIENT_ERROR invalid or duplicate flag");
 
 /// What the words behind `m` and `letter` ask for.
+#[inline(never)]
 pub(crate) fn parse(letter: u8, mut tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
     let count = 1 + tokens.take(MOST_WORDS).count();
     match letter {
@@ -144,6 +145,7 @@ fn debug(mut tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
     Ok(Command::Debug(key))
 }
 
+#[inline(never)]
 fn decodable(key: &[u8]) -> Option<Key<'_>> {
     base64::decode(key, &mut [0; LONGEST_KEY + 2]).map(|_| Key::Base64(key))
 }

@@ -141,6 +141,7 @@ pub fn parse(line: &[u8]) -> Command<'_> {
     }
 }
 
+#[inline(never)]
 fn rest<'a>(name: &[u8], tokens: Tokens<'a>) -> Result<Command<'a>, Refusal> {
     Ok(match name {
         b"gat" => return get_and_touch(tokens, false),

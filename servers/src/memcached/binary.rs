@@ -11,6 +11,7 @@ use std::io;
 
 impl<S: Stream> Session<'_, S> {
     /// Answers all requests that are complete.
+    #[inline(never)]
     pub(super) fn binary(&mut self, bytes: &[u8]) -> io::Result<Step> {
         let mut taken = 0;
         loop {

@@ -23,6 +23,7 @@ impl<S: Stream> Session<'_, S> {
         Ok(())
     }
 
+    #[inline(never)]
     fn meta_get(&mut self, request: &Request<'_>) -> io::Result<()> {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
@@ -182,6 +183,7 @@ impl<S: Stream> Session<'_, S> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn meta_set(&mut self, request: &Request<'_>, verb: Verb, content: Content<'_>) {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
@@ -216,6 +218,7 @@ impl<S: Stream> Session<'_, S> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    #[inline(never)]
     fn meta_delete(&mut self, request: &Request<'_>) {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
@@ -253,6 +256,7 @@ impl<S: Stream> Session<'_, S> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    #[inline(never)]
     fn meta_arithmetic(&mut self, request: &Request<'_>, add: bool) {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
@@ -324,6 +328,7 @@ impl<S: Stream> Session<'_, S> {
         }
     }
 
+    #[inline(never)]
     fn meta_debug(&mut self, key: Key<'_>) {
         let mut scratch: Scratch = [0; _];
         let key = key.decode(&mut scratch);

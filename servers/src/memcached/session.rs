@@ -172,6 +172,7 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Appends a long value to the answers, and sends them, piece by piece. Its item has been
     /// pinned by the caller.
+    #[inline(never)]
     pub(super) fn send_pinned(&mut self, pinned: &Pinned<'_>, mut cursor: Cursor, length: u32) -> io::Result<()> {
         let mut left = length as usize;
         while left > 0 {
@@ -186,6 +187,7 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     /// Receives a large value. `false` if the client has gone.
+    #[inline(never)]
     fn receive(&mut self, upload: Upload, input: &mut Input) -> io::Result<bool> {
         let Upload { head, place, draft, length, mut left } = upload;
         let mut held = Held { server: self.server, shard: place.shard, draft: Some(draft) };
@@ -251,6 +253,7 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     /// Skips bytes. `false` if the client has gone.
+    #[inline(never)]
     fn swallow(&mut self, mut count: u64, input: &mut Input) -> io::Result<bool> {
         loop {
             let here = count.min(input.bytes().len() as u64);

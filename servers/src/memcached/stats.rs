@@ -20,6 +20,7 @@ impl Report {
 }
 
 impl<S: Stream> Session<'_, S> {
+    #[inline(never)]
     pub(super) fn stats(&mut self, mut words: Tokens<'_>) {
         let report = match words.next() {
             None => self.server.general(),

@@ -22,11 +22,19 @@ struct Head<'a> {
 pub type Scratch = [u8; sinew_memcached_protocol::LONGEST_KEY + 2];
 
 impl<'a> Head<'a> {
-    fn of(command: &Command<'a>, scratch: &'a mut Scratch) -> Option<Head<'a>> {
+    /// Of a request whose key is at hand.
+    fn plain(command: &Command<'a>) -> Option<Head<'a>> {
         match *command {
             Command::Store(Store { verb, key, flags, length, noreply, .. }) => {
                 Some(Head { key, flags, length, replaces: verb == Verb::Set, noreply })
             }
+            _ => None,
+        }
+    }
+
+    fn of(command: &Command<'a>, scratch: &'a mut Scratch) -> Option<Head<'a>> {
+        match *command {
+            Command::Store(_) => Head::plain(command),
             Command::Meta(meta::Command::Set { request, length, .. }) => {
                 let key = request.key.decode(scratch);
                 Some(Head { key, flags: request.client_flags, length, replaces: true, noreply: false })
@@ -146,12 +154,27 @@ impl<S: Stream> Session<'_, S> {
     }
 
     /// Stores, if the data is here.
+    #[inline(never)]
     fn with_data(&mut self, command: &Command<'_>, line: &[u8], data: &[u8]) -> io::Result<Data> {
+        if let Some(head) = Head::plain(command) {
+            return self.with_head(&head, command, line, data);
+        }
+        self.with_meta_data(command, line, data)
+    }
+
+    #[inline(never)]
+    fn with_meta_data(&mut self, command: &Command<'_>, line: &[u8], data: &[u8]) -> io::Result<Data> {
         let mut scratch = [0; _];
-        let Some(head) = Head::of(command, &mut scratch) else { return Ok(Data::Taken(0)) };
+        match Head::of(command, &mut scratch) {
+            Some(head) => self.with_head(&head, command, line, data),
+            None => Ok(Data::Taken(0)),
+        }
+    }
+
+    fn with_head(&mut self, head: &Head<'_>, command: &Command<'_>, line: &[u8], data: &[u8]) -> io::Result<Data> {
         let whole = head.length as usize + 2;
         if size(head.key.len(), head.flags, head.length as usize) > self.server.largest {
-            self.forget(&head);
+            self.forget(head);
             let refusal = Refusal::new("SERVER_ERROR object too large for cache");
             let said = if head.noreply { Vec::new() } else { text_of(refusal) };
             return Ok(Data::Next(0, Next::Swallow(whole as u64, said)));
@@ -168,7 +191,7 @@ impl<S: Stream> Session<'_, S> {
         let next = match self.begin_upload(line, head.key, &data[..here], head.length) {
             Some(upload) => Next::Receive(upload),
             None => {
-                self.forget(&head);
+                self.forget(head);
                 let said = if head.noreply { Vec::new() } else { text_of(NO_MEMORY) };
                 Next::Swallow((whole - here) as u64, said)
             }
@@ -246,6 +269,7 @@ impl<S: Stream> Session<'_, S> {
         self.say(text, store.noreply);
     }
 
+    #[inline(never)]
     fn other(&mut self, command: Command<'_>) -> io::Result<()> {
         let server = self.server;
         match command {
@@ -276,6 +300,7 @@ impl<S: Stream> Session<'_, S> {
         Ok(())
     }
 
+    #[inline(never)]
     fn delete(&mut self, key: &[u8], noreply: bool) {
         let place = self.server.store.place(key);
         let mut shard = self.server.store.lock(place.shard);
@@ -291,6 +316,7 @@ impl<S: Stream> Session<'_, S> {
         self.say(if found.is_some() { "DELETED" } else { "NOT_FOUND" }, noreply);
     }
 
+    #[inline(never)]
     fn touch(&mut self, key: &[u8], expiry: i32, noreply: bool) {
         let place = self.server.store.place(key);
         let expiry = self.server.clock.expiry(expiry.into(), self.moment.now);
@@ -312,6 +338,7 @@ impl<S: Stream> Session<'_, S> {
         self.say(if found.is_some() { "TOUCHED" } else { "NOT_FOUND" }, noreply);
     }
 
+    #[inline(never)]
     fn arithmetic(&mut self, key: &[u8], add: bool, delta: u64, noreply: bool) {
         use super::arithmetic::{Calculated, calculate};
         let place = self.server.store.place(key);
