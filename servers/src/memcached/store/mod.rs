@@ -7,6 +7,8 @@ mod index;
 mod item;
 mod shard;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 pub use blocks::{BLOCK, Number, PAGE};
 pub use counters::Counters;
