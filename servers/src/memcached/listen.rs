@@ -44,8 +44,8 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
     options.listen.iter().map(open).collect()
 }
 
-/// Descriptors that the server needs beside those of its connections. memcached's number
-/// is lower: there are pollers here.
+/// Descriptors that the server needs beside those of its connections: pollers, alarms,
+/// listeners, the standard streams. Far more than these are.
 const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Makes sure that there are descriptors for so many connections.
