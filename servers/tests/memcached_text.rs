@@ -91,6 +91,7 @@ fn numbers_are_those_of_the_c_library() {
             (b"set a 4294967295 0 1\r\nx\r\nget a\r\n", b"STORED\r\nVALUE a 4294967295 1\r\nx\r\nEND\r\n"),
             (b"set a 4294967298 0 1\r\nx\r\nget a\r\n", b"STORED\r\nVALUE a 2 1\r\nx\r\nEND\r\n"),
             (b"set a +5 -0 +1\r\nx\r\nget a\r\n", b"STORED\r\nVALUE a 5 1\r\nx\r\nEND\r\n"),
+            (b"set a -0 0 1\r\nx\r\nget a\r\n", b"STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
             (b"cas a 0 0 1 x\r\n", malformed),
             (b"cas a 0 0 1 18446744073709551616\r\n", malformed),
             (b"touch a x\r\n", b"CLIENT_ERROR invalid exptime argument\r\n"),

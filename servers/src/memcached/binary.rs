@@ -22,6 +22,7 @@ impl<S: Stream> Session<'_, S> {
                 Frame::Garbage => return Ok(Step { taken, next: Next::Close }),
             };
             let data = &rest[length..];
+            self.server.log(2, || format!("< {:?}", request.command));
             match request.command {
                 Command::Store { length: value, .. } => {
                     let here = data.len().min(value as usize);

@@ -93,9 +93,10 @@ impl Server {
     }
 
     /// Says something on standard error, if so much is wanted.
+    #[inline]
     fn log(&self, level: u32, text: impl FnOnce() -> String) {
         if self.verbosity() >= level {
-            eprintln!("sinew: memcached: {}", text());
+            say(&text());
         }
     }
 
@@ -108,6 +109,12 @@ impl Server {
     fn stop_deadline(&self) -> Instant {
         self.stop.get().copied().unwrap_or_else(|| Instant::now() + GRACE)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn say(text: &str) {
+    eprintln!("sinew: memcached: {text}");
 }
 
 /// Serves until it is told to stop.

@@ -55,6 +55,7 @@ impl<S: Stream> Session<'_, S> {
                 Line::Partial => return Ok(Step { taken, next: Next::More }),
                 Line::Endless => return Ok(Step { taken, next: Next::Close }),
             };
+            self.server.log(2, || format!("< {}", String::from_utf8_lossy(words)));
             let command = text::parse(words);
             match command {
                 Command::Get(get) => self.get(get)?,
