@@ -83,6 +83,13 @@ impl Pollers {
         if let Some(poller) = self.made[place].get() {
             return Ok(Arc::clone(poller));
         }
+        self.poller_slow(place, cluster)
+    }
+
+    /// Apart, so that only the first fibre that waits has a frame for all this.
+    #[cold]
+    #[inline(never)]
+    fn poller_slow(&self, place: usize, cluster: &ClusterShared) -> io::Result<Arc<Poller>> {
         let mut changing = self.changing();
         if let Some(poller) = self.made[place].get() {
             return Ok(Arc::clone(poller));
