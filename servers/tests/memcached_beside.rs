@@ -1,6 +1,7 @@
 //! The same random requests to this server and to the system's memcached: the same answers.
 //!
-//! What may differ, and is not compared, are seconds.
+//! What may differ, and is not compared: seconds, and the `T` of `ma`, which memcached forgets
+//! when the number gets longer.
 
 mod running;
 
@@ -42,7 +43,7 @@ fn request(random: &mut Random) -> Vec<u8> {
         16..=18 => format!("mg {key}{flags}"),
         19 | 20 => return meta_store(random, &key, &flags),
         21 => format!("md {key}{flags}"),
-        _ => format!("ma {key}{flags}"),
+        _ => format!("ma {key}{}", flags.replace(" T", " P")),
     };
     let end = random.one_of(&["\r\n", "\r\n", "\n"]);
     format!("{line}{end}").into_bytes()

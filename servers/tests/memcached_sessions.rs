@@ -78,6 +78,31 @@ fn thousands_of_requests_in_one_piece_are_answered_in_order() {
 }
 
 #[test]
+fn sessions_on_all_processors_see_each_others_items() {
+    for scheduler in ["fair", "inverted", "shared"] {
+        let server = Running::sinew(&["-t", "4", "--scheduler", scheduler]);
+        server.connect().ask(b"set total 0 0 1\r\n0\r\n");
+        std::thread::scope(|scope| {
+            for client in 0..16 {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut talk = server.connect();
+                    for round in 0..40 {
+                        let key = format!("k{client}_{round}");
+                        let request = format!("incr total 1 noreply\r\nset {key} 0 0 5\r\nhello\r\nget {key}\r\n");
+                        let expected = format!("STORED\r\nVALUE {key} 0 5\r\nhello\r\nEND\r\n");
+                        assert_eq!(talk.ask(request.as_bytes()), expected.as_bytes());
+                    }
+                });
+            }
+        });
+        let mut talk = server.connect();
+        assert_eq!(talk.ask(b"get total\r\n"), b"VALUE total 0 3\r\n640\r\nEND\r\n", "{scheduler}");
+        assert_eq!(stat(&mut talk, "curr_items"), "641");
+    }
+}
+
+#[test]
 fn clients_that_vanish_take_nothing_with_them() {
     let server = Running::sinew(&["-t", "2", "-m", "8"]);
     let (requests, _) = conversation();
