@@ -17,6 +17,9 @@ const STORED: usize = "STORED\r\n".len();
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub connections: usize,
+    /// Whether every second one of them never asks for anything. memcached deals connections
+    /// out to its threads in turn, so the rest are all on one of two.
+    pub skewed: bool,
     /// Requests that are under way at a time, on each.
     pub depth: usize,
     /// So many of a hundred requests are sets.
@@ -109,7 +112,7 @@ impl Load {
         let mut seen = Seen { operations: 0, latencies: Vec::new() };
         let (begin, mut scheduled) = (Instant::now(), 0u64);
         if self.rate.is_none() {
-            for connection in &mut connections {
+            for connection in connections.iter_mut().step_by(1 + usize::from(self.skewed)) {
                 self.send(connection, self.depth, &mut random, Instant::now());
             }
         }

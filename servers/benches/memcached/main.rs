@@ -7,7 +7,7 @@
 //! Each server has one thread, on one CPU; the load comes from another. What is compared is
 //! operations for each second of CPU time that the server used, so that a generator that is
 //! slower than the server does not matter. Experiments: `closed50`, `closed1000`, `pipelined`,
-//! `open`, `idle`, `items`; all of them if none is named.
+//! `open`, `idle`, `items`, `skewed`; all of them if none is named.
 
 mod load;
 mod server;
@@ -75,7 +75,7 @@ fn main() {
     }
     server::pin_here();
     let wants = |name: &str| plan.experiments.is_empty() || plan.experiments.iter().any(|wanted| wanted == name);
-    let base = Load { connections: 50, depth: 1, sets: 10, time: plan.time, rate: None };
+    let base = Load { connections: 50, skewed: false, depth: 1, sets: 10, time: plan.time, rate: None };
     for (name, connections) in [("closed50", 50), ("closed1000", 1000)] {
         if wants(name) {
             let load = Load { connections, ..base };
@@ -88,6 +88,9 @@ fn main() {
     }
     if wants("open") {
         open(&plan, base);
+    }
+    if wants("skewed") {
+        skewed(&plan, base);
     }
     if wants("idle") {
         let resident = |kind| {
@@ -127,4 +130,24 @@ fn open(plan: &Plan, base: Load) {
     println!("open: {:.0} operations/s", 0.6 * most);
     compare("open p50", "ns", "", plan.repeat, |kind| latency(kind, 0.50));
     compare("open p99", "ns", "<= 1.1", plan.repeat, |kind| latency(kind, 0.99));
+}
+
+/// Half of the connections idle, the rest dealt out to one thread of two. What two threads make
+/// of it: operations for each second that the busiest of them used, against those of one thread.
+/// So a second CPU for the server is not needed to see what it would be worth.
+fn skewed(plan: &Plan, base: Load) {
+    let load = Load { connections: 100, skewed: true, ..base };
+    let figure = |kind, threads| {
+        let server = Server::start_on("0,1", kind, &["-m", "1024", "-t", threads]);
+        load.fill(&server);
+        let before = server.thread_seconds();
+        let operations = load.run(&server).operations as f64;
+        let after = server.thread_seconds();
+        let used = after.iter().map(|(thread, seconds)| seconds - before.get(thread).unwrap_or(&0.0));
+        operations / used.fold(f64::MIN_POSITIVE, f64::max)
+    };
+    for kind in [Kind::Sinew, Kind::Memcached] {
+        let speedups = (0..plan.repeat).map(|_| figure(kind, "2") / figure(kind, "1")).collect();
+        println!("skewed       {kind:?} with two threads: {:.2} of one (bar for sinew: >= 1.6)", median(speedups));
+    }
 }

@@ -1,6 +1,8 @@
 //! The servers that are measured.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -46,11 +48,17 @@ pub fn most_connections(wanted: usize) -> usize {
 }
 
 impl Server {
+    /// On one CPU.
     pub fn start(kind: Kind, options: &[&str]) -> Server {
+        Server::start_on(&SERVER_CPU.to_string(), kind, options)
+    }
+
+    /// On these CPUs.
+    pub fn start_on(cpus: &str, kind: Kind, options: &[&str]) -> Server {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let address = free.expect("a free port");
         let mut command = Command::new("taskset");
-        command.args(["-c", &SERVER_CPU.to_string()]);
+        command.args(["-c", cpus]);
         match kind {
             Kind::Sinew => command.args([env!("CARGO_BIN_EXE_sinew"), "memcached"]),
             Kind::Memcached => command.args(["memcached", "-u", "root"]),
@@ -68,12 +76,17 @@ impl Server {
 
     /// What its threads have used up.
     pub fn cpu_seconds(&self) -> f64 {
+        self.thread_seconds().into_values().sum()
+    }
+
+    /// What each of its threads has used up.
+    pub fn thread_seconds(&self) -> HashMap<OsString, f64> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("its threads");
         let ran = |path: std::path::PathBuf| {
             let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
             text.split(' ').next()?.parse::<f64>().ok()
         };
-        tasks.flatten().filter_map(|task| ran(task.path())).sum::<f64>() / 1e9
+        tasks.flatten().filter_map(|task| Some((task.file_name(), ran(task.path())? / 1e9))).collect()
     }
 
     pub fn resident(&self) -> u64 {
