@@ -45,7 +45,9 @@ impl<'a> Head<'a> {
 }
 
 impl<S: Stream> Session<'_, S> {
-    /// Answers all requests that are complete.
+    /// Answers all requests that are complete. Not inlined, so that a session that waits has
+    /// no frame for it.
+    #[inline(never)]
     pub(super) fn text(&mut self, bytes: &[u8]) -> io::Result<Step> {
         let mut taken = 0;
         loop {
