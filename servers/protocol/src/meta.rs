@@ -85,7 +85,7 @@ pub struct Request<'a> {
     pub client_flags: u32,
     /// `C`: only if the item has this unique number.
     pub unique: Option<u64>,
-    /// `E` does not exist in this version; `D`: how much to add or subtract.
+    /// `D`: how much to add or subtract.
     pub delta: u64,
     /// `J`: the value of an item that is made.
     pub initial: u64,

@@ -176,7 +176,7 @@ impl Store {
         totals
     }
 
-    /// Counts from zero again, except for what is evicted and stored: as memcached does.
+    /// Counts from zero again.
     pub fn reset_counters(&self) {
         for shard in 0..self.shards() {
             let mut shard = self.lock(shard);
