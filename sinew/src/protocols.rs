@@ -3,6 +3,7 @@
 //! public face.
 #![allow(unsafe_code, missing_docs)]
 
+use crate::atomic::AtomicU64;
 use crate::fibre::join;
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, Kind, Strand};
@@ -148,7 +149,7 @@ impl<T> DerefMut for SpinGuard<'_, T> {
     }
 }
 
-pub struct Join(join::Join);
+pub struct Join(AtomicU64);
 
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
@@ -161,24 +162,28 @@ pub enum Completed {
 impl Join {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Join(join::Join::new())
+        Join(AtomicU64::new(0))
+    }
+
+    fn word(&self) -> join::Join<'_> {
+        join::Join::of(&self.0)
     }
 
     pub fn is_done(&self) -> bool {
-        self.0.is_done()
+        self.word().is_done()
     }
 
     /// Whether the waiter has been entered; else the result is there.
     pub fn wait(&self, waiter: NonZeroU64) -> bool {
-        self.0.wait(waiter) == join::Wait::Entered
+        self.word().wait(waiter) == join::Wait::Entered
     }
 
     pub fn withdraw(&self, waiter: NonZeroU64) -> bool {
-        self.0.withdraw(waiter)
+        self.word().withdraw(waiter)
     }
 
     pub fn complete(&self) -> Completed {
-        match self.0.complete() {
+        match self.word().complete() {
             join::Completed::Kept => Completed::Kept,
             join::Completed::Unwanted => Completed::Unwanted,
             join::Completed::Wake(waiter) => Completed::Wake(waiter),
@@ -187,7 +192,7 @@ impl Join {
 
     /// Whether the result is there, and the caller's to drop.
     pub fn detach(&self) -> bool {
-        self.0.detach() == join::Detached::Done
+        self.word().detach() == join::Detached::Done
     }
 }
 
