@@ -109,11 +109,11 @@ fn a_yield_lets_others_run_first() {
 fn a_panic_in_poll_comes_back_from_join_and_await() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let error = task::spawn(async { panic!("in a task") }).join().map(|()| ()).unwrap_err();
+            let error = task::spawn(async { panic!("in a task") }).join().unwrap_err();
             assert!(error.is_panic() && !error.is_aborted());
             assert_eq!(error.to_string(), "the task panicked: in a task");
             assert_eq!(message(&*error.into_panic().unwrap()), "in a task");
-            let outer = task::spawn(async { task::spawn(async { panic!("deeper") }).await.map(|()| ()).unwrap_err() });
+            let outer = task::spawn(async { task::spawn(async { panic!("deeper") }).await.unwrap_err() });
             assert_eq!(outer.join().unwrap().to_string(), "the task panicked: deeper");
             // The processor goes on.
             assert_eq!(task::spawn(async { 1 }).join().unwrap(), 1);
@@ -221,9 +221,8 @@ fn a_task_that_aborts_itself_ends_at_its_next_await() {
             let its_beyond = Arc::clone(&beyond);
             let task = task::spawn(async move {
                 let handle = loop {
-                    match its_own.lock().unwrap().take() {
-                        Some(handle) => break handle,
-                        None => {}
+                    if let Some(handle) = its_own.lock().unwrap().take() {
+                        break handle;
                     }
                     task::yield_now().await;
                 };
@@ -480,7 +479,7 @@ fn a_guard_poisons_if_its_task_panics_and_not_otherwise() {
                 let _guard = its_lock.lock().unwrap();
                 panic!("with the lock");
             });
-            assert!(catch_unwind(AssertUnwindSafe(|| panicked.join().map(|()| ()).unwrap())).is_err());
+            assert!(catch_unwind(AssertUnwindSafe(|| panicked.join().unwrap())).is_err());
             assert!(lock.is_poisoned());
         });
     });
