@@ -371,7 +371,7 @@ pub(crate) fn block(enter: impl FnOnce(Party) -> bool) {
 /// # Panics
 /// If the caller is a task: it would hold up its processor, and whoever is to signal it
 /// may need just that one.
-fn refuse_tasks() {
+pub(crate) fn refuse_tasks() {
     if task::is_running() {
         panic!("a task may not block its processor: use the `_async` form, or a fibre");
     }
