@@ -22,13 +22,13 @@ pub(crate) use inbox::Inbox;
 #[cfg_attr(not(sinew_loom), allow(unused_imports))]
 pub(crate) use state::{Commit, State, Woken};
 
-use crate::atomic::{AtomicBool, AtomicU64};
+use crate::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release, fence};
 use crate::cluster::ClusterShared;
 use crate::fibre::record::{FIBRE, Record};
 use crate::processor::{Processor, Seat};
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 /// How urgent a strand is. A processor runs a strand of a lower level only
 /// when it has none of a higher one, so levels are for work that is short or
@@ -177,7 +177,7 @@ impl Strand {
     #[inline(always)]
     fn prefetch(&self) {
         prefetch(self.next.get().map_or(std::ptr::null(), |next| next.as_ptr().cast_const().cast()));
-        let own = std::ptr::without_provenance::<u8>(self.own.load(Ordering::Relaxed) as usize);
+        let own = std::ptr::without_provenance::<u8>(self.own.load(Relaxed) as usize);
         for line in 0..PREFETCHED_LINES {
             prefetch(own.wrapping_sub(64 * line));
         }
@@ -287,8 +287,8 @@ impl Strand {
         let header = unsafe { strand.as_ref() };
         // Release: what this holder did with the strand happens before it is
         // freed; pairs with the fence below.
-        if header.refs.fetch_sub(1, Ordering::Release) == 1 {
-            std::sync::atomic::fence(Ordering::Acquire);
+        if header.refs.fetch_sub(1, Release) == 1 {
+            fence(Acquire);
             let free = header.kind.free;
             // SAFETY: that was the last reference.
             unsafe { free(strand) };
@@ -407,7 +407,7 @@ impl StrandArc {
     /// A new reference to a strand that is known to be alive.
     pub(crate) fn new(strand: &Strand) -> Self {
         // Relaxed: the caller's access to the strand orders what matters.
-        if strand.refs.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
+        if strand.refs.fetch_add(1, Relaxed) > u32::MAX / 2 {
             crate::fatal("more than two thousand million handles to one strand");
         }
         StrandArc(NonNull::from(strand))
@@ -454,5 +454,16 @@ impl Strand {
     /// simulations of queues.
     pub(crate) fn for_model(kind: &'static Kind) -> Strand {
         Strand::of(kind, std::ptr::null(), Priority::Normal)
+    }
+}
+
+#[cfg(sinew_loom)]
+impl Strand {
+    /// What lay here is gone: whoever uses it now, or has used it without the caller's
+    /// knowing, fails the model.
+    pub(crate) fn end_for_model(&mut self) {
+        self.refs.with_mut(|_| ());
+        self.own.with_mut(|_| ());
+        self.state.end_for_model();
     }
 }
