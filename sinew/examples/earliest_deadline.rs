@@ -90,7 +90,9 @@ fn main() {
         let patient = task(Priority::Low, Box::new(patient));
         let usual = sinew::spawn(usual);
         let urgent = task(Priority::High, Box::new(urgent));
-        (patient.join().unwrap(), usual.join().unwrap(), urgent.join().unwrap());
+        patient.join().unwrap();
+        usual.join().unwrap();
+        urgent.join().unwrap();
     });
     println!("{}", order.lock().unwrap().join(", then "));
     assert_eq!(*order.lock().unwrap(), ["an urgent task", "a fibre", "a patient task"]);
