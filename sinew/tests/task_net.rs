@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wherever};
+use fixture::{Random, alone, everywhere, wait_until, wherever};
 use sinew::io::Pollable;
 use sinew::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
 use sinew::{block_on, task, time};
@@ -132,6 +132,52 @@ fn a_read_that_is_dropped_loses_no_byte() {
             });
             writer.join().unwrap();
             assert_eq!(reader.join().unwrap(), BYTES);
+        });
+    });
+}
+
+#[test]
+fn one_who_polls_is_woken_when_bytes_come_and_after_those_who_wait() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (here, mut there) = UnixStream::pair().unwrap();
+            let here = Arc::new(here);
+            let pending = Arc::new(AtomicU32::new(0));
+            let noting = |pending: &Arc<AtomicU32>| {
+                let pending = Arc::clone(pending);
+                move |is_pending: bool| drop(pending.fetch_add(u32::from(is_pending), Relaxed))
+            };
+            let (its, note) = (Arc::clone(&here), noting(&pending));
+            let polls = task::spawn(async move {
+                let mut buffer = [0; 1];
+                poll_fn(|context| {
+                    let polled = its.poll_read(context, &mut buffer);
+                    note(polled.is_pending());
+                    polled
+                })
+                .await
+                .unwrap();
+                buffer[0]
+            });
+            wait_until(|| pending.load(Relaxed) == 1);
+            let (its, note) = (Arc::clone(&here), noting(&pending));
+            let waits = task::spawn(async move {
+                let mut buffer = [0; 1];
+                {
+                    let mut read = pin!(its.read_async(&mut buffer));
+                    poll_fn(|context| {
+                        let polled = read.as_mut().poll(context);
+                        note(polled.is_pending());
+                        polled
+                    })
+                    .await
+                    .unwrap();
+                }
+                buffer[0]
+            });
+            wait_until(|| pending.load(Relaxed) == 2);
+            there.write_all(b"12").unwrap();
+            assert_eq!((waits.join().unwrap(), polls.join().unwrap()), (b'1', b'2'));
         });
     });
 }

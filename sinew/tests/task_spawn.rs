@@ -344,6 +344,42 @@ fn a_local_task_stays_on_its_kernel_thread_and_is_dropped_there() {
 }
 
 #[test]
+fn a_processor_that_retires_ends_after_its_local_tasks() {
+    fixture::wherever(
+        |setup| setup.processors == 2,
+        |rt, _| {
+            let cluster = rt.main_cluster();
+            rt.run(|| {
+                let gate = Arc::new(AtomicBool::new(false));
+                // On both processors, for each is held up by the other's.
+                let begun = Arc::new(AtomicU32::new(0));
+                let fibres: Vec<_> = (0..2)
+                    .map(|_| {
+                        let (gate, begun) = (Arc::clone(&gate), Arc::clone(&begun));
+                        sinew::spawn(move || {
+                            begun.fetch_add(1, Relaxed);
+                            fixture::spin_until(|| begun.load(Relaxed) == 2);
+                            let local = Rc::new(());
+                            task::spawn_local(async move {
+                                while !gate.load(Relaxed) {
+                                    task::yield_now().await;
+                                }
+                                drop(local);
+                            })
+                        })
+                    })
+                    .collect();
+                let tasks: Vec<_> = fibres.into_iter().map(|fibre| fibre.join().unwrap()).collect();
+                cluster.remove_processor().unwrap();
+                gate.store(true, Relaxed);
+                tasks.into_iter().for_each(|task| task.join().unwrap());
+            });
+            assert!(happens_within(SOON, || cluster.retiring() == 0), "a processor waits for nobody");
+        },
+    );
+}
+
+#[test]
 fn a_set_gives_its_tasks_as_they_end() {
     everywhere(|rt, _| {
         rt.run(|| {
