@@ -3,7 +3,7 @@
 use crate::fibre::arena::Class;
 use crate::fibre::{FibreBuilder, JoinHandle, SpawnError};
 use crate::idle::Idle;
-use crate::io::{Pollers, Polling};
+use crate::io::{Home, Pollers, Polling};
 use crate::kernel;
 use crate::processor::{Order, Processor, Seat};
 use crate::runtime::{BuildError, RuntimeShared};
@@ -34,6 +34,7 @@ pub(crate) struct ClusterShared {
     crew: Mutex<Crew>,
     class: Class,
     topology: Arc<Topology>,
+    home: Home,
     runtime: Arc<RuntimeShared>,
     itself: Weak<ClusterShared>,
 }
@@ -69,6 +70,7 @@ impl ClusterShared {
             crew: Mutex::new(Crew { cpus: plan.cpus, ..Crew::default() }),
             class: plan.class,
             topology: plan.topology,
+            home: plan.home,
             runtime,
             itself: itself.clone(),
         })
@@ -94,6 +96,11 @@ impl ClusterShared {
     #[inline]
     pub(crate) fn timers(&self) -> &Timers {
         &self.timers
+    }
+
+    /// The event scope that its threads are in.
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
     }
 
     #[inline]
@@ -162,6 +169,12 @@ impl ClusterShared {
         self.crew.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Does `f` on a thread of the cluster's event scope.
+    fn at_home(&self, f: impl FnOnce(&ClusterShared) -> io::Result<()> + Send + 'static) -> io::Result<()> {
+        let cluster = self.to_arc();
+        self.home.call(move || f(&cluster))
+    }
+
     /// Starts one more processor.
     fn hire(&self) -> Result<ProcessorId, ResizeError> {
         let mut crew = self.crew();
@@ -174,11 +187,15 @@ impl ClusterShared {
         let id = ProcessorId(index as u16);
         let seat = Arc::clone(self.seats[index].get_or_init(|| Arc::new(Seat::new(id))));
         seat.give_order(Order::Serve);
-        self.pollers.reclaim(id);
+        let reclaim = move |cluster: &ClusterShared| {
+            cluster.pollers.reclaim(id);
+            Ok(())
+        };
+        self.at_home(reclaim).map_err(ResizeError::Kernel)?;
         let cpu = (!crew.cpus.is_empty()).then(|| crew.cpus[crew.members.len() % crew.cpus.len()]);
         let (cluster, its_seat) = (self.to_arc(), Arc::clone(&seat));
         let (report, reported) = mpsc::channel();
-        let thread = thread::Builder::new().name(format!("{}-{index}", self.name)).spawn(move || {
+        let thread = self.home.spawn(format!("{}-{index}", self.name), move || {
             let pinned = cpu.map_or(Ok(()), |cpu| kernel::pin_thread(&[cpu]));
             let failed = pinned.is_err();
             let _ = report.send(pinned);
@@ -203,8 +220,9 @@ impl ClusterShared {
         let place = crew.members.iter().rposition(fits).ok_or(ResizeError::NoSuchProcessor)?;
         let mut others = crew.members.iter().enumerate().filter(|(other, member)| *other != place && !member.retiring);
         let heir = others.next().expect("there are two at least").1.seat.id();
-        let member = &crew.members[place];
-        self.pollers.bequeath(member.seat.id(), heir, &self.idle).map_err(ResizeError::Kernel)?;
+        let retiring = crew.members[place].seat.id();
+        let bequeath = move |cluster: &ClusterShared| cluster.pollers.bequeath(retiring, heir, &cluster.idle);
+        self.at_home(bequeath).map_err(ResizeError::Kernel)?;
         let member = &mut crew.members[place];
         member.retiring = true;
         member.seat.give_order(Order::Retire);
@@ -474,6 +492,7 @@ pub(crate) struct ClusterPlan {
     pub(crate) cpus: Vec<usize>,
     pub(crate) topology: Arc<Topology>,
     pub(crate) polling: Polling,
+    pub(crate) home: Home,
 }
 
 impl ClusterPlan {

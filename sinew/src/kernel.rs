@@ -48,3 +48,28 @@ pub(crate) fn futex_wake(word: *const AtomicU32) {
     // SAFETY: the kernel uses the address only as a key.
     unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
+
+/// The kernel's number of this thread.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: no arguments, no memory.
+    unsafe { libc::gettid() }
+}
+
+/// Gives this thread a descriptor table of its own, with the three standard descriptors
+/// in it.
+pub(crate) fn renew_descriptor_table() -> io::Result<()> {
+    const UNSHARE: libc::c_uint = 1 << 1;
+    // SAFETY: what is closed is a copy that nobody knows of.
+    match unsafe { libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, UNSHARE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether this thread has the same descriptor table as another one of this process. If
+/// the kernel won't say, `false`.
+pub(crate) fn share_descriptors(thread: i32) -> bool {
+    const FILES: libc::c_int = 2;
+    // SAFETY: no memory is involved.
+    unsafe { libc::syscall(libc::SYS_kcmp, thread_id(), thread, FILES, 0, 0) == 0 }
+}

@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 mod atomic;
+mod budget;
 pub mod cancel;
 mod clock;
 mod cluster;
@@ -9,6 +10,7 @@ mod fallback;
 mod fence;
 mod fibre;
 pub mod fs;
+mod here;
 mod idle;
 pub mod io;
 mod kernel;
@@ -20,7 +22,7 @@ mod spin;
 mod strand;
 pub mod sync;
 pub mod task;
-mod thread;
+pub mod thread;
 pub mod time;
 mod wait;
 

@@ -12,11 +12,11 @@ use crate::fence;
 use crate::fibre::blocks::Blocks;
 use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
+use crate::here;
 use crate::idle::Slept;
 use crate::io::Poller;
 use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
 use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
-use crate::thread;
 use crate::wait::Party;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -161,12 +161,15 @@ pub(crate) struct Processor {
     next_tick: Cell<u64>,
     /// When to look at the poller again, for a processor that has nothing to do.
     next_look: Cell<u64>,
+    /// Whether the last look at the poller was in vain, and no two strands have become ready
+    /// there at once since: the next one would be in vain as well.
+    is_slack: Cell<bool>,
     look_distance: u64,
     tick: u64,
     short: u64,
     linger: u64,
     ids: Cell<(u64, u64)>,
-    /// Operations until one that need not wait yields; see [`crate::io`].
+    /// What is left until an operation that need not wait yields; see [`crate::budget`].
     budget: Cell<u32>,
     /// The task that runs; null while none does.
     task: Cell<*const Strand>,
@@ -197,7 +200,7 @@ impl Drop for RunningTask<'_> {
 }
 
 /// Whether the caller's kernel thread is unwinding. Never inlined: see
-/// [`crate::thread`].
+/// [`crate::here`].
 #[inline(never)]
 pub(crate) fn is_unwinding() -> bool {
     std::hint::black_box(std::thread::panicking())
@@ -208,7 +211,7 @@ pub(crate) fn is_unwinding() -> bool {
 #[inline]
 pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
     // SAFETY: a processor outlives what runs on it, and `f` does not leave it.
-    f(unsafe { thread::processor().as_ref() })
+    f(unsafe { here::processor().as_ref() })
 }
 
 /// Makes a strand ready, from anywhere.
@@ -221,16 +224,12 @@ pub(crate) fn make_ready(ready: Ready) {
     });
 }
 
-/// Makes strands ready, from anywhere, in their order as far as that is one.
-pub(crate) fn make_all_ready(mut strands: Fifo) {
+/// Makes strands ready, from anywhere. How many these were.
+pub(crate) fn make_all_ready(mut strands: Fifo) -> usize {
     with_current(|processor| match processor {
         Some(processor) => processor.make_all_ready(strands),
-        None => {
-            while let Some(ready) = strands.pop() {
-                make_ready_from_outside(ready);
-            }
-        }
-    });
+        None => std::iter::from_fn(|| strands.pop()).map(make_ready_from_outside).count(),
+    })
 }
 
 /// Makes a strand ready, from a thread that is no processor of its runtime.
@@ -277,6 +276,7 @@ impl Processor {
             until_reading: Cell::new(0),
             next_tick: Cell::new(0),
             next_look: Cell::new(0),
+            is_slack: Cell::new(false),
             look_distance: clock::ticks_in_us(LOOK_DISTANCE_US),
             tick: clock::ticks_in_us(TICK_US),
             short: clock::ticks_in_us(SHORT_DISPATCHES_US),
@@ -291,9 +291,9 @@ impl Processor {
             pushes_for: Cell::new(std::ptr::null()),
         };
         processor.pushes_for.set(&*processor.cluster);
-        thread::set_processor(&processor);
+        here::set_processor(&processor);
         processor.run();
-        thread::set_processor(std::ptr::null());
+        here::set_processor(std::ptr::null());
     }
 
     pub(crate) fn cluster(&self) -> &ClusterShared {
@@ -322,7 +322,13 @@ impl Processor {
 
     /// The poller for what a fibre waits for that runs here.
     pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
-        self.cluster.pollers().poller(self.seat.id(), self.cluster.name(), self.cluster.idle())
+        self.cluster.pollers().poller(self.seat.id(), &self.cluster)
+    }
+
+    /// To be called by a strand that has run for long: it is stamped with the present
+    /// time when it gives way, and so stands behind those that were ready before it.
+    pub(crate) fn read_clock_next(&self) {
+        self.until_reading.set(0);
     }
 
     /// The task that runs, if one does.
@@ -406,24 +412,29 @@ impl Processor {
     }
 
     /// Makes as many strands ready as that, in one step where they are for this
-    /// processor's end of the scheduler.
-    fn make_all_ready(&self, mut strands: Fifo) {
+    /// processor's end of the scheduler. How many that were.
+    fn make_all_ready(&self, mut strands: Fifo) -> usize {
         let now = self.now.get();
-        let mut others = Fifo::new();
+        let (mut others, mut count) = (Fifo::new(), 0);
         let mut ours = std::iter::from_fn(|| {
             loop {
                 let ready = strands.pop()?;
+                count += 1;
+                ready.stamp(now);
                 if self.may_push(&ready) {
-                    ready.stamp(now);
                     return Some(ready);
                 }
-                others.push(ready);
+                match ready.strand().home() {
+                    Some(home) if std::ptr::eq(home, self.seat()) => self.keep(ready),
+                    _ => others.push(ready),
+                }
             }
         });
         self.local.push_all(&mut ours, now, &mut |wake| self.cluster.idle().notify(wake));
         while let Some(ready) = others.pop() {
             make_ready(ready);
         }
+        count
     }
 
     /// Leaves a strand to the cluster that it belongs to.
@@ -553,7 +564,10 @@ impl Processor {
             }
             self.stop_waiting();
         }
-        self.lane.borrow_mut().pop()
+        let mut lane = self.lane.borrow_mut();
+        let next = lane.pop();
+        lane.prefetch_head();
+        next
     }
 
     #[cold]
@@ -634,11 +648,13 @@ impl Processor {
     /// ready here.
     fn look(&self) -> Option<Ready> {
         let now = self.now.get();
-        if now < self.next_look.get() || self.is_alone() {
+        if now < self.next_look.get() || (self.is_slack.get() && self.is_alone()) {
             return None;
         }
         self.next_look.set(now + self.look_distance);
-        if self.cluster.pollers().look(self.seat.id(), now) { self.next() } else { None }
+        let found = self.cluster.pollers().look(self.seat.id(), now);
+        self.is_slack.set(!found);
+        if found { self.next() } else { None }
     }
 
     /// Whether there is a poller and no other processor: what comes next is an event of the
@@ -720,7 +736,7 @@ impl Processor {
             };
             let slept = match self.cluster.pollers().to_sleep_in(self.seat.id(), announced.is_sentinel()) {
                 Some(poller) => announced.sleep_polling(poller.alarm(), || {
-                    poller.wait(timeout);
+                    self.is_slack.set(poller.wait(timeout) < 2);
                 }),
                 None => announced.sleep(timeout),
             };

@@ -5,12 +5,12 @@ use crate::fallback::{Facility, denied};
 use crate::fence;
 use crate::fibre::arena::{self, Class, LARGEST_STACK};
 use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle, SpawnError};
-use crate::io::Polling;
+use crate::io::{EventScope, Home, Polling};
 use crate::processor;
 use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::{fmt, io, thread};
 
 /// The stack that a fibre gets unless something else is asked for.
@@ -71,6 +71,27 @@ where
     }
 }
 
+/// The stack that a thread of std's gets, and so what those who write for threads
+/// count on.
+const THREAD_STACK: usize = 2 * 1024 * 1024;
+
+/// The runtime for [`thread`](crate::thread) where there is no other. Whoever comes
+/// first builds it; it is never dropped. If it cannot be built, the next one tries.
+pub(crate) fn process_wide() -> Result<&'static Runtime, BuildError> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    static BUILDING: Mutex<()> = Mutex::new(());
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let _turn = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let stack = std::env::var("RUST_MIN_STACK").ok().and_then(|bytes| bytes.parse().ok());
+    let built = Runtime::builder().stack_size(stack.unwrap_or(THREAD_STACK)).build()?;
+    Ok(RUNTIME.get_or_init(|| built))
+}
+
 /// A set of clusters on which fibres run. Dropping it waits for the fibres that
 /// are left, or as [`Builder::leftovers`] says; from that moment only those fibres
 /// themselves can spawn others.
@@ -90,6 +111,7 @@ impl Runtime {
             cpus: None,
             topology: None,
             polling: Polling::default(),
+            event_scope: None,
             leftovers: Leftovers::Wait,
             migrating: false,
         }
@@ -133,7 +155,8 @@ impl Runtime {
     }
 
     /// Adds a cluster. Of `builder`, what concerns a cluster counts: processors,
-    /// stack size, scheduler, name, CPUs, topology and polling.
+    /// stack size, scheduler, name, CPUs, topology, polling and
+    /// event scope.
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -192,6 +215,7 @@ pub struct Builder {
     cpus: Option<Vec<usize>>,
     topology: Option<Topology>,
     polling: Polling,
+    event_scope: Option<EventScope>,
     leftovers: Leftovers,
     migrating: bool,
 }
@@ -240,6 +264,12 @@ impl Builder {
     /// processors do, together.
     pub fn polling(mut self, polling: Polling) -> Self {
         self.polling = polling;
+        self
+    }
+
+    /// The event scope that the processors are in. Without this, that of the caller.
+    pub fn event_scope(mut self, scope: &EventScope) -> Self {
+        self.event_scope = Some(scope.clone());
         self
     }
 
@@ -329,6 +359,7 @@ impl Builder {
             cpus: self.cpus.unwrap_or_default(),
             topology: Arc::new(topology),
             polling: self.polling,
+            home: Home::new(self.event_scope),
         })
     }
 }
@@ -398,14 +429,19 @@ impl std::error::Error for BuildError {
     }
 }
 
-impl From<BuildError> for io::Error {
-    fn from(error: BuildError) -> io::Error {
-        let kind = match &error {
+impl BuildError {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
             BuildError::Kernel(error) => error.kind(),
             BuildError::NoAddressSpace(_) => io::ErrorKind::OutOfMemory,
             _ => io::ErrorKind::InvalidInput,
-        };
-        io::Error::new(kind, error)
+        }
+    }
+}
+
+impl From<BuildError> for io::Error {
+    fn from(error: BuildError) -> io::Error {
+        io::Error::new(error.kind(), error)
     }
 }
 

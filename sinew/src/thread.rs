@@ -1,122 +1,157 @@
-//! Two words of each kernel thread: the processor that it is, and the stack of
-//! the fibre that it runs.
+//! `std::thread`, with fibres for threads: a program of threads is ported by its `use`
+//! lines.
 //!
-//! A fibre may go on on another kernel thread after any suspension. Compilers
-//! do not know that: they compute the address of a `thread_local!` variable once
-//! per function, keep it across the suspension, and then read the variable of
-//! the thread before. So these words are read by value, each time anew, in a way
-//! that a compiler cannot see into:
+//! ```
+//! use sinew::sync::mpsc;
+//! use sinew::thread;
 //!
-//! - on x86-64 by one instruction, in `asm!` that is not `pure`, relative to the
-//!   register that holds the present thread's address;
-//! - elsewhere by a function that is never inlined and returns the value.
+//! fn main() {
+//!     let (squares, results) = mpsc::channel();
+//!     let worker = thread::spawn(move || (1..=3).try_for_each(|n| squares.send(n * n)));
+//!     assert_eq!(results.iter().sum::<u32>(), 14);
+//!     worker.join().unwrap().unwrap();
+//! }
+//! ```
 //!
-//! The alternative is to find the fibre from the stack pointer, by the alignment
-//! of stacks; it was built first. It takes 20 instructions, each of which waits
-//! for the one before, at a place where nothing else can go on: a yield took
-//! 18.5 ns with it and takes 15.5 ns now, `cycle` 38 and 33 (medians of five, in
-//! turns). It also has to be backed up by a word like these, for code that has
-//! switched to a stack of its own making.
-#![allow(unsafe_code)]
+//! Names and signatures are std's. [`Thread`] is [`Fibre`](crate::Fibre) by another name,
+//! and the handles and scopes are those of the crate's root, so both ways of writing mix.
+//!
+//! # Where it runs
+//!
+//! In a fibre, [`spawn`], [`scope`] and [`Builder`] do what those of the crate's root do:
+//! the new fibre runs on the cluster of the one that spawns it.
+//!
+//! On a kernel thread that runs no fibre, such as the one of `main`, it runs on a runtime
+//! of the process's own. That is built when it is first needed, with one processor for
+//! each CPU, and serves all kernel threads from then on. `join`, sockets and locks block
+//! a kernel thread as they block a fibre, so `main` may stay where it is. The runtime is
+//! never ended: as with threads, the process ends when `main` returns, whatever its fibres
+//! are doing, and destructors on their stacks do not run.
+//!
+//! Its stacks are as large as std's, 2 MiB, or what the environment's `RUST_MIN_STACK`
+//! says, for whoever wrote the program counted on that. There is room for 131,000 of them;
+//! with `RUST_MIN_STACK=65536`, which is what fibres of [`sinew::run`](crate::run) have,
+//! there is room for millions, and each costs half as much.
+//!
+//! [`sinew::spawn`](crate::spawn) and [`sinew::scope`](crate::scope) do not do this: they
+//! refuse where there is no runtime. A program that builds its own means that one, and
+//! would hardly notice that a fibre has gone to another.
+//!
+//! # What is different
+//!
+//! - What `thread_local!` declares belongs to a kernel thread, and so to many fibres. One
+//!   more line makes it theirs: `use sinew::fibre_local as thread_local;`.
+//! - A fibre that computes for long without a call that may block keeps its processor:
+//!   [`yield_now`] now and then.
+//! - The message of a panic names the kernel thread.
+//! - A name with a NUL byte is an error, not a panic.
 
-use crate::processor::Processor;
+pub use crate::fibre::{
+    AccessError, Fibre as Thread, FibreId as ThreadId, JoinHandle, LocalKey, Scope, ScopedJoinHandle, current, park,
+    park_timeout, sleep, sleep_until, yield_now,
+};
+pub use std::thread::{Result, available_parallelism};
 
-/// The processor that this kernel thread is; null if it is none.
-#[inline(always)]
-pub(crate) fn processor() -> *const Processor {
-    words::read::<PROCESSOR>() as *const Processor
+use crate::fibre::{self, FibreBuilder, SpawnError, scope_in};
+use std::io;
+
+/// Starts a fibre that runs `f`, from anywhere.
+///
+/// # Panics
+/// If the process's own runtime is needed and cannot be built, or if there is no memory
+/// for another stack; [`Builder::spawn`] returns that as an error.
+#[track_caller]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    SpawnError::expect_none(FibreBuilder::new().anywhere(true).spawn(f))
 }
 
-/// The top of the stack of the fibre that this kernel thread runs; null while it
-/// runs none.
-#[inline(always)]
-pub(crate) fn stack() -> *mut () {
-    words::read::<STACK>() as *mut ()
+/// Runs `f` with a scope in which fibres may be spawned that borrow from outside, from
+/// anywhere; returns when `f` has returned and all of them have finished.
+///
+/// ```
+/// let mut counts = [0; 3];
+/// sinew::thread::scope(|scope| {
+///     for (count, word) in counts.iter_mut().zip(["main", "is", "no fibre"]) {
+///         scope.spawn(|| *count = word.len());
+///     }
+/// });
+/// assert_eq!(counts, [4, 2, 8]);
+/// ```
+///
+/// # Panics
+/// If a fibre of the scope panicked and was not joined; if `f` panics. In either case only
+/// after all fibres of the scope have finished.
+#[track_caller]
+pub fn scope<'env, F, T>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    scope_in(true, f)
 }
 
-pub(crate) fn set_processor(processor: *const Processor) {
-    words::write::<PROCESSOR>(processor as usize);
+/// Whether the caller is unwinding from a panic.
+pub fn panicking() -> bool {
+    fibre::panicking()
 }
 
-#[inline(always)]
-pub(crate) fn set_stack(stack: *mut ()) {
-    words::write::<STACK>(stack as usize);
-}
+/// Makes fibres with a name or a stack of their own; [`FibreBuilder`] can do more.
+#[derive(Debug)]
+#[must_use]
+pub struct Builder(FibreBuilder);
 
-/// Where the words lie, in bytes.
-const PROCESSOR: usize = 0;
-const STACK: usize = 8;
-
-#[cfg(target_arch = "x86_64")]
-mod words {
-    use std::arch::{asm, global_asm};
-
-    // The two words, zero in a new thread. The name has the version, for two
-    // versions of the crate may be linked into one program.
-    macro_rules! symbol {
-        () => {
-            concat!("sinew_thread_words_", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"))
-        };
+impl Builder {
+    /// A fibre as [`spawn`] makes it.
+    pub fn new() -> Builder {
+        Builder(FibreBuilder::new().anywhere(true))
     }
 
-    global_asm!(
-        ".pushsection .tbss.sinew,\"awT\",@nobits",
-        ".p2align 4",
-        concat!(".globl ", symbol!()),
-        concat!(".type ", symbol!(), ",@object"),
-        concat!(".size ", symbol!(), ", 16"),
-        concat!(symbol!(), ":"),
-        ".zero 16",
-        ".popsection",
-    );
-
-    #[inline(always)]
-    pub(super) fn read<const OFFSET: usize>() -> usize {
-        let word;
-        // SAFETY: reads a word of this thread. Not `pure`: it must not be merged
-        // with an earlier reading, for the thread may be another by now.
-        unsafe {
-            asm!(
-                concat!("mov {word}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
-                "mov {word}, qword ptr fs:[{word} + {offset}]",
-                word = out(reg) word,
-                offset = const OFFSET,
-                options(nostack, preserves_flags, readonly),
-            );
-        }
-        word
+    /// See [`FibreBuilder::name`].
+    pub fn name(self, name: String) -> Builder {
+        Builder(self.0.name(name))
     }
 
-    #[inline(always)]
-    pub(super) fn write<const OFFSET: usize>(word: usize) {
-        // SAFETY: writes a word of this thread, to which there is no reference.
-        unsafe {
-            asm!(
-                concat!("mov {place}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
-                "mov qword ptr fs:[{place} + {offset}], {word}",
-                place = out(reg) _,
-                word = in(reg) word,
-                offset = const OFFSET,
-                options(nostack, preserves_flags),
-            );
-        }
+    /// See [`FibreBuilder::stack_size`].
+    pub fn stack_size(self, bytes: usize) -> Builder {
+        Builder(self.0.stack_size(bytes))
+    }
+
+    /// Starts the fibre.
+    ///
+    /// # Errors
+    /// That of [`SpawnError`]; nothing has been started then, and `f` has been dropped.
+    #[track_caller]
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Ok(self.0.spawn(f)?)
+    }
+
+    /// Starts the fibre in a scope, so that it may borrow.
+    ///
+    /// # Errors
+    /// As [`spawn`](Builder::spawn).
+    #[track_caller]
+    pub fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        Ok(self.0.spawn_scoped(scope, f)?)
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-mod words {
-    use std::cell::Cell;
-    use std::hint::black_box;
-
-    thread_local!(static WORDS: [Cell<usize>; 2] = const { [Cell::new(0), Cell::new(0)] });
-
-    #[inline(never)]
-    pub(super) fn read<const OFFSET: usize>() -> usize {
-        black_box(WORDS.with(|words| words[OFFSET / 8].get()))
-    }
-
-    #[inline(never)]
-    pub(super) fn write<const OFFSET: usize>(word: usize) {
-        WORDS.with(|words| words[OFFSET / 8].set(black_box(word)));
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
     }
 }

@@ -145,7 +145,9 @@ fn one_who_polls_is_woken_when_bytes_come_and_after_those_who_wait() {
             let pending = Arc::new(AtomicU32::new(0));
             let noting = |pending: &Arc<AtomicU32>| {
                 let pending = Arc::clone(pending);
-                move |is_pending: bool| drop(pending.fetch_add(u32::from(is_pending), Relaxed))
+                move |is_pending: bool| {
+                    pending.fetch_add(u32::from(is_pending), Relaxed);
+                }
             };
             let (its, note) = (Arc::clone(&here), noting(&pending));
             let polls = task::spawn(async move {

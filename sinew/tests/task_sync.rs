@@ -103,7 +103,11 @@ fn fibres_tasks_and_threads_share_a_channel() {
                 let by_task: Vec<_> = (0..2).map(|_| rt.run(|| task::spawn(receive()))).collect();
                 let by_fibre = rt.spawn({
                     let receiver = receiver.clone();
-                    move || receiver.iter().for_each(|message| drop(received.fetch_add(message, Relaxed)))
+                    move || {
+                        for message in receiver {
+                            received.fetch_add(message, Relaxed);
+                        }
+                    }
                 });
                 on_all_kinds(rt, EACH as usize, blocking, awaiting);
                 (by_task, by_fibre)

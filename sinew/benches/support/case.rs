@@ -35,15 +35,21 @@ pub enum Contender {
     May,
     /// Kernel threads with stacks of 64 KiB.
     Threads,
+    /// A loop around `epoll_wait` without any runtime: only for what has to do with
+    /// sockets.
+    Epoll,
 }
 
 impl Contender {
+    /// The runtimes.
     pub const PEERS: [Contender; 3] = [Contender::Tokio, Contender::May, Contender::Threads];
+
+    pub const ALL_PEERS: [Contender; 4] = [Contender::Epoll, Contender::Tokio, Contender::May, Contender::Threads];
 
     pub fn from_name(name: &str) -> Option<Contender> {
         match name.strip_prefix("sinew-") {
             Some(scheduler) => Scheduler::from_name(scheduler).map(Contender::Sinew),
-            None => Contender::PEERS.into_iter().find(|p| p.to_string() == name),
+            None => Contender::ALL_PEERS.into_iter().find(|p| p.to_string() == name),
         }
     }
 
@@ -61,6 +67,7 @@ impl fmt::Display for Contender {
             Contender::Tokio => "tokio",
             Contender::May => "may",
             Contender::Threads => "threads",
+            Contender::Epoll => "epoll",
         };
         f.pad(name)
     }

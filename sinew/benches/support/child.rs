@@ -105,6 +105,21 @@ impl Running {
         self.process.stdin.take()
     }
 
+    /// Waits for a line that begins with `prefix`; gives the rest of it.
+    pub fn wait_for_prefix(&self, prefix: &str) -> Result<String, Outcome> {
+        loop {
+            match self.next_line() {
+                Ok(line) => {
+                    if let Some(rest) = line.strip_prefix(prefix) {
+                        return Ok(rest.to_owned());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return Err(Outcome::DidNotComplete),
+                Err(RecvTimeoutError::Disconnected) => return Err(Outcome::Failed("ended early".to_owned())),
+            }
+        }
+    }
+
     /// Waits for a line that is exactly `expected`.
     pub fn wait_for(&self, expected: &str) -> Result<(), Outcome> {
         loop {

@@ -8,7 +8,8 @@ options
   --quick                                    shorter windows, 3 repeats
   --repeat N                                 repeats of each measurement (5)
   --scheduler fair|inverted|shared|all       Sinew's scheduler (fair)
-  --peers tokio,may,threads                  whom to compare with (all); `none` for nobody";
+  --peers epoll,tokio,may,threads            whom to compare with (all); `none` for nobody
+  --seconds N                                how long a server is under load (5)";
 
 /// What the command line of a program may say.
 pub fn usage(program: &str, experiments: &[Entry]) -> String {
@@ -28,6 +29,7 @@ pub struct Options {
     pub repeats: usize,
     pub schedulers: Vec<Scheduler>,
     pub peers: Vec<Contender>,
+    pub seconds: Option<u64>,
 }
 
 impl Options {
@@ -37,7 +39,8 @@ impl Options {
             quick: false,
             repeats: 0,
             schedulers: vec![Scheduler::Fair],
-            peers: Contender::PEERS.to_vec(),
+            peers: Contender::ALL_PEERS.to_vec(),
+            seconds: None,
         };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
@@ -49,7 +52,8 @@ impl Options {
                 || inline.or_else(|| rest.next().map(String::as_str)).ok_or_else(|| format!("{name} needs a value"));
             match name {
                 "--quick" => options.quick = true,
-                "--repeat" => options.repeats = parse_repeats(value()?)?,
+                "--repeat" => options.repeats = parse_above_zero(name, value()?)?,
+                "--seconds" => options.seconds = Some(parse_above_zero(name, value()?)? as u64),
                 "--scheduler" => options.schedulers = parse_schedulers(value()?)?,
                 "--peers" => options.peers = parse_peers(value()?)?,
                 name if known.iter().any(|e| e.name == name) => options.experiments.push(name.to_owned()),
@@ -73,16 +77,21 @@ impl Options {
         sinew.chain(peers).collect()
     }
 
+    /// How long a server is under load, in milliseconds.
+    pub fn load_ms(&self) -> u64 {
+        self.seconds.unwrap_or(if self.quick { 1 } else { 5 }) * 1000
+    }
+
     /// The window of a throughput measurement in milliseconds.
     pub fn window_ms(&self) -> u64 {
         if self.quick { 300 } else { 1000 }
     }
 }
 
-fn parse_repeats(value: &str) -> Result<usize, String> {
+fn parse_above_zero(name: &str, value: &str) -> Result<usize, String> {
     match value.parse() {
         Ok(n) if n > 0 => Ok(n),
-        _ => Err(format!("--repeat {value}: a number above 0 is needed")),
+        _ => Err(format!("{name} {value}: a number above 0 is needed")),
     }
 }
 

@@ -61,5 +61,6 @@ pub fn measure<E: Experiment>(case: &Case) -> Reading {
         Contender::May => E::stackful(Coroutines::new(case.processors), case),
         Contender::Threads => E::stackful(KernelThreads, case),
         Contender::Tokio => E::tokio(case),
+        Contender::Epoll => unreachable!("it has no strands"),
     }
 }

@@ -8,6 +8,22 @@ pub fn resident_bytes() -> u64 {
     field(&status, "VmRSS:").expect("VmRSS in /proc/self/status") * 1024
 }
 
+/// Resident bytes of a process that are its own.
+pub fn anonymous_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(field(&status, "RssAnon:")? * 1024)
+}
+
+/// The CPU time in seconds that a process has used up so far, its ended threads
+/// included. The kernel counts it in hundredths.
+pub fn cpu_seconds(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // After the name, which may contain anything: state, then ten others, then these two.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / 100.0)
+}
+
 /// What the threads of a process have used up so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {

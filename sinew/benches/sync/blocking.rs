@@ -65,5 +65,6 @@ pub fn measure<E: Experiment>(case: &Case) -> Reading {
         Contender::May => E::blocking(Coroutines::new(case.processors), case),
         Contender::Threads => E::blocking(KernelThreads, case),
         Contender::Tokio => E::tokio(case),
+        Contender::Epoll => unreachable!("it has no strands"),
     }
 }

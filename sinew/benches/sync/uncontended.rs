@@ -89,7 +89,7 @@ pub fn measure(case: &Case) -> Reading {
         Contender::Sinew(scheduler) => Fibres::new(case.processors, scheduler).run(move || sinew_rounds(count)),
         Contender::May => Coroutines::new(case.processors).run(move || may_rounds(count)),
         Contender::Tokio => run_task(case.processors, tokio_rounds(count)),
-        Contender::Threads => unreachable!("std's lock is in every case"),
+        Contender::Threads | Contender::Epoll => unreachable!("std's lock is in every case"),
     })
 }
 

@@ -8,6 +8,7 @@ use super::scope::{Scope, ScopeShared, ScopedJoinHandle};
 use super::{fresh_ids, stacks};
 use crate::cluster::{Cluster, ClusterShared};
 use crate::processor::{self, Processor};
+use crate::runtime::{self, BuildError};
 use crate::strand::{Priority, Ready};
 use std::num::NonZeroU64;
 use std::panic::Location;
@@ -42,6 +43,9 @@ where
 pub enum SpawnError {
     /// The caller is a kernel thread that runs no fibre, and named no cluster.
     NoRuntime,
+    /// The process's own runtime, which [`thread`](crate::thread) uses outside of fibres,
+    /// could not be built.
+    NoProcessWideRuntime(BuildError),
     /// The name contains a NUL byte.
     NameContainsNul,
     /// The stack asked for is larger than the largest that there is.
@@ -62,6 +66,7 @@ impl fmt::Display for SpawnError {
             SpawnError::NoRuntime => f.write_str(
                 "there is no runtime here: call this inside of `sinew::run`, or spawn on a `Runtime` or `Cluster`",
             ),
+            SpawnError::NoProcessWideRuntime(error) => write!(f, "the process's own runtime cannot be built: {error}"),
             SpawnError::Ended => f.write_str("the runtime has ended"),
             SpawnError::NameContainsNul => f.write_str("the name of a fibre may not contain a NUL byte"),
             SpawnError::StackTooLarge { bytes } => {
@@ -79,6 +84,7 @@ impl std::error::Error for SpawnError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             SpawnError::OutOfStacks(error) => Some(error),
+            SpawnError::NoProcessWideRuntime(error) => Some(error),
             _ => None,
         }
     }
@@ -87,6 +93,7 @@ impl std::error::Error for SpawnError {
 impl From<SpawnError> for io::Error {
     fn from(error: SpawnError) -> io::Error {
         let kind = match &error {
+            SpawnError::NoProcessWideRuntime(error) => error.kind(),
             SpawnError::OutOfStacks(_) => io::ErrorKind::OutOfMemory,
             SpawnError::NoRuntime | SpawnError::Ended => io::ErrorKind::Unsupported,
             _ => io::ErrorKind::InvalidInput,
@@ -131,6 +138,8 @@ pub struct FibreBuilder {
     priority: Priority,
     pinned: bool,
     cluster: Option<Cluster>,
+    /// Whether the process's own runtime will do where there is no other.
+    anywhere: bool,
 }
 
 impl FibreBuilder {
@@ -170,6 +179,12 @@ impl FibreBuilder {
     /// Runs it on `cluster` instead of the caller's.
     pub fn cluster(mut self, cluster: &Cluster) -> Self {
         self.cluster = Some(cluster.clone());
+        self
+    }
+
+    /// Runs it on the process's own runtime if the caller is not a fibre.
+    pub(crate) fn anywhere(mut self, anywhere: bool) -> Self {
+        self.anywhere |= anywhere;
         self
     }
 
@@ -221,7 +236,13 @@ impl FibreBuilder {
     {
         let spawned_at = Location::caller();
         processor::with_current(|processor| {
-            let origin = Origin::new(self.cluster.as_ref(), processor)?;
+            let origin = match Origin::new(self.cluster.as_ref(), processor) {
+                Err(SpawnError::NoRuntime) if self.anywhere => {
+                    let runtime = runtime::process_wide().map_err(SpawnError::NoProcessWideRuntime)?;
+                    Origin::Outside(runtime.main_cluster().shared())
+                }
+                origin => origin?,
+            };
             if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
                 return Err(SpawnError::NameContainsNul);
             }

@@ -170,6 +170,11 @@ impl<T> JoinHandle<T> {
     pub fn fibre(&self) -> &Fibre {
         &self.fibre
     }
+
+    /// The fibre itself, by std's name: see [`thread`](crate::thread).
+    pub fn thread(&self) -> &Fibre {
+        &self.fibre
+    }
 }
 
 impl<T> Drop for JoinHandle<T> {

@@ -20,6 +20,7 @@ pub use handle::{JoinHandle, SelfJoin};
 pub use joining::Joining;
 pub use locals::{AccessError, LocalKey};
 pub(crate) use overflow::install_overflow_handler;
+pub(crate) use scope::scope_in;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use stacks::{Memory, memory};
 

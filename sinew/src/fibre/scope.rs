@@ -106,6 +106,8 @@ impl ScopeShared {
 /// The scope that fibres are spawned in; see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     shared: Arc<ScopeShared>,
+    /// Whether the process's own runtime will do where there is no other.
+    anywhere: bool,
     /// Invariant over both, as std's is.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -135,13 +137,22 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
+    scope_in(false, f)
+}
+
+/// As [`scope`]; `anywhere` says whether the process's own runtime will do for those
+/// who are not fibres.
+pub(crate) fn scope_in<'env, F, T>(anywhere: bool, f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
     let shared = ScopeShared {
         running: AtomicUsize::new(1),
         panicked: AtomicUsize::new(0),
         owner: AtomicU64::new(0),
         members: Mutex::default(),
     };
-    let scope = Scope { shared: Arc::new(shared), scope: PhantomData, env: PhantomData };
+    let scope = Scope { shared: Arc::new(shared), anywhere, scope: PhantomData, env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     scope.shared.wait();
     match result {
@@ -180,7 +191,7 @@ impl<'scope> Scope<'scope, '_> {
         // this fibre, which is after its closure has ended; the result is
         // dropped by the fibre before that, or by the handle, which cannot
         // outlive 'scope.
-        let spawned = unsafe { builder.spawn_borrowing(f, Some(Arc::clone(&self.shared))) };
+        let spawned = unsafe { builder.anywhere(self.anywhere).spawn_borrowing(f, Some(Arc::clone(&self.shared))) };
         if spawned.is_err() {
             self.shared.running.fetch_sub(1, Ordering::Relaxed);
         }
@@ -240,5 +251,10 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// See [`JoinHandle::fibre`].
     pub fn fibre(&self) -> &Fibre {
         self.handle.fibre()
+    }
+
+    /// See [`JoinHandle::thread`].
+    pub fn thread(&self) -> &Fibre {
+        self.fibre()
     }
 }

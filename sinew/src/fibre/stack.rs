@@ -4,8 +4,8 @@
 
 use super::arena::{self, PAGE, Slot};
 use super::record::Record;
+use crate::here;
 use crate::strand::{After, Strand};
-use crate::thread;
 use corosensei::stack::StackPointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, UnsafeCell};
@@ -114,9 +114,9 @@ impl Stack {
         let top = self.top();
         // SAFETY: `begin` wrote the body; we own the stack.
         let body = unsafe { (*top.body.get()).assume_init_mut() };
-        thread::set_stack(self.into_raw());
+        here::set_stack(self.into_raw());
         let result = body.resume(());
-        thread::set_stack(std::ptr::null_mut());
+        here::set_stack(std::ptr::null_mut());
         match result {
             CoroutineResult::Yield(()) => strand.after().get(),
             CoroutineResult::Return(()) => {
@@ -167,7 +167,7 @@ fn top_of(slot: Slot) -> NonNull<Top> {
 #[inline(always)]
 pub(crate) fn current_stack() -> Option<Stack> {
     // SAFETY: `resume` set the word.
-    unsafe { Stack::from_raw(thread::stack()) }
+    unsafe { Stack::from_raw(here::stack()) }
 }
 
 impl Stack {

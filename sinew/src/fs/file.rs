@@ -2,6 +2,7 @@
 
 use super::{FileTimes, Metadata, OpenOptions, Permissions, TryLockError};
 use crate::blocking;
+use crate::io::{OtherScope, Scoped};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
@@ -15,7 +16,7 @@ use std::time::SystemTime;
 /// [`Pollable`](crate::io::Pollable), which needs no kernel thread to wait.
 #[derive(Debug)]
 pub struct File {
-    file: std::fs::File,
+    file: Scoped<std::fs::File>,
 }
 
 impl File {
@@ -44,6 +45,12 @@ impl File {
         OpenOptions::new().read(true).write(true).create_new(true).open(path)
     }
 
+    /// # Errors
+    /// If it is of another event scope.
+    pub(crate) fn raw(&self) -> io::Result<RawFd> {
+        Ok(self.file.get()?.as_raw_fd())
+    }
+
     /// How a file is to be opened.
     pub fn options() -> OpenOptions {
         OpenOptions::new()
@@ -54,7 +61,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn sync_all(&self) -> io::Result<()> {
-        blocking(|| self.file.sync_all())
+        blocking(|| self.file.get()?.sync_all())
     }
 
     /// Waits until the file's contents are on its device.
@@ -62,7 +69,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn sync_data(&self) -> io::Result<()> {
-        blocking(|| self.file.sync_data())
+        blocking(|| self.file.get()?.sync_data())
     }
 
     /// Cuts the file off, or extends it by zeros.
@@ -70,7 +77,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn set_len(&self, length: u64) -> io::Result<()> {
-        blocking(|| self.file.set_len(length))
+        blocking(|| self.file.get()?.set_len(length))
     }
 
     /// What is known of the file.
@@ -78,7 +85,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        blocking(|| self.file.metadata())
+        blocking(|| self.file.get()?.metadata())
     }
 
     /// Another handle to the same open file: they share its position.
@@ -86,7 +93,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn try_clone(&self) -> io::Result<File> {
-        self.file.try_clone().map(File::from)
+        self.file.get()?.try_clone().map(File::from)
     }
 
     /// Changes the file's permissions.
@@ -94,7 +101,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
-        blocking(|| self.file.set_permissions(permissions))
+        blocking(|| self.file.get()?.set_permissions(permissions))
     }
 
     /// Changes when the file was read and written.
@@ -102,7 +109,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn set_times(&self, times: FileTimes) -> io::Result<()> {
-        blocking(|| self.file.set_times(times))
+        blocking(|| self.file.get()?.set_times(times))
     }
 
     /// Changes when the file was written.
@@ -118,7 +125,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn lock(&self) -> io::Result<()> {
-        blocking(|| self.file.lock())
+        blocking(|| self.file.get()?.lock())
     }
 
     /// Waits for the file's shared lock.
@@ -126,7 +133,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn lock_shared(&self) -> io::Result<()> {
-        blocking(|| self.file.lock_shared())
+        blocking(|| self.file.get()?.lock_shared())
     }
 
     /// Takes the file's exclusive lock, if nobody has one.
@@ -134,7 +141,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn try_lock(&self) -> Result<(), TryLockError> {
-        blocking(|| self.file.try_lock())
+        blocking(|| self.file.get().map_err(refused)?.try_lock())
     }
 
     /// Takes the file's shared lock, if nobody has the exclusive one.
@@ -142,7 +149,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn try_lock_shared(&self) -> Result<(), TryLockError> {
-        blocking(|| self.file.try_lock_shared())
+        blocking(|| self.file.get().map_err(refused)?.try_lock_shared())
     }
 
     /// Gives the file's lock back.
@@ -150,62 +157,66 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn unlock(&self) -> io::Result<()> {
-        blocking(|| self.file.unlock())
+        blocking(|| self.file.get()?.unlock())
     }
+}
+
+fn refused(error: OtherScope) -> TryLockError {
+    TryLockError::Error(error.into())
 }
 
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        blocking(|| self.file.read_at(buffer, offset))
+        blocking(|| self.file.get()?.read_at(buffer, offset))
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        blocking(|| self.file.write_at(buffer, offset))
+        blocking(|| self.file.get()?.write_at(buffer, offset))
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        blocking(|| self.file.read_exact_at(buffer, offset))
+        blocking(|| self.file.get()?.read_exact_at(buffer, offset))
     }
 
     fn write_all_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        blocking(|| self.file.write_all_at(buffer, offset))
+        blocking(|| self.file.get()?.write_all_at(buffer, offset))
     }
 }
 
 /// What takes several calls of the kernel is handed over whole.
 impl Read for &File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        blocking(|| (&self.file).read(buffer))
+        blocking(|| self.file.get()?.read(buffer))
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        blocking(|| (&self.file).read_vectored(buffers))
+        blocking(|| self.file.get()?.read_vectored(buffers))
     }
 
     fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        blocking(|| (&self.file).read_exact(buffer))
+        blocking(|| self.file.get()?.read_exact(buffer))
     }
 
     fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        blocking(|| (&self.file).read_to_end(buffer))
+        blocking(|| self.file.get()?.read_to_end(buffer))
     }
 
     fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
-        blocking(|| (&self.file).read_to_string(buffer))
+        blocking(|| self.file.get()?.read_to_string(buffer))
     }
 }
 
 impl Write for &File {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        blocking(|| (&self.file).write(buffer))
+        blocking(|| self.file.get()?.write(buffer))
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        blocking(|| (&self.file).write_vectored(buffers))
+        blocking(|| self.file.get()?.write_vectored(buffers))
     }
 
     fn write_all(&mut self, buffer: &[u8]) -> io::Result<()> {
-        blocking(|| (&self.file).write_all(buffer))
+        blocking(|| self.file.get()?.write_all(buffer))
     }
 
     /// Nothing is kept here.
@@ -216,7 +227,7 @@ impl Write for &File {
 
 impl Seek for &File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        blocking(|| (&self.file).seek(position))
+        blocking(|| self.file.get()?.seek(position))
     }
 }
 
@@ -268,42 +279,42 @@ impl Seek for File {
 
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> File {
-        File { file }
+        File { file: Scoped::new(file) }
     }
 }
 
 impl From<File> for std::fs::File {
     fn from(file: File) -> std::fs::File {
-        file.file
+        file.file.into_inner()
     }
 }
 
 impl From<OwnedFd> for File {
     fn from(descriptor: OwnedFd) -> File {
-        File { file: descriptor.into() }
+        File::from(std::fs::File::from(descriptor))
     }
 }
 
 impl From<File> for OwnedFd {
     fn from(file: File) -> OwnedFd {
-        file.file.into()
+        file.file.into_inner().into()
     }
 }
 
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.file.peek().as_fd()
     }
 }
 
 impl AsRawFd for File {
     fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+        self.file.peek().as_raw_fd()
     }
 }
 
 impl IntoRawFd for File {
     fn into_raw_fd(self) -> RawFd {
-        self.file.into_raw_fd()
+        self.file.into_inner().into_raw_fd()
     }
 }

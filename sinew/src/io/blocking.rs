@@ -1,4 +1,5 @@
-//! Kernel threads for calls that block: a pool that the whole process shares.
+//! Kernel threads for calls that block: a pool that the whole process shares. (Each event
+//! scope has one, to be exact: what a call opens is to be open for the fibre.)
 //!
 //! ```text
 //!   a fibre     1  a thread is idle: take it out of the idle ones, tell it the job
@@ -25,13 +26,15 @@
 //! runs what is in the queue.
 #![allow(unsafe_code)]
 
+use super::scope::{Home, for_all_workers};
 use crate::fibre::stack::current_stack;
 use crate::kernel::{futex_wait, futex_wake};
+use crate::processor;
 use crate::wait::{self, Party};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -83,15 +86,16 @@ where
     let task = &raw mut task;
     // SAFETY: the task is there until the end of this function.
     let job = unsafe { NonNull::new_unchecked(task.cast::<Job>()) };
+    let home = processor::with_current(|processor| processor.expect("fibres run on one").cluster().home().clone());
     let mut is_taken = false;
     wait::block(|party| {
         // SAFETY: as above, and nobody else knows of it yet.
         unsafe { job.as_ref() }.party.set(Some(party));
-        is_taken = submit(job);
+        is_taken = submit(&home, job);
         is_taken
     });
     if !is_taken {
-        run_refused(job);
+        run_refused(&home, job);
     }
     // SAFETY: the job has been run, and nobody else knows of it any more.
     let result = unsafe { (*task).result.take() };
@@ -102,29 +106,34 @@ where
 ///
 /// Threads beyond the bound end as soon as they have nothing to run.
 pub fn set_blocking_threads(threads: usize) {
-    let mut pool = pool();
-    pool.bound = threads.max(1);
-    while pool.threads > pool.bound
+    BOUND.store(threads.max(1), Relaxed);
+    for_all_workers(keep_bound);
+}
+
+/// Lets threads of the pool go that are too many, or starts those that are wanted.
+fn keep_bound(home: &Home) {
+    let mut pool = home.workers().pool();
+    while pool.threads > bound()
         && let Some(seat) = pool.idle.pop()
     {
         pool.threads -= 1;
         // SAFETY: it was among the idle, and we took it out.
         unsafe { Seat::tell(seat, None) };
     }
-    while pool.threads < pool.bound
+    while pool.threads < bound()
         && let Some(job) = pool.jobs.pop()
     {
         pool.threads += 1;
         drop(pool);
-        if !start_thread(job) {
-            if !leave_to_another(job) {
-                run_refused(job);
+        if !start_thread(home, job) {
+            if !leave_to_another(home, job) {
+                run_refused(home, job);
                 // SAFETY: it has been run, and its fibre waits for this.
                 unsafe { signal(job) };
             }
             return;
         }
-        pool = self::pool();
+        pool = home.workers().pool();
     }
 }
 
@@ -215,33 +224,44 @@ struct Pool {
     idle: Vec<NonNull<Seat>>,
     /// Those that run, and those that are being started.
     threads: usize,
-    bound: usize,
 }
 
 // SAFETY: the jobs are the pool's until it gives them to a thread; the seats are those of
 // threads that do not leave them before they were told to, or have taken them out.
 unsafe impl Send for Pool {}
 
-static POOL: Mutex<Pool> =
-    Mutex::new(Pool { jobs: Jobs { first: None, last: None }, idle: Vec::new(), threads: 0, bound: BLOCKING_THREADS });
+static BOUND: AtomicUsize = AtomicUsize::new(BLOCKING_THREADS);
 
-fn pool() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn bound() -> usize {
+    BOUND.load(Relaxed)
+}
+
+/// The pool of an event scope.
+pub(crate) struct Workers(Mutex<Pool>);
+
+impl Workers {
+    pub(crate) const fn new() -> Workers {
+        Workers(Mutex::new(Pool { jobs: Jobs { first: None, last: None }, idle: Vec::new(), threads: 0 }))
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 }
 
 /// Has the job run by a thread. `false` if there is none, and none to be had.
-fn submit(job: NonNull<Job>) -> bool {
-    let mut pool = pool();
+fn submit(home: &Home, job: NonNull<Job>) -> bool {
+    let mut pool = home.workers().pool();
     if let Some(seat) = pool.idle.pop() {
         drop(pool);
         // SAFETY: it was among the idle, and we took it out.
         unsafe { Seat::tell(seat, Some(job)) };
         return true;
     }
-    if pool.threads < pool.bound {
+    if pool.threads < bound() {
         pool.threads += 1;
         drop(pool);
-        return start(job);
+        return start(home, job);
     }
     pool.jobs.push(job);
     true
@@ -250,27 +270,27 @@ fn submit(job: NonNull<Job>) -> bool {
 /// Starts a thread, which has been counted, with its first job. If the kernel refuses,
 /// leaves the job to another. `false` if there is none.
 #[cold]
-fn start(job: NonNull<Job>) -> bool {
-    start_thread(job) || leave_to_another(job)
+fn start(home: &Home, job: NonNull<Job>) -> bool {
+    start_thread(home, job) || leave_to_another(home, job)
 }
 
 /// Whether there is a thread now whose first job this is.
-fn start_thread(job: NonNull<Job>) -> bool {
+fn start_thread(home: &Home, job: NonNull<Job>) -> bool {
     struct First(NonNull<Job>);
     // SAFETY: the job's task is `Send`: the closure and its result are.
     unsafe impl Send for First {}
-    let first = First(job);
+    let (first, its_home) = (First(job), home.clone());
     let life = move || {
         let First(job) = { first };
-        serve(job);
+        serve(&its_home, job);
     };
-    thread::Builder::new().name("sinew-blocking".to_owned()).spawn(life).is_ok()
+    home.spawn("sinew-blocking".to_owned(), life).is_ok()
 }
 
 /// For a job whose thread, which had been counted, the kernel has refused. `false` if there
 /// is no other.
-fn leave_to_another(job: NonNull<Job>) -> bool {
-    let mut pool = pool();
+fn leave_to_another(home: &Home, job: NonNull<Job>) -> bool {
+    let mut pool = home.workers().pool();
     pool.threads -= 1;
     if let Some(seat) = pool.idle.pop() {
         drop(pool);
@@ -288,11 +308,11 @@ fn leave_to_another(job: NonNull<Job>) -> bool {
 /// Runs a job for which there is no thread, and those that counted on the thread which
 /// the kernel has refused.
 #[cold]
-fn run_refused(job: NonNull<Job>) {
+fn run_refused(home: &Home, job: NonNull<Job>) {
     // SAFETY: nobody else has got it.
     unsafe { Job::run(job) };
     loop {
-        let mut pool = pool();
+        let mut pool = home.workers().pool();
         if pool.threads > 0 {
             return;
         }
@@ -307,18 +327,18 @@ fn run_refused(job: NonNull<Job>) {
 }
 
 /// The life of a thread.
-fn serve(first: NonNull<Job>) {
+fn serve(home: &Home, first: NonNull<Job>) {
     let seat = Seat::new();
     let mut job = first;
     loop {
         // SAFETY: it was given to this thread.
         unsafe { Job::run(job) };
-        let next = next_job(&seat);
+        let next = next_job(home.workers(), &seat);
         // SAFETY: it has been run, and its fibre waits for this.
         unsafe { signal(job) };
         job = match next {
             Next::Job(job) => job,
-            Next::Wait => match seat.wait() {
+            Next::Wait => match seat.wait(home.workers()) {
                 Some(job) => job,
                 None => return,
             },
@@ -336,9 +356,9 @@ enum Next {
     End,
 }
 
-fn next_job(seat: &Seat) -> Next {
-    let mut pool = pool();
-    if pool.threads > pool.bound {
+fn next_job(workers: &Workers, seat: &Seat) -> Next {
+    let mut pool = workers.pool();
+    if pool.threads > bound() {
         pool.threads -= 1;
         return Next::End;
     }
@@ -395,16 +415,16 @@ impl Seat {
 
     /// Waits for a job. `None` if the thread is to end: it is not counted any more.
     /// By a thread that has entered among the idle.
-    fn wait(&self) -> Option<NonNull<Job>> {
+    fn wait(&self, workers: &Workers) -> Option<NonNull<Job>> {
         // Acquire pairs with the Release in `tell`.
-        if self.word.compare_exchange(AWAKE, ASLEEP, Acquire, Acquire).is_ok() && !self.sleep() {
+        if self.word.compare_exchange(AWAKE, ASLEEP, Acquire, Acquire).is_ok() && !self.sleep(workers) {
             return None;
         }
         self.take_order()
     }
 
     /// Whether it was told; otherwise it has left the idle, and ends.
-    fn sleep(&self) -> bool {
+    fn sleep(&self, workers: &Workers) -> bool {
         let end = Instant::now() + LONGEST_IDLE;
         let mut left = Some(LONGEST_IDLE);
         while !self.is_told() {
@@ -412,7 +432,7 @@ impl Seat {
             let Some(time) = left else { continue };
             if !time.is_zero() {
                 left = Some(end.saturating_duration_since(Instant::now()));
-            } else if self.leave() {
+            } else if self.leave(workers) {
                 return false;
             } else {
                 // Somebody has taken the seat, and is about to tell.
@@ -424,8 +444,8 @@ impl Seat {
 
     /// Leaves the idle, if it is still among them.
     #[cold]
-    fn leave(&self) -> bool {
-        let mut pool = pool();
+    fn leave(&self, workers: &Workers) -> bool {
+        let mut pool = workers.pool();
         let found = pool.idle.iter().position(|seat| std::ptr::eq(seat.as_ptr(), self));
         if let Some(place) = found {
             pool.idle.remove(place);

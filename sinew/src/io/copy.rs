@@ -6,7 +6,6 @@ use super::{Done, Side};
 use crate::fs::File;
 use crate::net::TcpStream;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
 
 /// What is copied at a time: as much as a pipe holds. Unmeasured beyond that.
 const BUFFER: usize = 64 * 1024;
@@ -52,13 +51,14 @@ const PIECE: u64 = 256 * 1024;
 /// The kernel's, and those of a write to the socket. How much was sent before is not
 /// known then.
 pub fn sendfile(file: &File, socket: &TcpStream, offset: u64, count: u64) -> io::Result<u64> {
+    let descriptor = file.raw()?;
     let mut place = libc::off_t::try_from(offset).map_err(|_| ErrorKind::InvalidInput)?;
     let mut left = count;
     while left > 0 {
         let piece = left.min(PIECE) as usize;
         let sent = socket.socket().operate(Side::Write, |fd| {
             // SAFETY: the place is valid for reading and writing.
-            let sent = unsafe { libc::sendfile(fd, file.as_raw_fd(), &mut place, piece) };
+            let sent = unsafe { libc::sendfile(fd, descriptor, &mut place, piece) };
             // Less than asked may be due to the file's end: nothing is concluded.
             Ok(Done::some(length(sent)?))
         })?;

@@ -1,12 +1,13 @@
 #![doc = include_str!("README.md")]
 
 mod blocking;
-mod budget;
 mod copy;
 pub(crate) mod descriptor;
 mod pollable;
 mod poller;
 mod pollers;
+mod scope;
+mod scoped;
 mod slots;
 mod source;
 mod stdio;
@@ -15,9 +16,12 @@ pub use blocking::{BLOCKING_THREADS, blocking, set_blocking_threads};
 pub use copy::{copy, sendfile};
 pub use pollable::Pollable;
 pub use pollers::Polling;
+pub use scope::{EventScope, OtherScope};
 pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 
 pub(crate) use poller::{Alarm, Poller};
 pub(crate) use pollers::Pollers;
+pub(crate) use scope::Home;
+pub(crate) use scoped::Scoped;
 pub(crate) use slots::{Shown, Side};
 pub(crate) use source::{Done, Source};

@@ -44,7 +44,7 @@ impl Drop for Registered {
     /// As the value's descriptor lives on, the kernel would go on reporting.
     fn drop(&mut self) {
         // SAFETY: it is not used again.
-        drop(unsafe { ManuallyDrop::take(&mut self.source) }.into_descriptor());
+        unsafe { ManuallyDrop::take(&mut self.source) }.close();
     }
 }
 

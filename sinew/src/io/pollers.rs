@@ -1,6 +1,7 @@
 //! Who polls: the pollers of a cluster.
 
 use super::poller::Poller;
+use crate::cluster::ClusterShared;
 use crate::idle::Idle;
 use crate::sched::{MAX_PROCESSORS, ProcessorId};
 use std::collections::HashMap;
@@ -34,8 +35,6 @@ pub(crate) struct Pollers {
     made: Box<[OnceLock<Arc<Poller>>]>,
     /// No poller has this number, or a higher one.
     end: AtomicUsize,
-    /// The poller that a processor uses. It is not its own since that was abandoned.
-    used: Box<[AtomicUsize]>,
     /// Held by whoever makes a poller, or gives one to another processor.
     changing: Mutex<Changing>,
     /// Whether the polling thread is to end.
@@ -57,7 +56,6 @@ impl Pollers {
             polling,
             made: std::iter::repeat_with(OnceLock::new).take(count).collect(),
             end: AtomicUsize::new(0),
-            used: (0..count).map(AtomicUsize::new).collect(),
             changing: Mutex::default(),
             stopped: Arc::default(),
         }
@@ -74,29 +72,29 @@ impl Pollers {
     /// The number of the poller that serves a processor.
     fn place(&self, processor: ProcessorId) -> usize {
         match self.polling {
-            Polling::PerProcessor => self.used[processor.index()].load(Relaxed),
+            Polling::PerProcessor => processor.index(),
             Polling::Shared | Polling::Thread => 0,
         }
     }
 
     /// The poller for a descriptor that a fibre on this processor waits for.
-    pub(crate) fn poller(&self, processor: ProcessorId, name: &str, idle: &Idle) -> io::Result<Arc<Poller>> {
-        if let Some(poller) = self.made[self.place(processor)].get() {
+    pub(crate) fn poller(&self, processor: ProcessorId, cluster: &ClusterShared) -> io::Result<Arc<Poller>> {
+        let place = self.place(processor);
+        if let Some(poller) = self.made[place].get() {
             return Ok(Arc::clone(poller));
         }
         let mut changing = self.changing();
-        let place = self.place(processor);
         if let Some(poller) = self.made[place].get() {
             return Ok(Arc::clone(poller));
         }
         let poller = Arc::new(Poller::new()?);
         if self.polling == Polling::Thread {
-            changing.thread = Some(self.start_thread(&poller, name)?);
+            changing.thread = Some(self.start_thread(&poller, cluster)?);
         }
         self.enter(place, &poller);
         drop(changing);
         // It sleeps elsewhere, and would not notice events.
-        idle.rouse_sentinel();
+        cluster.idle().rouse_sentinel();
         Ok(poller)
     }
 
@@ -106,9 +104,9 @@ impl Pollers {
         self.end.fetch_max(place + 1, Relaxed);
     }
 
-    fn start_thread(&self, poller: &Arc<Poller>, name: &str) -> io::Result<thread::JoinHandle<()>> {
+    fn start_thread(&self, poller: &Arc<Poller>, cluster: &ClusterShared) -> io::Result<thread::JoinHandle<()>> {
         let (poller, stopped) = (Arc::clone(poller), Arc::clone(&self.stopped));
-        thread::Builder::new().name(format!("{name}-poller")).spawn(move || {
+        cluster.home().spawn(format!("{}-poller", cluster.name()), move || {
             // Acquire pairs with the Release in `stop`.
             while !stopped.load(Acquire) {
                 poller.wait(None);
@@ -119,11 +117,7 @@ impl Pollers {
     /// The one that this processor minds, if there is one yet.
     #[inline]
     fn minded(&self, processor: ProcessorId) -> Option<&Arc<Poller>> {
-        match self.polling {
-            Polling::Shared => self.made[0].get(),
-            Polling::PerProcessor => self.made[self.place(processor)].get(),
-            Polling::Thread => None,
-        }
+        if self.polling == Polling::Thread { None } else { self.made[self.place(processor)].get() }
     }
 
     /// Looks for what has become ready. By a processor that has nothing to do. Whether
@@ -151,7 +145,8 @@ impl Pollers {
     }
 
     /// Lets the poller of a processor that is to retire be minded by another: the
-    /// descriptors that it knows are those of fibres that may be anywhere by now.
+    /// descriptors that it knows are those of fibres that may be anywhere by now. By a
+    /// thread of the cluster's event scope, as the two that follow.
     pub(crate) fn bequeath(&self, retiring: ProcessorId, heir: ProcessorId, idle: &Idle) -> io::Result<()> {
         if self.polling != Polling::PerProcessor {
             return Ok(());
@@ -178,14 +173,8 @@ impl Pollers {
         if self.polling != Polling::PerProcessor {
             return;
         }
-        let changing = self.changing();
-        // At the runtime's end there is no heir, and nothing to mind.
-        let Some(heir) = changing.heirs.get(&processor.index()) else { return };
         if let Some(poller) = self.made[processor.index()].get() {
             poller.set_abandoned(true);
-        }
-        for used in self.used.iter().filter(|used| used.load(Relaxed) == processor.index()) {
-            used.store(*heir, Relaxed);
         }
     }
 
@@ -200,7 +189,6 @@ impl Pollers {
             self.made[heir].get().expect("heirs have one").give_back(own);
             own.set_abandoned(false);
         }
-        self.used[processor.index()].store(processor.index(), Relaxed);
     }
 
     /// Ends the thread that polls, if one does.

@@ -56,8 +56,9 @@ struct Readiness {
     closed: bool,
     /// How many events there were: what a call has shown before the last one is void.
     events: u32,
-    /// Those who wait. The first is told, and tells the next when it is done.
-    waiting: Queue<()>,
+    /// Those who wait. The first is told, and tells the next when it is done. Their
+    /// notes: how many events there were when they were told.
+    waiting: Queue<u32>,
     /// One who polls and comes after all who wait: the last who did.
     polling: Option<Waker>,
 }
@@ -67,12 +68,20 @@ impl Readiness {
         Readiness { ready: true, closed: false, events: 0, waiting: Queue::new(), polling: None }
     }
 
+    /// The first who waits, which may try now.
+    #[inline]
+    fn tell_first(&mut self) -> Option<Told<u32>> {
+        let mut told = self.waiting.pop()?;
+        *told.note() = self.events;
+        Some(told)
+    }
+
     /// Who is to try next, if it is worth trying.
     fn next(&mut self) -> Next {
         if !self.ready {
             return Next(None, None);
         }
-        let told = self.waiting.pop();
+        let told = self.tell_first();
         let polling = if told.is_none() { self.polling.take() } else { None };
         Next(told, polling)
     }
@@ -80,7 +89,7 @@ impl Readiness {
 
 /// Who goes on, when the lock has been released.
 #[must_use]
-struct Next(Option<Told<()>>, Option<Waker>);
+struct Next(Option<Told<u32>>, Option<Waker>);
 
 impl Next {
     fn call(self) {
@@ -160,6 +169,8 @@ impl Slot {
 /// The right to a slot.
 pub(crate) struct Owned {
     key: Key,
+    /// The one that the key names.
+    slot: &'static Slot,
 }
 
 impl Owned {
@@ -175,8 +186,9 @@ impl Owned {
             }
         };
         drop(free);
-        let generation = Key::new(number, 0).slot().state.lock().generation;
-        Some(Owned { key: Key::new(number, generation) })
+        let slot = Key::new(number, 0).slot();
+        let generation = slot.state.lock().generation;
+        Some(Owned { key: Key::new(number, generation), slot })
     }
 
     pub(crate) fn key(&self) -> Key {
@@ -186,7 +198,7 @@ impl Owned {
     /// Whether it is worth trying: then, how many events there were.
     #[inline]
     pub(crate) fn begin(&self, side: Side) -> Option<u32> {
-        let mut state = self.key.slot().state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         // Those who wait come first.
         (readiness.ready && readiness.waiting.is_empty()).then_some(readiness.events)
@@ -196,41 +208,38 @@ impl Owned {
     /// wait ended instead.
     #[inline(always)]
     pub(crate) fn wait(&self, side: Side, limit: Limit) -> Result<u32, Outcome> {
-        let slot = self.key.slot();
-        let mut state = slot.state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         if readiness.ready && readiness.waiting.is_empty() {
             return Ok(readiness.events);
         }
-        match wait_in(&slot.state, state, |state| &mut state.side(side).waiting, Place::Back, (), limit, || ()) {
-            (Outcome::Told, ()) => Ok(slot.state.lock().side(side).events),
-            (outcome, ()) => Err(outcome),
+        match wait_in(&self.slot.state, state, |state| &mut state.side(side).waiting, Place::Back, 0, limit, || ()) {
+            (Outcome::Told, events) => Ok(events),
+            (outcome, _) => Err(outcome),
         }
     }
 
     /// As [`wait`](Owned::wait), for a task. If it is dropped when it was told, the next is.
     pub(crate) async fn wait_async(&self, side: Side) -> u32 {
-        let slot = self.key.slot();
-        let mut state = slot.state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         if readiness.ready && readiness.waiting.is_empty() {
             return readiness.events;
         }
-        let abandoned = |is_told: bool, ()| {
+        let abandoned = |is_told: bool, _| {
             if is_told {
-                let next = slot.state.lock().side(side).next();
+                let next = self.slot.state.lock().side(side).next();
                 next.call();
             }
         };
-        let place = Place::Back;
-        wait_in_async(&slot.state, state, |state| &mut state.side(side).waiting, place, (), || (), abandoned).await;
-        slot.state.lock().side(side).events
+        let (lock, place) = (&self.slot.state, Place::Back);
+        wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || (), abandoned).await
     }
 
     /// As [`wait`](Owned::wait), for one who polls and is not entered anywhere: if it has to
     /// wait its waker is called, unless another's comes after it.
     pub(crate) fn poll(&self, side: Side, waker: &Waker) -> Poll<u32> {
-        let mut state = self.key.slot().state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         if readiness.ready && readiness.waiting.is_empty() {
             return Poll::Ready(readiness.events);
@@ -241,7 +250,7 @@ impl Owned {
         // Neither made nor dropped under the lock: both may be another's code.
         drop(state);
         let waker = waker.clone();
-        let mut state = self.key.slot().state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         if readiness.ready && readiness.waiting.is_empty() {
             let events = readiness.events;
@@ -258,7 +267,7 @@ impl Owned {
     /// next try if there is one.
     #[inline]
     pub(crate) fn finish(&self, side: Side, events: u32, shown: Shown) {
-        let mut state = self.key.slot().state.lock();
+        let mut state = self.slot.state.lock();
         let readiness = state.side(side);
         let is_over = match shown {
             Shown::More => false,
@@ -277,7 +286,7 @@ impl Owned {
 impl Drop for Owned {
     /// Late events will find another generation.
     fn drop(&mut self) {
-        let mut state = self.key.slot().state.lock();
+        let mut state = self.slot.state.lock();
         let generation = state.generation.wrapping_add(1);
         let waiting = state.sides.iter_mut().flat_map(|side| side.waiting.pop()).count();
         debug_assert_eq!(waiting, 0, "whoever waits borrows the owner");
@@ -295,6 +304,15 @@ pub(crate) struct Event {
     pub(crate) ready: [bool; 2],
     /// By [`Side`]: whether the peer has closed it.
     pub(crate) closed: [bool; 2],
+}
+
+/// Lets the CPU fetch the slot.
+#[inline]
+pub(crate) fn prefetch(key: Key) {
+    // The user data that are no slot's have no such number.
+    if let Some(slots) = SLOTS.get(key.number() as usize / CHUNK).and_then(OnceLock::get) {
+        crate::strand::prefetch(std::ptr::from_ref(&slots[key.number() as usize % CHUNK]).cast());
+    }
 }
 
 /// A poller has seen an event: those who can go on are added to `ready`.

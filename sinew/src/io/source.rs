@@ -22,8 +22,11 @@
 //! side that has been reported closed is always worth trying.
 #![allow(unsafe_code)]
 
+use super::poller::Poller;
+use super::scope::do_there;
+use super::scoped::Scoped;
 use super::slots::{Owned, Shown, Side};
-use super::{budget, poller::Poller};
+use crate::budget;
 use crate::cancel::Cancelled;
 use crate::fibre::stack::current_stack;
 use crate::processor;
@@ -37,7 +40,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
 
 pub(crate) struct Source {
-    descriptor: OwnedFd,
+    descriptor: Scoped<OwnedFd>,
     known: OnceLock<Known>,
     /// Held by whoever changes what the poller knows.
     changing: Mutex<()>,
@@ -49,6 +52,13 @@ struct Known {
     poller: Arc<Poller>,
     /// Whether it reports on room to write. Written by who holds `changing`.
     reports_room: AtomicBool,
+}
+
+impl Known {
+    /// Waits until it is worth trying, on a side that the poller reports on.
+    fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
+        self.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
+    }
 }
 
 /// What an attempt did.
@@ -74,11 +84,14 @@ impl Done<usize> {
 impl Source {
     /// The descriptor has been made non-blocking.
     pub(crate) fn new(descriptor: OwnedFd) -> Source {
-        Source { descriptor, known: OnceLock::new(), changing: Mutex::new(()) }
+        Source { descriptor: Scoped::new(descriptor), known: OnceLock::new(), changing: Mutex::new(()) }
     }
 
-    pub(crate) fn raw(&self) -> RawFd {
-        self.descriptor.as_raw_fd()
+    /// # Errors
+    /// If it is of another event scope.
+    #[inline]
+    pub(crate) fn raw(&self) -> io::Result<RawFd> {
+        Ok(self.descriptor.get()?.as_raw_fd())
     }
 
     /// Does what `attempt` does, waiting as often as the kernel says that it has to. Not
@@ -93,13 +106,18 @@ impl Source {
         if current_stack().is_none() {
             return self.operate_on_thread(side, deadline, attempt);
         }
-        budget::spend();
-        let mut events = self.known.get().map(|known| known.slot.begin(side));
+        budget::spend(budget::KERNEL_CALL);
+        let descriptor = self.raw()?;
+        let mut events = match self.known.get() {
+            // A poller that knows it reports on this side: one look at the slot is enough.
+            Some(known) if side == Side::Read => Some(Some(known.wait(side, deadline)?)),
+            known => known.map(|known| known.slot.begin(side)),
+        };
         loop {
             if let Some(None) = events {
                 events = Some(Some(self.wait(side, deadline)?));
             }
-            match self.attempt(side, events.flatten(), &mut attempt) {
+            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
                 Step::Done(outcome) => return outcome,
                 Step::Again => {}
                 Step::Wait => events = Some(None),
@@ -114,12 +132,13 @@ impl Source {
         mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
         task::spend().await;
+        let descriptor = self.raw()?;
         let mut events = self.known.get().map(|known| known.slot.begin(side));
         loop {
             if let Some(None) = events {
                 events = Some(Some(self.known(side)?.slot.wait_async(side).await));
             }
-            match self.attempt(side, events.flatten(), &mut attempt) {
+            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
                 Step::Done(outcome) => return outcome,
                 Step::Again => {}
                 Step::Wait => events = Some(None),
@@ -136,16 +155,13 @@ impl Source {
         mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
     ) -> Poll<io::Result<T>> {
         ready!(task::poll_spend(context));
+        let descriptor = self.raw()?;
         let mut events = self.known.get().map(|known| known.slot.begin(side));
         loop {
             if let Some(None) = events {
-                let known = match self.known(side) {
-                    Ok(known) => known,
-                    Err(error) => return Poll::Ready(Err(error)),
-                };
-                events = Some(Some(ready!(known.slot.poll(side, context.waker()))));
+                events = Some(Some(ready!(self.known(side)?.slot.poll(side, context.waker()))));
             }
-            match self.attempt(side, events.flatten(), &mut attempt) {
+            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
                 Step::Done(outcome) => return Poll::Ready(outcome),
                 Step::Again => {}
                 Step::Wait => events = Some(None),
@@ -157,11 +173,12 @@ impl Source {
     #[inline(always)]
     fn attempt<T>(
         &self,
+        descriptor: RawFd,
         side: Side,
         events: Option<u32>,
         attempt: &mut impl FnMut(RawFd) -> io::Result<Done<T>>,
     ) -> Step<T> {
-        let outcome = attempt(self.raw());
+        let outcome = attempt(descriptor);
         let shown = match &outcome {
             Ok(done) => done.shown,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shown::Nothing,
@@ -183,10 +200,7 @@ impl Source {
 
     /// Waits until a poller says that it is worth trying.
     pub(crate) fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
-        self.known(side)?
-            .slot
-            .wait(side, Limit::carried_until(deadline))
-            .map_err(|outcome| limit_error(outcome, deadline))
+        self.known(side)?.wait(side, deadline)
     }
 
     /// What the poller knows of it, which reports on this side.
@@ -205,7 +219,7 @@ impl Source {
         match self.known.get() {
             Some(known) if is_reported(known) => {}
             Some(known) => {
-                known.poller.watch(self.raw(), known.slot.key(), side, true)?;
+                known.poller.watch(self.raw()?, known.slot.key(), side, true)?;
                 known.reports_room.store(true, Relaxed);
             }
             None => {
@@ -213,7 +227,7 @@ impl Source {
                 let slot = Owned::new().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
                 // The kernel reports at once what there is already, so the side is not
                 // worth trying before there was an event.
-                poller.watch(self.raw(), slot.key(), side, false)?;
+                poller.watch(self.raw()?, slot.key(), side, false)?;
                 slot.finish(side, 0, Shown::Nothing);
                 let known = Known { slot, poller, reports_room: AtomicBool::new(side == Side::Write) };
                 assert!(self.known.set(known).is_ok(), "it is made known under the lock");
@@ -229,8 +243,9 @@ impl Source {
         deadline: Deadline,
         mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
+        let descriptor = self.raw()?;
         loop {
-            match attempt(self.raw()) {
+            match attempt(descriptor) {
                 Ok(done) => return Ok(done.value),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_on_thread(side, deadline)?,
@@ -242,10 +257,11 @@ impl Source {
     /// Blocks the kernel thread.
     pub(crate) fn wait_on_thread(&self, side: Side, deadline: Deadline) -> io::Result<()> {
         wait::refuse_tasks();
+        let descriptor = self.raw()?;
         let until = deadline.min(carried().deadline);
         let events = if side == Side::Read { libc::POLLIN } else { libc::POLLOUT };
         loop {
-            let mut entry = libc::pollfd { fd: self.raw(), events, revents: 0 };
+            let mut entry = libc::pollfd { fd: descriptor, events, revents: 0 };
             let left = || until.remaining().as_nanos().div_ceil(1_000_000);
             let timeout = if until.is_never() { -1 } else { libc::c_int::try_from(left()).unwrap_or(libc::c_int::MAX) };
             // SAFETY: one entry is valid for reading and writing.
@@ -264,17 +280,31 @@ impl Source {
     }
 
     /// The descriptor, which no poller knows any more.
+    ///
+    /// # Panics
+    /// If it is of another event scope.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
+        let descriptor = self.descriptor.into_inner();
         if let Some(known) = self.known.get() {
-            known.poller.forget(self.raw());
+            known.poller.forget(descriptor.as_raw_fd());
         }
-        self.descriptor
+        descriptor
+    }
+
+    /// Closes it, though a copy of the descriptor lives on, of which the kernel would go on
+    /// reporting.
+    pub(crate) fn close(self) {
+        if self.raw().is_ok() {
+            drop(self.into_descriptor());
+        } else {
+            do_there(self.descriptor.scope(), move || drop(self.into_descriptor()));
+        }
     }
 }
 
 impl AsFd for Source {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+        self.descriptor.peek().as_fd()
     }
 }
 

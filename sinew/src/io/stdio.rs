@@ -47,7 +47,7 @@ impl Standard {
                 outcome => return outcome,
             }
         }
-        let descriptor = self.source.raw();
+        let descriptor = self.source.raw()?;
         blocking(|| call(descriptor, true))
     }
 

@@ -41,7 +41,7 @@ macro_rules! handle {
 
         impl std::os::fd::AsRawFd for $Type {
             fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                self.socket.raw()
+                self.socket.number()
             }
         }
 
@@ -57,7 +57,8 @@ macro_rules! handle {
         /// to the socket.
         ///
         /// # Panics
-        /// If there are, and no descriptor is left for a copy.
+        /// If there are, and no descriptor is left for a copy; in another
+        /// [`EventScope`](crate::io::EventScope).
         impl From<$Type> for std::os::fd::OwnedFd {
             fn from(handle: $Type) -> std::os::fd::OwnedFd {
                 handle.socket.into_descriptor()
@@ -76,7 +77,8 @@ macro_rules! handle {
         /// handles to the socket.
         ///
         /// # Panics
-        /// If there are, and no descriptor is left for a copy.
+        /// If there are, and no descriptor is left for a copy; in another
+        /// [`EventScope`](crate::io::EventScope).
         impl From<$Type> for $std {
             fn from(handle: $Type) -> $std {
                 std::os::fd::OwnedFd::from(handle).into()

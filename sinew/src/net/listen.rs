@@ -197,6 +197,6 @@ impl FusedIterator for Incoming<'_> {}
 
 impl fmt::Debug for TcpListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TcpListener").field("addr", &self.local_addr().ok()).field("fd", &self.socket.raw()).finish()
+        f.debug_struct("TcpListener").field("addr", &self.local_addr().ok()).field("fd", &self.socket.number()).finish()
     }
 }

@@ -85,7 +85,7 @@ impl Socket {
             Ok(shared) => (shared.source.into_descriptor(), false),
             Err(shared) => {
                 let copy = shared.source.as_fd().try_clone_to_owned().expect("no descriptor is left for a copy");
-                let listens = option(shared.source.raw(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+                let listens = option(shared.source.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
                 (copy, listens.is_ok_and(|listens| listens != 0))
             }
         };
@@ -97,7 +97,15 @@ impl Socket {
         &self.shared.source
     }
 
-    pub(crate) fn raw(&self) -> RawFd {
+    /// The descriptor, whatever it means here.
+    pub(crate) fn number(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+
+    /// # Errors
+    /// If it is of another event scope.
+    #[inline]
+    pub(crate) fn raw(&self) -> io::Result<RawFd> {
         self.source().raw()
     }
 
@@ -183,7 +191,7 @@ impl Socket {
     #[cold]
     pub(super) fn attempt_slow<T>(&self, mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
         loop {
-            match attempt(self.raw()) {
+            match attempt(self.raw()?) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return Ok(done?.value),
             }
@@ -207,7 +215,7 @@ impl Socket {
             std::net::Shutdown::Both => libc::SHUT_RDWR,
         };
         // SAFETY: no memory is involved.
-        result(unsafe { libc::shutdown(self.raw(), how) })
+        result(unsafe { libc::shutdown(self.raw()?, how) })
     }
 
     /// Waits for a connection and accepts it; with the peer's address as the kernel
@@ -223,7 +231,7 @@ impl Socket {
     /// Connects without waiting: what cannot be done at once is an error.
     pub(crate) fn connect_at_once(&self, address: &Address) -> io::Result<()> {
         // SAFETY: the address is valid for reading, of the length given.
-        result(unsafe { libc::connect(self.raw(), address.as_ptr(), address.length) })
+        result(unsafe { libc::connect(self.raw()?, address.as_ptr(), address.length) })
     }
 
     /// Connects, and waits until that has succeeded or failed; not beyond `deadline`.
@@ -242,12 +250,12 @@ impl Socket {
 
     pub(crate) fn bind(&self, address: &Address) -> io::Result<()> {
         // SAFETY: the address is valid for reading, of the length given.
-        result(unsafe { libc::bind(self.raw(), address.as_ptr(), address.length) })
+        result(unsafe { libc::bind(self.raw()?, address.as_ptr(), address.length) })
     }
 
     pub(crate) fn listen(&self, backlog: u32) -> io::Result<()> {
         // SAFETY: no memory is involved.
-        result(unsafe { libc::listen(self.raw(), libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX)) })
+        result(unsafe { libc::listen(self.raw()?, libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX)) })
     }
 
     /// Sets an option whose value is a number.
@@ -259,11 +267,11 @@ impl Socket {
     pub(crate) fn set_option_of<T: Copy>(&self, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
         let length = size_of::<T>() as libc::socklen_t;
         // SAFETY: the value is valid for reading, of the length given.
-        result(unsafe { libc::setsockopt(self.raw(), level, name, (&raw const value).cast(), length) })
+        result(unsafe { libc::setsockopt(self.raw()?, level, name, (&raw const value).cast(), length) })
     }
 
     pub(crate) fn option(&self, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
-        option(self.raw(), level, name)
+        option(self.raw()?, level, name)
     }
 
     pub(crate) fn set_ttl(&self, ttl: u32) -> io::Result<()> {
@@ -275,18 +283,18 @@ impl Socket {
     }
 
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
-        take_error(self.raw())
+        take_error(self.raw()?)
     }
 
     pub(crate) fn local_address(&self) -> io::Result<Address> {
         let mut address = Address::empty();
         // SAFETY: the address is valid for writing, of the length given.
-        result(unsafe { libc::getsockname(self.raw(), address.as_mut_ptr(), &mut address.length) })?;
+        result(unsafe { libc::getsockname(self.raw()?, address.as_mut_ptr(), &mut address.length) })?;
         Ok(address)
     }
 
     pub(crate) fn peer_address(&self) -> io::Result<Address> {
-        peer_address(self.raw())
+        peer_address(self.raw()?)
     }
 }
 

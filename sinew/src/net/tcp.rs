@@ -145,6 +145,6 @@ impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("TcpStream");
         debug.field("addr", &self.local_addr().ok()).field("peer", &self.peer_addr().ok());
-        debug.field("fd", &self.socket.raw()).finish()
+        debug.field("fd", &self.socket.number()).finish()
     }
 }

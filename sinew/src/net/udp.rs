@@ -304,6 +304,6 @@ fn membership_v6(group: &Ipv6Addr, interface: u32) -> libc::ipv6_mreq {
 
 impl fmt::Debug for UdpSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UdpSocket").field("addr", &self.local_addr().ok()).field("fd", &self.socket.raw()).finish()
+        f.debug_struct("UdpSocket").field("addr", &self.local_addr().ok()).field("fd", &self.socket.number()).finish()
     }
 }

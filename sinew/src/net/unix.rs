@@ -257,12 +257,15 @@ impl fmt::Debug for UnixStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("UnixStream");
         debug.field("local", &self.local_addr().ok()).field("peer", &self.peer_addr().ok());
-        debug.field("fd", &self.socket.raw()).finish()
+        debug.field("fd", &self.socket.number()).finish()
     }
 }
 
 impl fmt::Debug for UnixListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnixListener").field("local", &self.local_addr().ok()).field("fd", &self.socket.raw()).finish()
+        f.debug_struct("UnixListener")
+            .field("local", &self.local_addr().ok())
+            .field("fd", &self.socket.number())
+            .finish()
     }
 }

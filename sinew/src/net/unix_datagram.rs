@@ -163,6 +163,6 @@ impl fmt::Debug for UnixDatagram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("UnixDatagram");
         debug.field("local", &self.local_addr().ok()).field("peer", &self.peer_addr().ok());
-        debug.field("fd", &self.socket.raw()).finish()
+        debug.field("fd", &self.socket.number()).finish()
     }
 }

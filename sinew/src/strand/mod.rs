@@ -97,9 +97,8 @@ pub(crate) mod bound {
 const PREFETCHED_LINES: usize = 2;
 
 /// Asks the CPU for a line of memory.
-#[cfg(not(sinew_loom))]
 #[inline(always)]
-fn prefetch(address: *const u8) {
+pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -10,8 +10,12 @@
 //! buffer is empty and no sender waits; where a sender waits, the buffer is full.
 //! Nobody who comes later gets a message, or room, before those who wait.
 //!
+//! Whoever may wait gives way now and then also where it need not: see
+//! [`crate::budget`].
+//!
 //! Messages are dropped, and memory is freed, when the lock has been released.
 
+use crate::budget;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::task;
 use crate::wait::{Batch, Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
@@ -222,7 +226,10 @@ impl<T, B: Buffer<T>> Core<T, B> {
     #[inline(always)]
     pub(super) fn send_unbounded(&self, message: T) -> Result<(), SendError<T>> {
         match self.offer(message) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                budget::spend(budget::MESSAGE);
+                Ok(())
+            }
             Err(Unsent::Closed(message) | Unsent::Full(message, _)) => Err(SendError(message)),
         }
     }
@@ -240,7 +247,10 @@ impl<T, B: Buffer<T>> Core<T, B> {
     #[inline(always)]
     pub(super) fn send(&self, message: T, limit: Limit) -> Result<(), SendTimeoutError<T>> {
         match self.offer(message) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                budget::spend(budget::MESSAGE);
+                Ok(())
+            }
             Err(Unsent::Closed(message)) => Err(SendTimeoutError::Disconnected(message)),
             Err(Unsent::Full(message, state)) => {
                 let note = Some(message);
@@ -265,7 +275,10 @@ impl<T, B: Buffer<T>> Core<T, B> {
     #[inline(always)]
     pub(super) fn recv(&self, limit: Limit) -> Result<T, RecvTimeoutError> {
         match self.take() {
-            Ok(message) => Ok(message),
+            Ok(message) => {
+                budget::spend(budget::MESSAGE);
+                Ok(message)
+            }
             Err(Unreceived::Closed) => Err(RecvTimeoutError::Disconnected),
             Err(Unreceived::Empty(state)) => {
                 match wait_in(&self.state, state, |state| &mut state.receiving, Place::Back, None, limit, || ()) {

@@ -29,5 +29,5 @@ pub use once_lock::OnceLock;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use select::{Select, SelectReceiver, SelectSender};
 pub use semaphore::{AcquireError, BinarySemaphore, Permit, Semaphore};
-pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+pub use std::sync::{Arc, LockResult, PoisonError, TryLockError, TryLockResult, Weak, atomic};
 pub use wait_group::WaitGroup;

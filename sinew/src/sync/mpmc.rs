@@ -6,7 +6,9 @@
 //! side are dropped. The receivers of a closed channel get the messages that are
 //! left; when there are no receivers, these messages are dropped.
 //!
-//! Senders and receivers may be fibres, and kernel threads too.
+//! Senders and receivers may be fibres, and kernel threads too. A fibre that sends or
+//! receives a thousand times without having to wait gives others a turn; those whose
+//! names begin with `try_` never do.
 //!
 //! ```
 //! use sinew::sync::mpmc;

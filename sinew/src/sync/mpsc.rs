@@ -71,7 +71,8 @@ impl<T> Sender<T> {
         self.sender.core()
     }
 
-    /// Sends a message. Never waits.
+    /// Sends a message. Never waits, but gives others a turn now and then: see
+    /// [`mpmc`].
     ///
     /// # Errors
     /// If the receiver is gone. The message is in the error.

@@ -46,6 +46,7 @@ pub const SIGSEGV: i32 = 11;
 pub struct Rerun {
     without: Option<String>,
     limit: Option<String>,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 /// What became of it.
@@ -70,6 +71,12 @@ impl Rerun {
     /// With this argument of the shell's `ulimit`.
     pub fn limit(mut self, limit: &str) -> Rerun {
         self.limit = Some(limit.to_owned());
+        self
+    }
+
+    /// With this variable in its environment.
+    pub fn variable(mut self, name: &'static str, value: &'static str) -> Rerun {
+        self.variables.push((name, value));
         self
     }
 
@@ -100,6 +107,7 @@ impl Rerun {
         };
         command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
         command.env(BODY, wanted).env_remove("RUST_BACKTRACE").env_remove("SINEW_WITHOUT");
+        command.envs(self.variables.iter().copied());
         if let Some(without) = &self.without {
             command.env("SINEW_WITHOUT", without);
         }

@@ -1,0 +1,34 @@
+//! The `sinew` command: real servers, each a plain blocking function per session.
+
+mod memcached;
+mod runtime;
+mod stop;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Servers with one thread for each session, on the Sinew runtime.
+#[derive(Parser)]
+#[command(name = "sinew", version)]
+struct Command {
+    #[command(subcommand)]
+    server: Server,
+}
+
+#[derive(Subcommand)]
+enum Server {
+    Memcached(memcached::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Command::parse().server {
+        Server::Memcached(options) => memcached::run(options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sinew: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

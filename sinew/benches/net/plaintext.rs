@@ -1,0 +1,77 @@
+//! `keepalive` and `one-each`: small requests, on connections that stay and on one
+//! connection each. The figure is requests per second of the server's CPU time: what
+//! the server is asked depends on the generator, what it needs for it does not.
+
+use std::time::Duration;
+
+use crate::generator;
+use crate::protocol::Stay;
+use crate::servers::LISTENING;
+use crate::support::case::{Case, Contender};
+use crate::support::child::{Outcome, Reading, Running};
+use crate::support::options::Options;
+use crate::support::procfs::cpu_seconds;
+use crate::support::report::{Bound, Column, Report};
+
+pub const KEEP_ALIVE: &str = "keepalive";
+pub const ONE_EACH: &str = "one-each";
+
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// Beside the time under load.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A server in a child, ended when this returns.
+fn measure(case: &Case) -> Outcome {
+    let server = Running::start(case, LIMIT + case.window());
+    let address = match server.wait_for_prefix(LISTENING) {
+        Ok(address) => address.parse().expect("an address"),
+        Err(outcome) => return outcome,
+    };
+    let stay = if case.experiment == ONE_EACH { Stay::Close } else { Stay::Open };
+    let connections = case.variant.parse().expect("a number of connections");
+    // First touches of memory are not what a request costs.
+    if let Err(error) = generator::run(address, connections, stay, WARM_UP) {
+        return Outcome::Failed(error.to_string());
+    }
+    let before = cpu_seconds(server.pid());
+    let load = generator::run(address, connections, stay, case.window());
+    let after = cpu_seconds(server.pid());
+    match (load, before, after) {
+        (Ok(load), Some(before), Some(after)) => Outcome::Measured(Reading::of([
+            ("per_cpu", load.requests / (after - before)),
+            ("per_second", load.requests / load.seconds),
+        ])),
+        (Err(error), ..) => Outcome::Failed(error.to_string()),
+        _ => Outcome::Failed("the server is gone".to_owned()),
+    }
+}
+
+fn conduct(options: &Options, report: &mut Report, name: &str, connections: &[usize], peers: &[Contender]) {
+    let contenders = options.contenders(peers);
+    let cases = connections.iter().flat_map(|connections| {
+        let case = move |&who| Case::new(name, who, 1, &connections.to_string(), options.load_ms());
+        contenders.iter().map(case)
+    });
+    let results = report.measure_with(cases.collect(), options.repeats, measure);
+    report.heading(&format!("{name}: one processor, load by {}, {} ms", generator::name(), options.load_ms()));
+    for connections in connections.iter().map(usize::to_string) {
+        for (title, figure) in [("server CPU", "per_cpu"), ("time", "per_second")] {
+            let title = format!("thousand requests per second of {title}, {connections} connections");
+            report.table(&title, &results, |c| c.variant == connections, Column { figure, unit: 1e3 });
+        }
+        for sinew in results.sinews() {
+            let rate = |who| results.median("per_cpu", who, 1, &connections);
+            let claim = format!("{name}, {connections} connections, at least the bare loop's requests per CPU time");
+            report.bar(&results, sinew, &claim, rate(sinew) / rate(Contender::Epoll), Bound::AtLeast(1.0));
+        }
+    }
+}
+
+pub fn conduct_keep_alive(options: &Options, report: &mut Report) {
+    conduct(options, report, KEEP_ALIVE, &[64, 1_000], &Contender::ALL_PEERS);
+}
+
+pub fn conduct_one_each(options: &Options, report: &mut Report) {
+    conduct(options, report, ONE_EACH, &[64], &Contender::ALL_PEERS);
+}

@@ -1,0 +1,145 @@
+//! Fibres whose operations never have to wait give others a turn all the same, and
+//! not too often.
+
+#[path = "fixture/mod.rs"]
+mod fixture;
+
+use fixture::{Setup, wherever};
+use sinew::net::{TcpListener, TcpStream, UnixStream};
+use sinew::sync::{mpmc, mpsc};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// As many calls of the kernel may come between two turns of others, and as many
+/// messages.
+const MOST_CALLS: usize = 65;
+const MOST_MESSAGES: usize = 1025;
+
+const ROUNDS: usize = 5;
+
+fn has_one_processor(setup: &Setup) -> bool {
+    setup.processors == 1
+}
+
+/// Does `operation` again and again until another fibre has had a turn. How often, in
+/// the longest of some rounds: the first may begin anywhere in a budget.
+fn operations_until_a_turn(most: usize, mut operation: impl FnMut()) -> usize {
+    let round = |_| {
+        let had_a_turn = AtomicBool::new(false);
+        sinew::scope(|scope| {
+            scope.spawn(|| had_a_turn.store(true, Ordering::Relaxed));
+            let mut count = 0;
+            while !had_a_turn.load(Ordering::Relaxed) {
+                operation();
+                count += 1;
+                assert!(count <= most, "no turn for another after {count} operations");
+            }
+            count
+        })
+    };
+    (0..ROUNDS).map(round).max().unwrap()
+}
+
+/// Each step of these is two operations.
+fn steps_until_a_turn(most: usize, step: impl FnMut()) {
+    let longest = operations_until_a_turn(most / 2 + 1, step);
+    assert!(longest >= most / 4, "a turn for another after {longest} steps");
+}
+
+#[test]
+fn reads_and_writes_that_always_succeed_give_way() {
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let (mut here, mut there) = UnixStream::pair().unwrap();
+            steps_until_a_turn(MOST_CALLS, || {
+                here.write_all(b"x").unwrap();
+                there.read_exact(&mut [0]).unwrap();
+            });
+        });
+    });
+}
+
+#[test]
+fn accepting_what_is_always_there_gives_way() {
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let connect = |_| std::net::TcpStream::connect(address).unwrap();
+            let clients: Vec<_> = (0..ROUNDS * (MOST_CALLS + 1)).map(connect).collect();
+            let mut accepted: Vec<TcpStream> = Vec::new();
+            let longest = operations_until_a_turn(MOST_CALLS, || accepted.push(listener.accept().unwrap().0));
+            assert!(longest >= MOST_CALLS / 2, "a turn for another after {longest}");
+            drop(clients);
+        });
+    });
+}
+
+#[test]
+fn messages_that_are_always_there_give_way() {
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let (tx, rx) = mpsc::channel();
+            steps_until_a_turn(MOST_MESSAGES, || {
+                tx.send(1).unwrap();
+                rx.recv().unwrap();
+            });
+            let (tx, rx) = mpsc::sync_channel(1);
+            steps_until_a_turn(MOST_MESSAGES, || {
+                tx.send(1).unwrap();
+                rx.recv().unwrap();
+            });
+            let (tx, rx) = mpmc::channel();
+            steps_until_a_turn(MOST_MESSAGES, || {
+                tx.send(1).unwrap();
+                rx.recv().unwrap();
+            });
+        });
+    });
+}
+
+#[test]
+fn a_producer_and_a_consumer_that_never_wait_let_a_third_run() {
+    const AHEAD: usize = 10_000;
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let (tx, rx) = mpmc::channel();
+            (0..AHEAD).for_each(|number| tx.send(number).unwrap());
+            let had_a_turn = AtomicBool::new(false);
+            sinew::scope(|scope| {
+                // Each stops when the third has run, or fails.
+                let producer = scope.spawn(|| {
+                    let sent = (0..AHEAD).take_while(|_| !had_a_turn.load(Ordering::Relaxed));
+                    sent.map(|number| tx.send(AHEAD + number).unwrap()).count()
+                });
+                let consumer = scope.spawn(|| {
+                    let received = (0..AHEAD).take_while(|_| !had_a_turn.load(Ordering::Relaxed));
+                    received.map(|number| assert_eq!(rx.recv(), Ok(number))).count()
+                });
+                scope.spawn(|| had_a_turn.store(true, Ordering::Relaxed));
+                let (sent, received) = (producer.join().unwrap(), consumer.join().unwrap());
+                assert!(sent <= MOST_MESSAGES, "{sent} messages were sent before the third had a turn");
+                assert!(received <= MOST_MESSAGES, "{received} messages were received before the third had a turn");
+            });
+        });
+    });
+}
+
+#[test]
+fn what_only_tries_never_gives_way() {
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let (tx, rx) = mpmc::channel();
+            let had_a_turn = AtomicBool::new(false);
+            sinew::scope(|scope| {
+                scope.spawn(|| had_a_turn.store(true, Ordering::Relaxed));
+                for number in 0..3 * MOST_MESSAGES {
+                    tx.try_send(number).unwrap();
+                    assert_eq!(rx.try_recv(), Ok(number));
+                }
+                assert!(!had_a_turn.load(Ordering::Relaxed));
+            });
+            assert!(had_a_turn.load(Ordering::Relaxed));
+        });
+    });
+}

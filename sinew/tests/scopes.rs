@@ -1,0 +1,302 @@
+//! Event scopes: clusters with descriptor tables of their own.
+
+mod fixture;
+
+use fixture::{alone, happens_within};
+use sinew::fs;
+use sinew::io::{EventScope, OtherScope, Pollable, Polling};
+use sinew::net::{SocketAddr, TcpListener, TcpStream};
+use sinew::sync::mpsc;
+use sinew::{Cluster, Runtime};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A runtime, and a cluster of it in another scope.
+fn two() -> (Runtime, Cluster) {
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let cluster = cluster(&runtime, Polling::Shared);
+    (runtime, cluster)
+}
+
+fn cluster(runtime: &Runtime, polling: Polling) -> Cluster {
+    let scope = EventScope::new().unwrap();
+    runtime.cluster(Runtime::builder().processors(2).event_scope(&scope).polling(polling)).unwrap()
+}
+
+/// What `f` gives as a fibre of the cluster.
+fn there<T: Send + 'static>(cluster: &Cluster, f: impl FnOnce() -> T + Send + 'static) -> T {
+    cluster.spawn(f).join().unwrap()
+}
+
+/// The descriptors of the calling thread.
+fn open_descriptors() -> usize {
+    // One is that of the directory itself.
+    std::fs::read_dir("/proc/thread-self/fd").unwrap().count() - 1
+}
+
+#[track_caller]
+fn is_of_other_scope<T: std::fmt::Debug>(outcome: io::Result<T>) {
+    let error = outcome.unwrap_err();
+    assert!(error.get_ref().is_some_and(|source| source.is::<OtherScope>()), "{error:?}");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+fn echo(mut stream: TcpStream) {
+    let mut buffer = [0; 256];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        stream.write_all(&buffer[..count]).unwrap();
+    }
+}
+
+#[test]
+fn a_scope_begins_with_the_standard_descriptors() {
+    alone(|| {
+        let (_runtime, cluster) = two();
+        let _other = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(there(&cluster, open_descriptors), 3);
+        assert!(open_descriptors() > 3);
+        assert!(there(&cluster, || EventScope::current().is_some()));
+        assert_eq!(EventScope::current(), None);
+    });
+}
+
+/// Listens on the cluster and counts those who come, until nobody has for a second.
+fn listen(cluster: &Cluster, address: SocketAddr, count: &Arc<AtomicUsize>) -> SocketAddr {
+    let count = Arc::clone(count);
+    there(cluster, move || {
+        let listener = TcpListener::builder().reuse_port(true).bind(address).unwrap();
+        let address = listener.local_addr().unwrap();
+        sinew::spawn(move || {
+            while let Ok((stream, _)) = listener.accept_timeout(Duration::from_secs(1)) {
+                count.fetch_add(1, Ordering::Relaxed);
+                sinew::spawn(move || echo(stream));
+            }
+        });
+        address
+    })
+}
+
+#[test]
+fn scopes_listen_at_one_port_and_serve_it_together() {
+    for polling in [Polling::Shared, Polling::PerProcessor, Polling::Thread] {
+        alone(|| {
+            let runtime = Runtime::builder().processors(1).build().unwrap();
+            let clusters = [cluster(&runtime, polling), cluster(&runtime, polling)];
+            let counts = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+            let address = listen(&clusters[0], "127.0.0.1:0".parse().unwrap(), &counts[0]);
+            listen(&clusters[1], address, &counts[1]);
+            let clients = 200;
+            runtime.run(|| {
+                sinew::scope(|scope| {
+                    for client in 0..clients {
+                        scope.spawn(move || {
+                            let mut stream = TcpStream::connect(address).unwrap();
+                            let sent = [client as u8; 100];
+                            stream.write_all(&sent).unwrap();
+                            let mut received = [0; 100];
+                            stream.read_exact(&mut received).unwrap();
+                            assert_eq!(sent, received);
+                        });
+                    }
+                });
+            });
+            let counts = counts.map(|count| count.load(Ordering::Relaxed));
+            assert_eq!(counts.iter().sum::<usize>(), clients);
+            assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+        });
+    }
+}
+
+/// A connection of which one end was made on the cluster.
+fn pair(runtime: &Runtime, cluster: &Cluster) -> (TcpStream, TcpStream) {
+    let listener = runtime.run(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    let theirs = there(cluster, move || TcpStream::connect(address).unwrap());
+    (runtime.run(|| listener.accept().unwrap().0), theirs)
+}
+
+#[test]
+fn what_belongs_to_another_scope_is_refused() {
+    alone(|| {
+        let (runtime, cluster) = two();
+        let (ours, theirs) = pair(&runtime, &cluster);
+        let file = there(&cluster, || fs::File::open("/dev/null").unwrap());
+        // On a kernel thread, and in a fibre.
+        let refuse = || {
+            is_of_other_scope((&theirs).read(&mut [0; 1]));
+            is_of_other_scope((&theirs).write(&[0; 1]));
+            is_of_other_scope(theirs.peek(&mut [0; 1]));
+            is_of_other_scope(theirs.peer_addr());
+            is_of_other_scope(theirs.set_nodelay(true));
+            is_of_other_scope(theirs.take_error());
+            is_of_other_scope(theirs.shutdown(sinew::net::Shutdown::Both));
+            is_of_other_scope((&file).read(&mut [0; 1]));
+            is_of_other_scope(file.metadata());
+            is_of_other_scope(file.try_clone());
+            is_of_other_scope(sinew::io::sendfile(&file, &ours, 0, 1));
+        };
+        refuse();
+        runtime.run(refuse);
+        // Where it was made it works as before.
+        let exchanged = there(&cluster, move || {
+            (&theirs).write_all(b"x").unwrap();
+            (&file).read(&mut [0; 1]).unwrap()
+        });
+        assert_eq!(exchanged, 0);
+        runtime.run(|| (&ours).read_exact(&mut [0; 1]).unwrap());
+    });
+}
+
+#[test]
+fn what_is_dropped_in_another_scope_is_closed_in_its_own() {
+    alone(|| {
+        let (runtime, cluster) = two();
+        let (ours, theirs) = pair(&runtime, &cluster);
+        // Something of ours has the same number.
+        let number = theirs.as_raw_fd();
+        let namesake = std::fs::File::open("/dev/zero").unwrap();
+        let placed = number == namesake.as_raw_fd() || is_open(number);
+        assert!(placed, "descriptor {number} is not open here");
+        let before = there(&cluster, open_descriptors);
+        drop(theirs);
+        assert_eq!(runtime.run(|| (&ours).read(&mut [0; 1])).unwrap(), 0, "it is closed");
+        assert!(happens_within(LONG, || there(&cluster, open_descriptors) == before - 1));
+        assert!(is_open(number), "ours is not");
+
+        let (ours, theirs) = pair(&runtime, &cluster);
+        there(&cluster, move || drop(ours));
+        assert_eq!(there(&cluster, move || (&theirs).read(&mut [0; 1]).unwrap()), 0);
+
+        let pipe = there(&cluster, || {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let reader = Pollable::new(reader).unwrap();
+            assert!(reader.readable_timeout(Duration::from_millis(1)).is_err());
+            (reader, writer)
+        });
+        is_of_other_scope(pipe.0.readable());
+        there(&cluster, move || drop(pipe));
+    });
+}
+
+fn is_open(number: i32) -> bool {
+    std::fs::exists(format!("/proc/thread-self/fd/{number}")).unwrap()
+}
+
+/// The sleepers of one scope are woken from the other, by their pollers' alarms.
+#[test]
+fn fibres_of_two_scopes_wake_each_other() {
+    for polling in [Polling::Shared, Polling::PerProcessor, Polling::Thread] {
+        alone(|| {
+            let runtime = Runtime::builder().processors(1).build().unwrap();
+            let cluster = cluster(&runtime, polling);
+            let (ours, theirs) = pair(&runtime, &cluster);
+            let (ask, asked) = mpsc::channel();
+            let (answer, answered) = mpsc::channel();
+            // Both have a poller to sleep in.
+            let idler = cluster.spawn(move || ((&theirs).read(&mut [0; 1]), theirs));
+            let waiter = runtime.spawn(move || ((&ours).read(&mut [0; 1]), ours));
+            let server = cluster.spawn(move || asked.iter().for_each(|number: u32| answer.send(number + 1).unwrap()));
+            runtime.run(move || {
+                for number in 0..1000 {
+                    ask.send(number).unwrap();
+                    assert_eq!(answered.recv().unwrap(), number + 1);
+                }
+            });
+            server.join().unwrap();
+            // A kernel thread wakes them as well.
+            idler.fibre().cancel();
+            waiter.fibre().cancel();
+            for (reader, _kept) in [idler, waiter].map(|reader| reader.join().unwrap()) {
+                assert!(reader.is_err(), "it was cancelled");
+            }
+        });
+    }
+}
+
+#[test]
+fn calls_that_block_open_what_is_open_for_their_fibre() {
+    alone(|| {
+        let (_runtime, cluster) = two();
+        let read = there(&cluster, || {
+            let mut text = String::new();
+            fs::File::open("/proc/self/comm").unwrap().read_to_string(&mut text).unwrap();
+            let file = sinew::blocking(|| std::fs::File::open("/dev/zero").unwrap());
+            let mut byte = [1; 1];
+            (&file).read_exact(&mut byte).unwrap();
+            assert!(file.as_fd().try_clone_to_owned().is_ok());
+            (text.is_empty(), byte)
+        });
+        assert_eq!(read, (false, [0]));
+    });
+}
+
+#[test]
+fn processors_of_a_scope_come_and_go_at_the_word_of_another() {
+    alone(|| {
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        let cluster = cluster(&runtime, Polling::PerProcessor);
+        let pairs: Vec<_> = (0..8).map(|_| pair(&runtime, &cluster)).collect();
+        let ours: Vec<_> = pairs
+            .into_iter()
+            .map(|(ours, theirs)| {
+                cluster.spawn(move || echo(theirs));
+                ours
+            })
+            .collect();
+        for step in 0..6 {
+            if step % 2 == 0 {
+                cluster.remove_processor().unwrap();
+            } else {
+                cluster.add_processor().unwrap();
+                assert!(there(&cluster, || EventScope::current().is_some()));
+            }
+            runtime.run(|| {
+                for mut stream in &ours {
+                    stream.write_all(b"on").unwrap();
+                    stream.read_exact(&mut [0; 2]).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_is_built_in_a_scope_belongs_to_it() {
+    alone(|| {
+        let (_runtime, cluster) = two();
+        let (outer, inner, thread) = there(&cluster, || {
+            let runtime = Runtime::builder().processors(1).build().unwrap();
+            let inner = runtime.run(EventScope::current);
+            let thread = std::thread::spawn(EventScope::current).join().unwrap();
+            (EventScope::current(), inner, thread)
+        });
+        assert!(outer.is_some());
+        assert_eq!(outer, inner);
+        assert_eq!(outer, thread);
+    });
+}
+
+#[test]
+fn a_scope_that_ends_closes_what_is_open_in_it() {
+    alone(|| {
+        let (runtime, cluster) = two();
+        let (address, listener) = there(&cluster, || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            (listener.local_addr().unwrap(), listener)
+        });
+        assert!(runtime.run(|| TcpStream::connect(address)).is_ok());
+        drop(cluster);
+        drop(runtime);
+        let refused = || std::net::TcpStream::connect(address).is_err();
+        assert!(happens_within(LONG, refused), "the listener is still there");
+        // It means nothing any more, and closes nothing of ours.
+        let before = open_descriptors();
+        drop(listener);
+        assert_eq!(open_descriptors(), before);
+    });
+}
