@@ -136,7 +136,8 @@ fn a_wake_up_in_the_midst_of_a_poll_leads_to_another() {
                     return Poll::Ready(polls);
                 }
                 context.waker().wake_by_ref();
-                context.waker().clone().wake();
+                let waker = context.waker().clone();
+                waker.wake();
                 Poll::Pending
             }));
             assert_eq!(task.join().unwrap(), 10);
@@ -189,7 +190,7 @@ fn a_fibre_is_awaited_by_tasks_and_its_panic_comes_with_it() {
             gate.store(true, Relaxed);
             assert_eq!(waits.join().unwrap(), 7);
             let panics = sinew::spawn(|| panic!("in a fibre"));
-            let error = task::spawn(async move { panics.await }).join().unwrap().map(|()| ()).unwrap_err();
+            let error = task::spawn(async move { panics.await }).join().unwrap().unwrap_err();
             assert_eq!(fixture::message(&*error), "in a fibre");
             // One who gives up lets the fibre go on.
             let fibre = sinew::spawn(sinew::yield_now);
