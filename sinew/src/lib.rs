@@ -22,18 +22,20 @@ pub mod sched;
 mod spin;
 mod strand;
 pub mod sync;
+pub mod task;
 pub mod thread;
 pub mod time;
 mod wait;
 
 pub use cluster::{Cluster, MigrateError, ResizeError, migrate_to};
 pub use fibre::{
-    AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, LocalKey, Memory, Scope, ScopedJoinHandle, SelfJoin,
-    SpawnError, current, memory, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, yield_now,
+    AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Memory, Scope, ScopedJoinHandle,
+    SelfJoin, SpawnError, current, memory, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, yield_now,
 };
 pub use io::blocking;
 pub use runtime::{BuildError, Builder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;
+pub use task::block_on;
 
 /// A broken invariant, or a state that cannot be left: one line, then the end.
 #[cold]

@@ -171,6 +171,10 @@ pub(crate) struct Processor {
     ids: Cell<(u64, u64)>,
     /// What is left until an operation that need not wait yields; see [`crate::budget`].
     budget: Cell<u32>,
+    /// The task that runs; null while none does.
+    task: Cell<*const Strand>,
+    /// Operations that it may do before one that need not wait gives way.
+    task_budget: Cell<u32>,
     /// Whether the kernel thread's count of panics was up when a strand last gave up
     /// the processor.
     others_unwind: Cell<bool>,
@@ -181,6 +185,18 @@ pub(crate) struct Processor {
     detached: Cell<bool>,
     /// The cluster, until then; null since.
     pushes_for: Cell<*const ClusterShared>,
+}
+
+/// While a task runs.
+pub(crate) struct RunningTask<'a> {
+    processor: &'a Processor,
+}
+
+impl Drop for RunningTask<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.processor.task.set(std::ptr::null());
+    }
 }
 
 /// Whether the caller's kernel thread is unwinding. Never inlined: see
@@ -267,6 +283,8 @@ impl Processor {
             linger: clock::ticks_in_us(LINGER_US),
             ids: Cell::new((0, 0)),
             budget: Cell::new(0),
+            task: Cell::new(std::ptr::null()),
+            task_budget: Cell::new(0),
             others_unwind: Cell::new(false),
             joiner: Cell::new(None),
             detached: Cell::new(false),
@@ -311,6 +329,32 @@ impl Processor {
     /// time when it gives way, and so stands behind those that were ready before it.
     pub(crate) fn read_clock_next(&self) {
         self.until_reading.set(0);
+    }
+
+    /// The task that runs, if one does.
+    #[inline]
+    pub(crate) fn task(&self) -> Option<&Strand> {
+        // SAFETY: it is not freed while it runs.
+        unsafe { self.task.get().as_ref() }
+    }
+
+    /// Makes `task` the one that runs, until the result is dropped.
+    #[inline]
+    pub(crate) fn begin_task<'a>(&'a self, task: &'a Strand) -> RunningTask<'a> {
+        self.task.set(task);
+        self.task_budget.set(crate::task::OPERATIONS);
+        RunningTask { processor: self }
+    }
+
+    #[inline]
+    pub(crate) fn task_budget(&self) -> &Cell<u32> {
+        &self.task_budget
+    }
+
+    /// Whether a task that runs is unwinding, given that its kernel thread is. It is not if
+    /// a fibre was suspended in the midst of that.
+    pub(crate) fn is_task_unwinding(&self) -> bool {
+        !self.others_unwind.get()
     }
 
     /// Whether started fibres may leave this processor.

@@ -3,14 +3,17 @@
 //! public face.
 #![allow(unsafe_code, missing_docs)]
 
+use crate::atomic::AtomicU64;
 use crate::fibre::join;
 use crate::sched::{ProcessorId, Ready, Wake};
-use crate::strand::{self, Kind, Strand};
+use crate::strand::{self, After, Kind, Strand, StrandArc};
 use crate::sync::Policy;
 use crate::sync::raw_mutex;
+use crate::task::life::{Begin, Life};
 use crate::time::Deadline;
-use crate::wait::Limit;
+use crate::wait::{Limit, handover};
 use crate::{idle, spin};
+use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -116,6 +119,96 @@ impl Inbox {
     }
 }
 
+/// A task without a future, step by step: what its processor, its wakers and its handle do.
+pub struct Task(StrandArc);
+
+thread_local!(static FREED: Cell<u32> = const { Cell::new(0) });
+
+/// How often the memory of this model's task was given back. It is not: whoever uses it
+/// afterwards is to be found by loom.
+pub fn freed() -> u32 {
+    FREED.get()
+}
+
+/// A task that is ready for its first poll, and its handle.
+pub fn task() -> (Ready, Task) {
+    static KIND: Kind = Kind { run: |_, _| crate::fatal("a model's task was run"), free };
+    /// # Safety
+    /// The strand was made below, and no reference to it is left.
+    unsafe fn free(mut strand: NonNull<Strand>) {
+        FREED.set(FREED.get() + 1);
+        // SAFETY: by the contract; if there is another who uses it, loom says so.
+        unsafe { strand.as_mut() }.end_for_model();
+    }
+    FREED.set(0);
+    let strand = NonNull::from(Box::leak(Box::new(Strand::for_model(&KIND))));
+    // SAFETY: the strand is new, and `KIND` frees it.
+    let (ready, handle) = unsafe { Ready::of_new(strand) };
+    (ready, Task(handle))
+}
+
+/// By the processor: whether the future is to be polled, else it is to be dropped.
+pub fn begin_poll(task: &Ready) -> bool {
+    Life::of(task.strand()).begin() == Begin::Poll
+}
+
+/// By the processor: gives the task back if it was woken.
+pub fn park(task: Ready) -> Option<Ready> {
+    task.stop(After::Parking)
+}
+
+impl Task {
+    pub fn waker(&self) -> Task {
+        Task(self.0.clone())
+    }
+
+    /// Gives the task if it was parked.
+    pub fn wake_by_ref(&self) -> Option<Ready> {
+        self.0.strand().unpark()
+    }
+
+    pub fn abort(&self) -> Option<Ready> {
+        let strand = self.0.strand();
+        strand.woken(Life::of(strand).abort())
+    }
+}
+
+pub struct Handover(handover::Handover);
+
+impl Handover {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Handover(handover::Handover::new())
+    }
+
+    pub fn is_told(&self) -> bool {
+        self.0.is_told()
+    }
+
+    /// Whether the waker is the caller's; else it has been told.
+    pub fn borrow(&self) -> bool {
+        self.0.borrow() == handover::Borrowed::Yes
+    }
+
+    /// Whether the waker will be called; else it has been told.
+    pub fn put_back(&self) -> bool {
+        self.0.put_back() == handover::PutBack::Held
+    }
+
+    /// Whether the waker is the caller's, to be called after `tell`.
+    pub fn take(&self) -> bool {
+        self.0.take() == handover::Taken::Call
+    }
+
+    pub fn tell(&self) {
+        self.0.tell();
+    }
+
+    pub fn await_told(&self) {
+        self.0.await_told();
+    }
+}
+
 pub struct SpinLock<T>(spin::SpinLock<T>);
 
 pub struct SpinGuard<'a, T>(spin::SpinGuard<'a, T>);
@@ -148,7 +241,7 @@ impl<T> DerefMut for SpinGuard<'_, T> {
     }
 }
 
-pub struct Join(join::Join);
+pub struct Join(AtomicU64);
 
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
@@ -161,24 +254,28 @@ pub enum Completed {
 impl Join {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Join(join::Join::new())
+        Join(AtomicU64::new(0))
+    }
+
+    fn word(&self) -> join::Join<'_> {
+        join::Join::of(&self.0)
     }
 
     pub fn is_done(&self) -> bool {
-        self.0.is_done()
+        self.word().is_done()
     }
 
     /// Whether the waiter has been entered; else the result is there.
     pub fn wait(&self, waiter: NonZeroU64) -> bool {
-        self.0.wait(waiter) == join::Wait::Entered
+        self.word().wait(waiter) == join::Wait::Entered
     }
 
     pub fn withdraw(&self, waiter: NonZeroU64) -> bool {
-        self.0.withdraw(waiter)
+        self.word().withdraw(waiter)
     }
 
     pub fn complete(&self) -> Completed {
-        match self.0.complete() {
+        match self.word().complete() {
             join::Completed::Kept => Completed::Kept,
             join::Completed::Unwanted => Completed::Unwanted,
             join::Completed::Wake(waiter) => Completed::Wake(waiter),
@@ -187,7 +284,7 @@ impl Join {
 
     /// Whether the result is there, and the caller's to drop.
     pub fn detach(&self) -> bool {
-        self.0.detach() == join::Detached::Done
+        self.word().detach() == join::Detached::Done
     }
 }
 

@@ -164,7 +164,7 @@ impl Runtime {
         Cluster::start(builder.plan()?, Arc::clone(&self.shared))
     }
 
-    /// How many fibres have been spawned and not yet finished.
+    /// How many fibres, and tasks, have been spawned and not yet finished.
     pub fn live_fibres(&self) -> u64 {
         self.shared.live()
     }

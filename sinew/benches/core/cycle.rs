@@ -34,9 +34,9 @@ use crate::support::window::{Audit, Tally, Window};
 
 pub const NAME: &str = "cycle";
 
-const RING: usize = 5;
+pub const RING: usize = 5;
 /// Rounds until every strand has parked for its predecessor and nobody else.
-const GUARDED_ROUNDS: usize = 3;
+pub const GUARDED_ROUNDS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Rings per processor, as the variant's name and as a number.

@@ -10,6 +10,7 @@ mod memory;
 mod spawn;
 #[path = "../support/mod.rs"]
 mod support;
+mod tasks;
 mod transfer;
 mod yielding;
 
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use support::Entry;
 use support::peers::measure;
 
-const EXPERIMENTS: [Entry; 7] = [
+const EXPERIMENTS: [Entry; 8] = [
     Entry {
         name: yielding::NAME,
         summary: "100 strands per processor that only yield; fairness of their counts",
@@ -54,6 +55,12 @@ const EXPERIMENTS: [Entry; 7] = [
         summary: "resident bytes per parked strand",
         measure: measure::<memory::Memory>,
         conduct: memory::conduct,
+    },
+    Entry {
+        name: tasks::NAME,
+        summary: "yield, spawn, transfer, cycle and memory with tasks in place of fibres, or among them",
+        measure: tasks::measure,
+        conduct: tasks::conduct,
     },
     Entry {
         name: idle::NAME,

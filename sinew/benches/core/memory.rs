@@ -29,7 +29,7 @@ const BYTES_PER_STRAND: f64 = 4710.0;
 
 pub struct Memory;
 
-fn reading(before: u64, after: u64, strands: u64) -> Reading {
+pub fn reading(before: u64, after: u64, strands: u64) -> Reading {
     Reading::of([("bytes", after.saturating_sub(before) as f64 / strands as f64)])
 }
 

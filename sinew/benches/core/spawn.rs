@@ -15,13 +15,13 @@ use crate::support::report::{Bound, Column, Report};
 
 pub const NAME: &str = "spawn";
 
-const BATCHED: &str = "1000";
-const SINGLE: &str = "1";
-const WARM_UP: Duration = Duration::from_millis(50);
+pub const BATCHED: &str = "1000";
+pub const SINGLE: &str = "1";
+pub const WARM_UP: Duration = Duration::from_millis(50);
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Strands between two looks at the clock, in both variants.
-const STRANDS_PER_ROUND: u64 = 1000;
+pub const STRANDS_PER_ROUND: u64 = 1000;
 
 pub struct Spawn;
 
@@ -49,12 +49,12 @@ async fn task_round(batch: u64, handles: &mut Vec<tokio::task::JoinHandle<u64>>)
     check(sum, batch);
 }
 
-fn check(sum: u64, batch: u64) {
+pub fn check(sum: u64, batch: u64) {
     assert_eq!(sum, (STRANDS_PER_ROUND / batch) * (batch * (batch - 1) / 2));
 }
 
 /// Whether a phase of that length is over; if so, the time per strand.
-fn time_per_strand(begun: Instant, length: Duration, rounds: u64) -> Option<f64> {
+pub fn time_per_strand(begun: Instant, length: Duration, rounds: u64) -> Option<f64> {
     let elapsed = begun.elapsed();
     let strands = rounds * STRANDS_PER_ROUND;
     (elapsed >= length).then(|| elapsed.as_nanos() as f64 / strands as f64)

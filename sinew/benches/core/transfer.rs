@@ -30,18 +30,18 @@ pub const NAME: &str = "transfer";
 
 const STRANDS_PER_PROCESSOR: usize = 100;
 const PROCESSORS: usize = 2;
-const PARKING: &str = "parking";
-const YIELDING: &str = "yielding";
+pub const PARKING: &str = "parking";
+pub const YIELDING: &str = "yielding";
 const NOBODY: usize = usize::MAX;
 
 /// A contender that needs longer has not completed.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The others' transfers take up to 10 ms each, so they get fewer of them.
-const PEERS_TRANSFERS: u64 = 200;
+pub const PEERS_TRANSFERS: u64 = 200;
 
 /// What wakes one member in the parking variant.
-trait Wake {
+pub trait Wake {
     fn wake(&self);
 }
 
@@ -62,15 +62,15 @@ impl<P: Stackful> Wake for UnparkLater<P> {
 
 /// On lines of its own: the leader watches it.
 #[repr(align(128))]
-struct Member<W> {
+pub struct Member<W> {
     /// The term it has acknowledged. Written by the member.
     seen: AtomicU64,
-    waker: W,
+    pub waker: W,
 }
 
-struct Election<W> {
-    members: Vec<Member<W>>,
-    parking: bool,
+pub struct Election<W> {
+    pub members: Vec<Member<W>>,
+    pub parking: bool,
     /// Terms to complete after the first, which warms up.
     transfers: u64,
     /// Written by the leader, last of all in its term.
@@ -89,7 +89,7 @@ struct Ledger {
 }
 
 impl<W: Wake> Election<W> {
-    fn new(case: &Case, waker: impl Fn() -> W) -> Election<W> {
+    pub fn new(case: &Case, waker: impl Fn() -> W) -> Election<W> {
         let member = |_| Member { seen: AtomicU64::new(0), waker: waker() };
         Election {
             members: (0..case.processors * STRANDS_PER_PROCESSOR).map(member).collect(),
@@ -106,7 +106,7 @@ impl<W: Wake> Election<W> {
         }
     }
 
-    fn begin(&self) {
+    pub fn begin(&self) {
         self.appoint(0);
     }
 
@@ -119,24 +119,24 @@ impl<W: Wake> Election<W> {
         }
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         // Pairs with the store in `lead`.
         self.done.load(Acquire)
     }
 
-    fn is_led_by(&self, member: usize) -> bool {
+    pub fn is_led_by(&self, member: usize) -> bool {
         // Pairs with the store in `appoint`.
         self.leader.load(Acquire) == member
     }
 
-    fn acknowledge(&self, member: usize) {
+    pub fn acknowledge(&self, member: usize) {
         let term = self.term.load(Acquire);
         // Pairs with the load in `lead`.
         self.members[member].seen.store(term, Release);
     }
 
     /// One term. Does not suspend: this is the strand that nobody gets past.
-    fn lead(&self, leader: usize) {
+    pub fn lead(&self, leader: usize) {
         let term = self.term.load(Relaxed) + 1;
         self.members[leader].seen.store(term, Relaxed);
         // Pairs with the load in `acknowledge`.
@@ -167,7 +167,7 @@ impl<W: Wake> Election<W> {
         self.appoint(next);
     }
 
-    fn reading(&self) -> Reading {
+    pub fn reading(&self) -> Reading {
         let mut times = std::mem::take(&mut self.ledger.lock().expect("a ledger").times_ns);
         times.sort_unstable();
         let quantile = |q: f64| times[((times.len() - 1) as f64 * q) as usize] as f64;

@@ -19,7 +19,7 @@ use crate::support::window::{Audit, Tally, Window};
 
 pub const NAME: &str = "yield";
 
-const STRANDS_PER_PROCESSOR: usize = 100;
+pub const STRANDS_PER_PROCESSOR: usize = 100;
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub struct Yield;
@@ -78,7 +78,7 @@ impl Experiment for Yield {
     }
 }
 
-fn reading(counts: Vec<u64>, seconds: f64, window: &Arc<Window>) -> Reading {
+pub fn reading(counts: Vec<u64>, seconds: f64, window: &Arc<Window>) -> Reading {
     let sum: u64 = counts.iter().sum();
     let most = counts.iter().max().copied().unwrap_or(0);
     let least = counts.iter().min().copied().unwrap_or(0);

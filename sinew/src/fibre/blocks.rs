@@ -2,11 +2,11 @@
 //! again.
 //!
 //! A general allocator takes 60 ns for an aligned block and gives back; here it
-//! is a push and a pop of the processor's own list. The sizes are odd multiples
+//! is a push and a pop of the processor's own list. Fibres' sizes are odd multiples
 //! of a cache line, so that the heads of records, which are what a dispatch
-//! reads, spread over all sets of a cache. Chunks are kept: the process holds as
-//! many records as it had fibres at its peak, a twentieth of what their stacks
-//! took.
+//! reads, spread over all sets of a cache; small tasks have two lines, and a
+//! dispatch reads both. Chunks are kept: the process holds as many records as it
+//! had fibres at its peak, a twentieth of what their stacks took.
 #![allow(unsafe_code)]
 
 use crate::processor;
@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 /// What blocks are aligned to: a cache line.
 const LINE: usize = 64;
-const SIZES: [usize; 3] = [3 * LINE, 5 * LINE, 7 * LINE];
+const SIZES: [usize; 4] = [2 * LINE, 3 * LINE, 5 * LINE, 7 * LINE];
 const CHUNK: usize = 64 * 1024;
 
 /// A processor keeps at most this many of each size, and exchanges half of them
@@ -53,7 +53,7 @@ pub(crate) struct Blocks {
 
 /// Memory for a value of this layout.
 #[inline]
-pub(super) fn take(layout: Layout) -> NonNull<u8> {
+pub(crate) fn take(layout: Layout) -> NonNull<u8> {
     let Some(size) = size_for(layout) else {
         // SAFETY: records are not empty.
         let memory = unsafe { alloc(layout) };
@@ -83,7 +83,7 @@ pub(super) fn take(layout: Layout) -> NonNull<u8> {
 /// # Safety
 /// It came from `take` with the same layout, and is not used any more.
 #[inline]
-pub(super) unsafe fn put(memory: NonNull<u8>, layout: Layout) {
+pub(crate) unsafe fn put(memory: NonNull<u8>, layout: Layout) {
     let Some(size) = size_for(layout) else {
         // SAFETY: by the contract; such a layout was allocated alone.
         return unsafe { dealloc(memory.as_ptr(), layout) };

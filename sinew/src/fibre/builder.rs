@@ -236,17 +236,12 @@ impl FibreBuilder {
     {
         let spawned_at = Location::caller();
         processor::with_current(|processor| {
-            let origin = match (&self.cluster, processor) {
-                (None, None) if self.anywhere => {
+            let origin = match Origin::new(self.cluster.as_ref(), processor) {
+                Err(SpawnError::NoRuntime) if self.anywhere => {
                     let runtime = runtime::process_wide().map_err(SpawnError::NoProcessWideRuntime)?;
                     Origin::Outside(runtime.main_cluster().shared())
                 }
-                (None, None) => return Err(SpawnError::NoRuntime),
-                (None, Some(processor)) => Origin::Processor(processor, processor.cluster()),
-                (Some(cluster), Some(processor)) if processor.is_of_runtime(cluster.shared()) => {
-                    Origin::Processor(processor, cluster.shared())
-                }
-                (Some(cluster), _) => Origin::Outside(cluster.shared()),
+                origin => origin?,
             };
             if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
                 return Err(SpawnError::NameContainsNul);
@@ -281,7 +276,7 @@ impl FibreBuilder {
 }
 
 /// Who spawns, and where to.
-enum Origin<'a> {
+pub(crate) enum Origin<'a> {
     /// A processor, to a cluster of its own runtime.
     Processor(&'a Processor, &'a ClusterShared),
     /// Anyone else.
@@ -289,7 +284,22 @@ enum Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    fn cluster(&self) -> &'a ClusterShared {
+    /// The calling processor, if it is one, and the cluster that was named or else its
+    /// own.
+    #[inline]
+    pub(crate) fn new(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
+        match (named, caller) {
+            (None, None) => Err(SpawnError::NoRuntime),
+            (None, Some(processor)) => Ok(Origin::Processor(processor, processor.cluster())),
+            (Some(cluster), Some(processor)) if processor.is_of_runtime(cluster.shared()) => {
+                Ok(Origin::Processor(processor, cluster.shared()))
+            }
+            (Some(cluster), _) => Ok(Origin::Outside(cluster.shared())),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn cluster(&self) -> &'a ClusterShared {
         let (Origin::Processor(_, cluster) | Origin::Outside(cluster)) = *self;
         cluster
     }
@@ -308,8 +318,9 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// Counts the new fibre; `false` if its runtime has ended.
-    fn count(&self) -> bool {
+    /// Counts the new strand; `false` if its runtime has ended.
+    #[inline]
+    pub(crate) fn count(&self) -> bool {
         match self {
             Origin::Processor(processor, _) => {
                 processor.seat().count_spawned();
@@ -319,7 +330,8 @@ impl<'a> Origin<'a> {
         }
     }
 
-    fn start(&self, ready: Ready) {
+    #[inline]
+    pub(crate) fn start(&self, ready: Ready) {
         match self {
             Origin::Processor(processor, _) => processor.make_ready(ready),
             Origin::Outside(_) => processor::make_ready_from_outside(ready),

@@ -71,7 +71,7 @@ impl<T> JoinHandle<T> {
         JoinHandle { fibre: Fibre::of(strand), result }
     }
 
-    fn record(&self) -> &Record {
+    pub(super) fn record(&self) -> &Record {
         self.fibre.record().expect("join handles are for fibres")
     }
 
@@ -126,7 +126,7 @@ impl<T> JoinHandle<T> {
         self.join()
     }
 
-    fn is_caller(&self) -> bool {
+    pub(super) fn is_caller(&self) -> bool {
         current_record().is_some_and(|record| std::ptr::eq(record, self.record()))
     }
 

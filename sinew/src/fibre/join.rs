@@ -20,8 +20,9 @@ const RUNNING: u64 = 0;
 const DONE: u64 = 1;
 const DETACHED: u64 = 2;
 
-/// The word. Any other value than the three above is a waiter.
-pub(crate) struct Join(AtomicU64);
+/// The word, wherever it lies. Any other value than the three above is a waiter.
+#[derive(Clone, Copy)]
+pub(crate) struct Join<'a>(&'a AtomicU64);
 
 /// A number that is larger than every state, and stands for a waiter.
 pub(crate) type Waiter = NonZeroU64;
@@ -58,19 +59,22 @@ pub(crate) enum Detached {
     Done,
 }
 
-impl Join {
-    pub(crate) fn new() -> Self {
-        Join(AtomicU64::new(RUNNING))
+impl<'a> Join<'a> {
+    /// `word` was 0 at first, and nobody else writes it.
+    #[inline(always)]
+    pub(crate) fn of(word: &'a AtomicU64) -> Self {
+        const { assert!(RUNNING == 0) };
+        Join(word)
     }
 
-    pub(crate) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(self) -> bool {
         // Acquire pairs with the Release in `complete`: the result is visible.
         self.0.load(Acquire) == DONE
     }
 
     /// `RUNNING -> waiter`. By the holder of the handle, which has no other
     /// waiter in the word.
-    pub(crate) fn wait(&self, waiter: Waiter) -> Wait {
+    pub(crate) fn wait(self, waiter: Waiter) -> Wait {
         debug_assert!(waiter.get() > DETACHED);
         // Release: `complete` may use what the waiter stands for. Acquire on
         // failure: as in `is_done`.
@@ -82,14 +86,14 @@ impl Join {
 
     /// `waiter -> RUNNING`: takes the waiter back. `false` if it was taken by
     /// `complete`.
-    pub(crate) fn withdraw(&self, waiter: Waiter) -> bool {
+    pub(crate) fn withdraw(self, waiter: Waiter) -> bool {
         // Acquire on failure: as in `is_done`.
         self.0.compare_exchange(waiter.get(), RUNNING, Relaxed, Acquire).is_ok()
     }
 
     /// `RUNNING | DETACHED | waiter -> DONE`. By the strand, once, after it has
     /// stored its result.
-    pub(crate) fn complete(&self) -> Completed {
+    pub(crate) fn complete(self) -> Completed {
         // Release: the result, for `is_done`, `wait` and `detach`. Acquire: the
         // waiter, from `wait`.
         match self.0.swap(DONE, AcqRel) {
@@ -100,7 +104,7 @@ impl Join {
     }
 
     /// `RUNNING -> DETACHED`. By the holder of the handle, which gives it up.
-    pub(crate) fn detach(&self) -> Detached {
+    pub(crate) fn detach(self) -> Detached {
         // Acquire on failure: as in `is_done`.
         match self.0.compare_exchange(RUNNING, DETACHED, Relaxed, Acquire) {
             Ok(_) => Detached::Running,

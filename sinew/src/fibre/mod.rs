@@ -5,6 +5,7 @@ pub(crate) mod blocks;
 mod builder;
 mod handle;
 pub(crate) mod join;
+mod joining;
 mod locals;
 mod overflow;
 pub(crate) mod record;
@@ -12,9 +13,11 @@ mod scope;
 pub(crate) mod stack;
 pub(crate) mod stacks;
 
+pub(crate) use builder::Origin;
 pub use builder::{FibreBuilder, SpawnError, spawn};
 pub(crate) use handle::suspend as suspend_on;
 pub use handle::{JoinHandle, SelfJoin};
+pub use joining::Joining;
 pub use locals::{AccessError, LocalKey};
 pub(crate) use overflow::install_overflow_handler;
 pub(crate) use scope::scope_in;
@@ -52,6 +55,7 @@ fn panicking_slow() -> bool {
     processor::with_current(|processor| {
         with_record(|record| match (processor, record) {
             (Some(processor), Some(record)) => processor.is_unwinding_itself(record.strand()),
+            (Some(processor), None) if processor.task().is_some() => processor.is_task_unwinding(),
             _ => true,
         })
     })
@@ -213,7 +217,7 @@ pub fn park() {
                 handle::suspend(stack, After::Parking);
             }
         }
-        None => std::thread::park(),
+        None => wait::park_thread(std::thread::park),
     }
 }
 
@@ -225,7 +229,7 @@ pub fn park_timeout(timeout: Duration) {
                 wait::park_until(stack, Deadline::after(timeout));
             }
         }
-        None => std::thread::park_timeout(timeout),
+        None => wait::park_thread(|| std::thread::park_timeout(timeout)),
     }
 }
 

@@ -11,6 +11,7 @@ use super::join::{Completed, Detached, Join};
 use super::locals::Locals;
 use super::scope::ScopeShared;
 use super::stack::Stack;
+use crate::atomic::{AtomicU64, Relaxed};
 use crate::cluster::ClusterShared;
 use crate::processor::{self, Processor};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound};
@@ -28,7 +29,8 @@ use std::thread;
 pub(crate) struct Record {
     /// First, so that a pointer to it is one to the record.
     strand: Strand,
-    join: Join,
+    /// See [`Join`].
+    join: AtomicU64,
     /// How often `pinned` is nested. Owner: the fibre.
     pins: Cell<u32>,
     class: Class,
@@ -111,7 +113,7 @@ impl Record {
         unsafe { stage.write(UnsafeCell::new(Stage::Closure(closure))) };
         let new = Record {
             strand: Strand::new(&FIBRE, plan.cluster, plan.priority),
-            join: Join::new(),
+            join: AtomicU64::new(0),
             pins: Cell::new(0),
             class: plan.class,
             pinned: plan.pinned,
@@ -150,8 +152,9 @@ impl Record {
         &self.strand
     }
 
-    pub(crate) fn join(&self) -> &Join {
-        &self.join
+    #[inline(always)]
+    pub(crate) fn join(&self) -> Join<'_> {
+        Join::of(&self.join)
     }
 
     pub(crate) fn id(&self) -> NonZeroU64 {
@@ -188,12 +191,14 @@ impl Record {
     /// or by the fibre.
     #[inline(always)]
     pub(crate) fn stack(&self) -> Option<Stack> {
+        let stack = std::ptr::with_exposed_provenance_mut(self.strand.own().load(Relaxed) as usize);
         // SAFETY: nobody else writes a fibre's own word.
-        unsafe { Stack::from_raw(self.strand.own().get()) }
+        unsafe { Stack::from_raw(stack) }
     }
 
     fn set_stack(&self, stack: Option<Stack>) {
-        self.strand.own().set(stack.map_or(std::ptr::null_mut(), Stack::into_raw));
+        let stack = stack.map_or(0, |stack| stack.into_raw().expose_provenance());
+        self.strand.own().store(stack as u64, Relaxed);
     }
 
     /// Binds the fibre to `processor` until as many `unpin`s. By the fibre.
@@ -256,7 +261,7 @@ impl Record {
         // SAFETY: `create` paired this record with its types.
         unsafe { (self.typed.execute)(self) };
         self.locals.clear();
-        match self.join.complete() {
+        match self.join().complete() {
             Completed::Kept => {}
             Completed::Unwanted => self.drop_result(),
             Completed::Wake(waiter) => processor::with_current(|processor| {
@@ -271,7 +276,7 @@ impl Record {
 
     /// Gives up the join handle's claim to the result.
     pub(crate) fn detach(&self) {
-        match self.join.detach() {
+        match self.join().detach() {
             Detached::Running => {}
             Detached::Done => self.drop_result(),
         }

@@ -111,6 +111,47 @@ impl<T: AsFd> Pollable<T> {
         self.ready(Side::Read, Deadline::NEVER)
     }
 
+    /// As [`readable`](Pollable::readable), for tasks.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn readable_async(&self) -> io::Result<()> {
+        self.ready_async(Side::Read).await
+    }
+
+    /// As [`writable`](Pollable::writable), for tasks.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn writable_async(&self) -> io::Result<()> {
+        self.ready_async(Side::Write).await
+    }
+
+    /// As [`read_with`](Pollable::read_with), for tasks. Dropped before its end, it has read
+    /// nothing.
+    ///
+    /// # Errors
+    /// Those of `attempt`.
+    pub async fn read_with_async<R>(&self, mut attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        let source = &*self.registered.source;
+        source.operate_async(Side::Read, |_| attempt(&self.value).map(Done::some)).await
+    }
+
+    /// As [`write_with`](Pollable::write_with), for tasks. Dropped before its end, it has
+    /// written nothing.
+    ///
+    /// # Errors
+    /// Those of `attempt`.
+    pub async fn write_with_async<R>(&self, mut attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        let source = &*self.registered.source;
+        source.operate_async(Side::Write, |_| attempt(&self.value).map(Done::some)).await
+    }
+
+    async fn ready_async(&self, side: Side) -> io::Result<()> {
+        let is_ready = |_| if is_ready(self.value.as_fd(), side)? { Ok(Done::some(())) } else { Err(would_block()) };
+        self.registered.source.operate_async(side, is_ready).await
+    }
+
     /// As [`readable`](Pollable::readable), but waits no longer than `timeout`.
     ///
     /// # Errors

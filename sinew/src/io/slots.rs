@@ -10,9 +10,11 @@ use crate::fibre::stack::current_stack;
 use crate::prefetch::prefetch;
 use crate::spin::SpinLock;
 use crate::strand::{Fifo, Strand};
-use crate::wait::{Limit, Outcome, Place, Queue, Told, wait_in};
+use crate::task::task_of;
+use crate::wait::{Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::task::{Poll, Waker};
 
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 4096;
@@ -66,11 +68,13 @@ struct Readiness {
     /// Those who wait. The first is told, and tells the next when it is done. Their
     /// notes: how many events there were when they were told.
     waiting: Queue<u32>,
+    /// One who polls and comes after all who wait: the last who did.
+    polling: Option<Waker>,
 }
 
 impl Readiness {
     const fn new() -> Self {
-        Readiness { ready: true, closed: false, events: 0, waiting: Queue::new() }
+        Readiness { ready: true, closed: false, events: 0, waiting: Queue::new(), polling: None }
     }
 
     /// The first who waits, which may try now.
@@ -79,6 +83,47 @@ impl Readiness {
         let mut told = self.waiting.pop()?;
         *told.note() = self.events;
         Some(told)
+    }
+
+    /// Who is to try next, if it is worth trying.
+    fn next(&mut self) -> Next {
+        if !self.ready {
+            return Next(None, None);
+        }
+        let told = self.tell_first();
+        let polling = if told.is_none() { self.polling.take() } else { None };
+        Next(told, polling)
+    }
+}
+
+/// Who goes on, when the lock has been released.
+#[must_use]
+struct Next(Option<Told<u32>>, Option<Waker>);
+
+impl Next {
+    fn call(self) {
+        drop(self.0);
+        if let Some(waker) = self.1 {
+            waker.wake();
+        }
+    }
+
+    /// As `call`, but a strand that goes on is added to `ready`.
+    fn add_to(self, ready: &mut Fifo) {
+        let strand = match self {
+            Next(Some(told), _) => told.into_ready(),
+            Next(None, Some(waker)) => match task_of(waker) {
+                Ok(task) => task.strand().unpark(),
+                Err(waker) => {
+                    waker.wake();
+                    None
+                }
+            },
+            Next(None, None) => None,
+        };
+        if let Some(strand) = strand {
+            ready.push(strand);
+        }
     }
 }
 
@@ -187,6 +232,50 @@ impl Owned {
         }
     }
 
+    /// As [`wait`](Owned::wait), for a task. If it is dropped when it was told, the next is.
+    pub(crate) async fn wait_async(&self, side: Side) -> u32 {
+        let mut state = self.slot.state.lock();
+        let readiness = state.side(side);
+        if readiness.ready && readiness.waiting.is_empty() {
+            return readiness.events;
+        }
+        let abandoned = |is_told: bool, _| {
+            if is_told {
+                let next = self.slot.state.lock().side(side).next();
+                next.call();
+            }
+        };
+        let (lock, place) = (&self.slot.state, Place::Back);
+        wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || (), abandoned).await
+    }
+
+    /// As [`wait`](Owned::wait), for one who polls and is not entered anywhere: if it has to
+    /// wait its waker is called, unless another's comes after it.
+    pub(crate) fn poll(&self, side: Side, waker: &Waker) -> Poll<u32> {
+        let mut state = self.slot.state.lock();
+        let readiness = state.side(side);
+        if readiness.ready && readiness.waiting.is_empty() {
+            return Poll::Ready(readiness.events);
+        }
+        if readiness.polling.as_ref().is_some_and(|before| before.will_wake(waker)) {
+            return Poll::Pending;
+        }
+        // Neither made nor dropped under the lock: both may be another's code.
+        drop(state);
+        let waker = waker.clone();
+        let mut state = self.slot.state.lock();
+        let readiness = state.side(side);
+        if readiness.ready && readiness.waiting.is_empty() {
+            let events = readiness.events;
+            drop(state);
+            return Poll::Ready(events);
+        }
+        let before = readiness.polling.replace(waker);
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
     /// Notes what a call has shown that began when there were `events`, and lets the
     /// next try if there is one.
     #[inline]
@@ -201,9 +290,9 @@ impl Owned {
         if is_over && readiness.events == events {
             readiness.ready = false;
         }
-        let next = if readiness.ready { readiness.tell_first() } else { None };
+        let next = readiness.next();
         drop(state);
-        drop(next);
+        next.call();
     }
 }
 
@@ -214,8 +303,9 @@ impl Drop for Owned {
         let generation = state.generation.wrapping_add(1);
         let waiting = state.sides.iter_mut().flat_map(|side| side.waiting.pop()).count();
         debug_assert_eq!(waiting, 0, "whoever waits borrows the owner");
-        *state = State { generation, sides: [const { Readiness::new() }; 2] };
+        let before = std::mem::replace(&mut *state, State { generation, sides: [const { Readiness::new() }; 2] });
         drop(state);
+        drop(before);
         free().numbers.push(self.key.number());
     }
 }
@@ -262,19 +352,15 @@ pub(crate) fn announce(key: Key, event: Event, ready: &mut Fifo) {
     if state.generation != key.generation() {
         return;
     }
-    let mut first = [None, None];
+    let mut first = [const { Next(None, None) }; 2];
     for (index, readiness) in state.sides.iter_mut().enumerate() {
         if event.ready[index] {
             readiness.ready = true;
             readiness.closed |= event.closed[index];
             readiness.events = readiness.events.wrapping_add(1);
-            first[index] = readiness.tell_first();
+            first[index] = readiness.next();
         }
     }
     drop(state);
-    for told in first.into_iter().flatten() {
-        if let Some(strand) = Told::into_ready(told) {
-            ready.push(strand);
-        }
-    }
+    first.into_iter().for_each(|next| next.add_to(ready));
 }

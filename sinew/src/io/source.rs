@@ -31,12 +31,14 @@ use crate::cancel::Cancelled;
 use crate::fibre::stack::current_stack;
 use crate::prefetch::prefetch;
 use crate::processor;
+use crate::task;
 use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, carried};
+use crate::wait::{self, Limit, Outcome, carried};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, ready};
 
 pub(crate) struct Source {
     descriptor: Scoped<OwnedFd>,
@@ -116,37 +118,101 @@ impl Source {
             if let Some(None) = events {
                 events = Some(Some(self.wait(side, deadline)?));
             }
-            // The call of the kernel takes longer than it takes to fetch this.
-            prefetch((&raw const self.known).cast());
-            let outcome = attempt(descriptor);
-            let shown = match &outcome {
-                Ok(done) => done.shown,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shown::Nothing,
-                Err(_) => Shown::More,
-            };
-            if let (Some(known), Some(Some(events))) = (self.known.get(), events) {
-                known.slot.finish(side, events, shown);
+            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
+                Step::Done(outcome) => return outcome,
+                Step::Again => {}
+                Step::Wait => events = Some(None),
             }
-            match outcome {
-                Ok(done) => return Ok(done.value),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.make_known(side)?;
-                    events = Some(None);
-                }
-                Err(error) => return Err(error),
+        }
+    }
+
+    /// As [`operate`](Source::operate), for a task. If it is dropped, nothing has been done.
+    pub(crate) async fn operate_async<T>(
+        &self,
+        side: Side,
+        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
+        task::spend().await;
+        let descriptor = self.raw()?;
+        let mut events = self.known.get().map(|known| known.slot.begin(side));
+        loop {
+            if let Some(None) = events {
+                events = Some(Some(self.known(side)?.slot.wait_async(side).await));
             }
+            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
+                Step::Done(outcome) => return outcome,
+                Step::Again => {}
+                Step::Wait => events = Some(None),
+            }
+        }
+    }
+
+    /// As [`operate_async`](Source::operate_async), for one who polls: on each side, the last
+    /// who did is woken.
+    pub(crate) fn poll_operate<T>(
+        &self,
+        side: Side,
+        context: &mut Context<'_>,
+        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+    ) -> Poll<io::Result<T>> {
+        ready!(task::poll_spend(context));
+        let descriptor = self.raw()?;
+        let mut events = self.known.get().map(|known| known.slot.begin(side));
+        loop {
+            if let Some(None) = events {
+                events = Some(Some(ready!(self.known(side)?.slot.poll(side, context.waker()))));
+            }
+            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
+                Step::Done(outcome) => return Poll::Ready(outcome),
+                Step::Again => {}
+                Step::Wait => events = Some(None),
+            }
+        }
+    }
+
+    /// Tries once, when there were so many `events`.
+    #[inline(always)]
+    fn attempt<T>(
+        &self,
+        descriptor: RawFd,
+        side: Side,
+        events: Option<u32>,
+        attempt: &mut impl FnMut(RawFd) -> io::Result<Done<T>>,
+    ) -> Step<T> {
+        // The call of the kernel takes longer than it takes to fetch this.
+        prefetch((&raw const self.known).cast());
+        let outcome = attempt(descriptor);
+        let shown = match &outcome {
+            Ok(done) => done.shown,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shown::Nothing,
+            Err(_) => Shown::More,
+        };
+        if let (Some(known), Some(events)) = (self.known.get(), events) {
+            known.slot.finish(side, events, shown);
+        }
+        match outcome {
+            Ok(done) => Step::Done(Ok(done.value)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Step::Again,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => match self.make_known(side) {
+                Ok(()) => Step::Wait,
+                Err(error) => Step::Done(Err(error)),
+            },
+            Err(error) => Step::Done(Err(error)),
         }
     }
 
     /// Waits until a poller says that it is worth trying.
     pub(crate) fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
-        self.make_known(side)?;
-        self.known.get().expect("it was made known just now").wait(side, deadline)
+        self.known(side)?.wait(side, deadline)
     }
 
-    /// Lets the poller of the calling fibre's cluster report on this side, if it does not
-    /// yet.
+    /// What the poller knows of it, which reports on this side.
+    fn known(&self, side: Side) -> io::Result<&Known> {
+        self.make_known(side)?;
+        Ok(self.known.get().expect("it was made known just now"))
+    }
+
+    /// Lets the poller of the caller's cluster report on this side, if it does not yet.
     pub(crate) fn make_known(&self, side: Side) -> io::Result<()> {
         let is_reported = |known: &Known| side == Side::Read || known.reports_room.load(Relaxed);
         if self.known.get().is_some_and(is_reported) {
@@ -160,8 +226,7 @@ impl Source {
                 known.reports_room.store(true, Relaxed);
             }
             None => {
-                let poller =
-                    processor::with_current(|processor| processor.expect("only fibres wait for pollers").poller())?;
+                let poller = processor::with_current(|processor| processor.ok_or_else(no_runtime)?.poller())?;
                 let slot = Owned::new().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
                 // The kernel reports at once what there is already, so the side is not
                 // worth trying before there was an event.
@@ -194,6 +259,7 @@ impl Source {
 
     /// Blocks the kernel thread.
     pub(crate) fn wait_on_thread(&self, side: Side, deadline: Deadline) -> io::Result<()> {
+        wait::refuse_tasks();
         let descriptor = self.raw()?;
         let until = deadline.min(carried().deadline);
         let events = if side == Side::Read { libc::POLLIN } else { libc::POLLOUT };
@@ -243,6 +309,18 @@ impl AsFd for Source {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.peek().as_fd()
     }
+}
+
+/// What came of one attempt.
+enum Step<T> {
+    Done(io::Result<T>),
+    Again,
+    /// It would have had to wait; a poller reports on it.
+    Wait,
+}
+
+fn no_runtime() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "there is no runtime here to wait for a descriptor")
 }
 
 /// The error for a wait that its limit ended.

@@ -144,7 +144,7 @@ macro_rules! timeouts {
 
 /// What makes it a stream of bytes, with the methods of `Socket` that receive for it.
 macro_rules! stream {
-    ($Type:ident, $read:ident, $read_until:ident) => {
+    ($Type:ident, $read:ident, $read_until:ident, $read_async:ident, $poll_read:ident) => {
         stream!(@traits $Type, $read);
         stream!(@traits &$Type, $read);
 
@@ -165,6 +165,92 @@ macro_rules! stream {
             /// The kernel's; `TimedOut` beyond the deadline.
             pub fn write_deadline(&self, buffer: &[u8], deadline: std::time::Instant) -> io::Result<usize> {
                 self.socket.write_until(buffer, deadline)
+            }
+
+            /// As [`read`](std::io::Read::read), for tasks. Dropped before its end, it has read
+            /// nothing.
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub async fn read_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.socket.$read_async(buffer).await
+            }
+
+            /// As [`read_exact`](std::io::Read::read_exact), for tasks. Dropped before its end,
+            /// it may have read some.
+            ///
+            /// # Errors
+            /// As `read_exact`.
+            pub async fn read_exact_async(&self, mut buffer: &mut [u8]) -> io::Result<()> {
+                while !buffer.is_empty() {
+                    match self.read_async(buffer).await? {
+                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        count => buffer = &mut buffer[count..],
+                    }
+                }
+                Ok(())
+            }
+
+            /// As [`write`](std::io::Write::write), for tasks. Dropped before its end, it has
+            /// written nothing.
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub async fn write_async(&self, buffer: &[u8]) -> io::Result<usize> {
+                self.socket.write_async(buffer).await
+            }
+
+            /// As [`write_all`](std::io::Write::write_all), for tasks. Dropped before its end,
+            /// it may have written some.
+            ///
+            /// # Errors
+            /// As `write_all`.
+            pub async fn write_all_async(&self, mut buffer: &[u8]) -> io::Result<()> {
+                while !buffer.is_empty() {
+                    match self.write_async(buffer).await? {
+                        0 => return Err(io::ErrorKind::WriteZero.into()),
+                        count => buffer = &buffer[count..],
+                    }
+                }
+                Ok(())
+            }
+
+            /// Reads if that takes no waiting; else the waker of `context` is called when it is
+            /// worth trying again. Of those who poll the same side, the last is woken.
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub fn poll_read(
+                &self,
+                context: &mut std::task::Context<'_>,
+                buffer: &mut [u8],
+            ) -> std::task::Poll<io::Result<usize>> {
+                self.socket.$poll_read(context, buffer)
+            }
+
+            /// Writes if that takes no waiting; else as [`poll_read`](Self::poll_read).
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub fn poll_write(
+                &self,
+                context: &mut std::task::Context<'_>,
+                buffer: &[u8],
+            ) -> std::task::Poll<io::Result<usize>> {
+                self.socket.poll_write(context, buffer)
+            }
+
+            /// Writes from several buffers if that takes no waiting; else as
+            /// [`poll_read`](Self::poll_read).
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub fn poll_write_vectored(
+                &self,
+                context: &mut std::task::Context<'_>,
+                buffers: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<io::Result<usize>> {
+                self.socket.poll_write_vectored(context, buffers)
             }
 
             /// Closes one side or both: whoever waits there goes on.

@@ -118,6 +118,14 @@ impl TcpListener {
         named(self.socket.accept()?)
     }
 
+    /// As [`accept`](TcpListener::accept), for tasks. Dropped before its end, it has accepted nothing.
+    ///
+    /// # Errors
+    /// As `accept`.
+    pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        named(self.socket.accept_async().await?)
+    }
+
     /// As [`accept`](TcpListener::accept), but waits no longer than `timeout`.
     ///
     /// # Errors

@@ -12,6 +12,11 @@
 //! - A timeout that is set on a socket gives `WouldBlock`, as with std's on Linux. The
 //!   calls with a limit of their own, whose names end in `_timeout` or `_deadline`, give
 //!   `TimedOut`.
+//! - What waits has a form for [tasks](crate::task), whose name ends in `_async`. The
+//!   timeouts of a socket are not theirs: see
+//!   [`timeout_async`](crate::time::timeout_async). Dropped before its end, such a call has
+//!   done nothing: no byte is lost, no connection. With the feature `futures-io` streams
+//!   have that crate's traits.
 //! - The descriptor itself, as [`AsRawFd`](std::os::fd::AsRawFd) shows it, is
 //!   non-blocking.
 //!
@@ -38,6 +43,9 @@
 mod handle;
 mod address;
 mod addrs;
+mod awaited;
+#[cfg(feature = "futures-io")]
+mod futures_io;
 mod listen;
 mod patience;
 pub(crate) mod socket;

@@ -1,7 +1,7 @@
 //! Waiting for what the kernel does not report.
 
 use super::socket::Socket;
-use crate::time::{Deadline, try_sleep};
+use crate::time::{Deadline, sleep_async, try_sleep};
 use std::io;
 use std::time::Duration;
 
@@ -14,6 +14,17 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) const fn new(first: Duration, longest: Duration) -> Patience {
         Patience { next: first, longest }
+    }
+
+    /// With the queue of a Unix socket. Unmeasured.
+    pub(crate) const fn of_full_queue() -> Patience {
+        Patience::new(Duration::from_micros(50), Duration::from_millis(5))
+    }
+
+    /// Waits for the next moment to try, for a task.
+    pub(crate) async fn wait_async(&mut self) {
+        sleep_async(self.next).await;
+        self.next = self.longest.min(self.next * 2);
     }
 
     /// Waits for the next moment to try.
@@ -53,8 +64,7 @@ pub(crate) fn into_full_queue<T>(
     deadline: Deadline,
     mut attempt: impl FnMut() -> io::Result<T>,
 ) -> io::Result<T> {
-    // Unmeasured.
-    let mut patience = Patience::new(Duration::from_micros(50), Duration::from_millis(5));
+    let mut patience = Patience::of_full_queue();
     loop {
         match attempt() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !socket.is_nonblocking() => {

@@ -189,7 +189,7 @@ impl Socket {
     }
 
     #[cold]
-    fn attempt_slow<T>(&self, mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
+    pub(super) fn attempt_slow<T>(&self, mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
         loop {
             match attempt(self.raw()?) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -240,19 +240,7 @@ impl Socket {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => {}
             done => return done,
         }
-        let mut begun = false;
-        let connected = self.source().operate(Side::Write, deadline, |fd| {
-            // The first look would see nothing: wait for the kernel.
-            if !std::mem::replace(&mut begun, true) {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            match take_error(fd)? {
-                Some(error) => Err(error),
-                None if is_connected(fd) => Ok(Done { value: (), shown: Shown::More }),
-                None => Err(io::ErrorKind::WouldBlock.into()),
-            }
-        });
-        match connected {
+        match self.source().operate(Side::Write, deadline, connected()) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"))
             }
@@ -316,7 +304,7 @@ impl AsFd for Socket {
     }
 }
 
-fn accept(fd: RawFd) -> io::Result<Done<(Socket, Address)>> {
+pub(super) fn accept(fd: RawFd) -> io::Result<Done<(Socket, Address)>> {
     let mut address = Address::empty();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the address is valid for writing, of the length given; the descriptor is a
@@ -327,6 +315,22 @@ fn accept(fd: RawFd) -> io::Result<Done<(Socket, Address)>> {
         // The connection is gone already: the next.
         Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Err(io::ErrorKind::Interrupted.into()),
         Err(error) => Err(error),
+    }
+}
+
+/// Looks whether a connection that has been begun is made, or has failed.
+pub(super) fn connected() -> impl FnMut(RawFd) -> io::Result<Done<()>> {
+    let mut begun = false;
+    move |fd| {
+        // The first look would see nothing: wait for the kernel.
+        if !std::mem::replace(&mut begun, true) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        match take_error(fd)? {
+            Some(error) => Err(error),
+            None if is_connected(fd) => Ok(Done { value: (), shown: Shown::More }),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub struct TcpStream {
 
 handle!(TcpStream, std::net::TcpStream);
 timeouts!(TcpStream);
-stream!(TcpStream, read, read_until);
+stream!(TcpStream, read, read_until, read_async, poll_read);
 
 /// The family that sockets for this address are of.
 pub(super) fn family(address: &SocketAddr) -> libc::c_int {
@@ -53,6 +53,25 @@ impl TcpStream {
     /// The kernel's, or `TimedOut`.
     pub fn connect_deadline(address: &SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
         Self::connect_until(address, Deadline::at(deadline))
+    }
+
+    /// As [`connect`](TcpStream::connect), for tasks, to an address: to look a name up would
+    /// block. Dropped before its end, it has closed the connection.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn connect_async(address: SocketAddr) -> io::Result<TcpStream> {
+        let socket = Socket::new(family(&address), libc::SOCK_STREAM)?;
+        socket.connect_async(&Address::from(address)).await?;
+        Ok(TcpStream { socket })
+    }
+
+    /// As [`peek`](TcpStream::peek), for tasks.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn peek_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.receive_async(buffer, libc::MSG_PEEK).await
     }
 
     pub(crate) fn socket(&self) -> &Socket {

@@ -62,11 +62,7 @@ impl Socket {
     }
 
     pub(crate) fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let buffers = &buffers[..buffers.len().min(MOST_SLICES)];
-        let mut message = empty_message();
-        message.msg_iov = buffers.as_ptr().cast_mut().cast();
-        message.msg_iovlen = buffers.len() as _;
-        self.operate(Side::Write, |fd| send_message(fd, &message))
+        self.operate(Side::Write, |fd| send_slices(fd, buffers))
     }
 
     /// Receives a datagram; with `MSG_PEEK`, or from a stream then, without taking it.
@@ -208,12 +204,12 @@ fn empty_message() -> libc::msghdr {
 }
 
 #[inline]
-fn receive_bytes(fd: RawFd, buffer: &mut [u8]) -> io::Result<Done<usize>> {
+pub(super) fn receive_bytes(fd: RawFd, buffer: &mut [u8]) -> io::Result<Done<usize>> {
     Ok(Done::bytes(receive(fd, buffer, 0)?, buffer.len()))
 }
 
 #[inline]
-fn receive(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
+pub(super) fn receive(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
     let flags = flags | libc::MSG_DONTWAIT;
     let (data, room, nowhere) = (buffer.as_mut_ptr(), buffer.len(), null::<libc::sockaddr>());
     // SAFETY: the buffer is valid for writing, and no address is asked for.
@@ -221,7 +217,7 @@ fn receive(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize
     length(count as isize)
 }
 
-fn receive_from(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<Done<(usize, Address)>> {
+pub(super) fn receive_from(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<Done<(usize, Address)>> {
     let mut address = Address::empty();
     let flags = flags | libc::MSG_DONTWAIT;
     let (data, room) = (buffer.as_mut_ptr().cast(), buffer.len());
@@ -232,7 +228,7 @@ fn receive_from(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<
 
 /// A Unix stream's bytes up to descriptors come on their own, and there may be more
 /// behind them. The kernel says that it dropped the descriptors.
-fn receive_message(fd: RawFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Done<usize>> {
+pub(super) fn receive_message(fd: RawFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Done<usize>> {
     let slices = buffers.len().min(MOST_SLICES);
     let asked = buffers[..slices].iter().map(|buffer| buffer.len()).sum();
     let mut message = empty_message();
@@ -245,11 +241,19 @@ fn receive_message(fd: RawFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Done
 }
 
 #[inline]
-fn send(fd: RawFd, buffer: &[u8]) -> io::Result<Done<usize>> {
+pub(super) fn send(fd: RawFd, buffer: &[u8]) -> io::Result<Done<usize>> {
     let (data, count, nowhere) = (buffer.as_ptr(), buffer.len(), null::<libc::sockaddr>());
     // SAFETY: the buffer is valid for reading, and no address is given.
     let sent = unsafe { libc::syscall(libc::SYS_sendto, fd, data, count, SEND, nowhere, 0usize) };
     Ok(Done::bytes(length(sent as isize)?, count))
+}
+
+pub(super) fn send_slices(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<Done<usize>> {
+    let buffers = &buffers[..buffers.len().min(MOST_SLICES)];
+    let mut message = empty_message();
+    message.msg_iov = buffers.as_ptr().cast_mut().cast();
+    message.msg_iovlen = buffers.len() as _;
+    send_message(fd, &message)
 }
 
 /// Nothing is concluded from a short write. The message points to what is valid for reading.
@@ -258,7 +262,7 @@ fn send_message(fd: RawFd, message: &libc::msghdr) -> io::Result<Done<usize>> {
     Ok(Done::some(length(unsafe { libc::sendmsg(fd, message, SEND) })?))
 }
 
-fn send_to(fd: RawFd, buffer: &[u8], address: &Address) -> io::Result<usize> {
+pub(super) fn send_to(fd: RawFd, buffer: &[u8], address: &Address) -> io::Result<usize> {
     let (data, count) = (buffer.as_ptr().cast(), buffer.len());
     // SAFETY: the buffer is valid for reading, and the address, of the length given.
     length(unsafe { libc::sendto(fd, data, count, SEND, address.as_ptr(), address.length) })

@@ -79,6 +79,41 @@ impl UdpSocket {
         self.socket.receive(buffer, 0)
     }
 
+    /// As [`recv`](UdpSocket::recv), for tasks. Dropped before its end, it has received
+    /// nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn recv_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.receive_async(buffer, 0).await
+    }
+
+    /// As [`recv_from`](UdpSocket::recv_from), for tasks; else as
+    /// [`recv_async`](UdpSocket::recv_async).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn recv_from_async(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        named(self.socket.receive_from_async(buffer).await?)
+    }
+
+    /// As [`send`](UdpSocket::send), for tasks. Dropped before its end, it has sent nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn send_async(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write_async(bytes).await
+    }
+
+    /// As [`send_to`](UdpSocket::send_to), for tasks, to an address; else as
+    /// [`send_async`](UdpSocket::send_async).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn send_to_async(&self, bytes: &[u8], address: SocketAddr) -> io::Result<usize> {
+        self.socket.send_to_async(bytes, &Address::from(address)).await
+    }
+
     /// As [`recv`](UdpSocket::recv), but waits until `deadline`, whatever the timeout.
     ///
     /// # Errors

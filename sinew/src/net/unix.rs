@@ -2,7 +2,7 @@
 
 use super::address::Address;
 use super::addrs::invalid;
-use super::patience::{accept_patiently, into_full_queue};
+use super::patience::{Patience, accept_patiently, into_full_queue};
 use super::socket::Socket;
 use crate::time::Deadline;
 use std::iter::FusedIterator;
@@ -20,7 +20,7 @@ pub struct UnixStream {
 
 handle!(UnixStream, std::os::unix::net::UnixStream);
 timeouts!(UnixStream);
-stream!(UnixStream, read_unix, read_unix_until);
+stream!(UnixStream, read_unix, read_unix_until, read_unix_async, poll_read_unix);
 
 /// A Unix socket that accepts connections: `std::os::unix::net::UnixListener` for fibres.
 #[derive(Clone)]
@@ -63,6 +63,23 @@ impl UnixStream {
             io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "connection timed out"),
             _ => error,
         })
+    }
+
+    /// As [`connect_addr`](UnixStream::connect_addr), for tasks.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn connect_async(address: &SocketAddr) -> io::Result<UnixStream> {
+        let address = Address::from(address);
+        let socket = Socket::new(libc::AF_UNIX, libc::SOCK_STREAM)?;
+        let mut patience = Patience::of_full_queue();
+        loop {
+            match socket.connect_at_once(&address) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => patience.wait_async().await,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done.map(|()| UnixStream { socket }),
+            }
+        }
     }
 
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<UnixStream> {
@@ -168,6 +185,14 @@ impl UnixListener {
     /// The kernel's; see [`TcpListener::accept`](super::TcpListener::accept).
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         named(self.socket.accept()?)
+    }
+
+    /// As [`accept`](UnixListener::accept), for tasks. Dropped before its end, it has accepted nothing.
+    ///
+    /// # Errors
+    /// As `accept`.
+    pub async fn accept_async(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        named(self.socket.accept_async().await?)
     }
 
     /// As [`accept`](UnixListener::accept), but waits no longer than `timeout`.

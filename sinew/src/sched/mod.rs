@@ -104,17 +104,24 @@ pub enum Effort {
 /// does goes through that end; [`inject`](Scheduler::inject) is for the rest of
 /// the world.
 ///
+/// An application may write its own: the example `earliest_deadline` is one of
+/// fifty lines. What a strand is, a fibre or a task, makes no difference to it.
+///
 /// # What it may rely on
 ///
 /// - Every strand that it is given is ready, and may run on any processor of
 ///   the cluster. Strands that are bound to one processor, and those of
 ///   [`Priority::Background`], are kept elsewhere.
 /// - `now` never goes far back.
-/// - Nothing of a user's program runs while a method runs.
+/// - Nothing of a user's program runs while a method runs, so it may take locks
+///   of its own, which it holds for a moment.
+/// - A strand keeps its priority; [`Ready::ready_at`] stays until it is given back.
 ///
 /// # What it owes
 ///
-/// - A strand that was given is given back exactly once, by some end.
+/// - A strand that was given is given back exactly once, by some end. To drop one
+///   ends the process.
+/// - No method blocks for long, or calls what blocks a fibre.
 /// - After `push` or `inject` has returned, a `search` with [`Effort::Greedy`]
 ///   by any end finds the strand, unless another end has taken it. (The ends
 ///   that sleep rely on this; the runtime supplies the memory barriers.)

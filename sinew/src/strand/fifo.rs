@@ -138,6 +138,13 @@ pub struct Claim {
     pub ready_at: u64,
 }
 
+impl Claim {
+    /// That of this strand.
+    pub fn of(strand: &Ready) -> Claim {
+        Claim { priority: strand.priority(), ready_at: strand.ready_at() }
+    }
+}
+
 impl Levels {
     pub(crate) const fn new() -> Self {
         Levels { queues: [const { Fifo::new() }; Priority::LEVELS], occupied: 0, len: 0 }

@@ -22,13 +22,14 @@ pub(crate) use inbox::Inbox;
 #[cfg_attr(not(sinew_loom), allow(unused_imports))]
 pub(crate) use state::{Commit, State, Woken};
 
+use crate::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release, fence};
 use crate::cluster::ClusterShared;
 use crate::fibre::record::{FIBRE, Record};
 use crate::prefetch::prefetch;
 use crate::processor::{Processor, Seat};
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 /// How urgent a strand is. A processor runs a strand of a lower level only
 /// when it has none of a higher one, so levels are for work that is short or
@@ -93,6 +94,7 @@ pub(crate) mod bound {
 /// How much of a stack is fetched before its fibre runs: the record at its top
 /// and the line below. Measured with 500 fibres that unpark each other: more
 /// lines make no difference.
+#[cfg(not(sinew_loom))]
 const PREFETCHED_LINES: usize = 2;
 
 /// The header of everything that a scheduler runs. One cache line.
@@ -116,10 +118,15 @@ pub(crate) struct Strand {
     bound: AtomicU8,
     priority: Priority,
     after: Cell<After>,
-    /// A word for the kind of strand, on the line that a dispatch reads anyway.
-    /// Owner: the processor that runs the strand.
-    own: Cell<*mut ()>,
+    /// A flag for the kind of strand, which says who writes it.
+    flag: AtomicBool,
+    /// A word for the kind of strand, which says who writes it, on the line that a
+    /// dispatch reads anyway.
+    own: AtomicU64,
 }
+
+#[cfg(not(sinew_loom))]
+const _: () = assert!(size_of::<Strand>() == 64, "a strand is one cache line");
 
 impl Strand {
     /// A strand that is alive and has one more reference, for the first
@@ -140,7 +147,8 @@ impl Strand {
             bound: AtomicU8::new(0),
             priority,
             after: Cell::new(After::Yielded),
-            own: Cell::new(std::ptr::null_mut()),
+            flag: AtomicBool::new(false),
+            own: AtomicU64::new(0),
         }
     }
 
@@ -152,18 +160,30 @@ impl Strand {
     /// Asks the CPU for what running the strand will need, a fibre's stack, and
     /// for the header of the strand behind it, so that this finds its own header
     /// there when its turn comes.
+    #[cfg(not(sinew_loom))]
     #[inline(always)]
     fn prefetch(&self) {
         prefetch(self.next.get().map_or(std::ptr::null(), |next| next.as_ptr().cast_const().cast()));
+        let own = std::ptr::without_provenance::<u8>(self.own.load(Relaxed) as usize);
         for line in 0..PREFETCHED_LINES {
-            prefetch(self.own.get().cast::<u8>().wrapping_sub(64 * line));
+            prefetch(own.wrapping_sub(64 * line));
         }
     }
 
-    /// The word of the strand's kind. By the processor that runs it.
+    /// A model has no caches.
+    #[cfg(sinew_loom)]
+    fn prefetch(&self) {}
+
+    /// The word of the strand's kind.
     #[inline(always)]
-    pub(crate) fn own(&self) -> &Cell<*mut ()> {
+    pub(crate) fn own(&self) -> &AtomicU64 {
         &self.own
+    }
+
+    /// The flag of the strand's kind.
+    #[inline(always)]
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.flag
     }
 
     /// The cluster that the strand belongs to.
@@ -233,8 +253,10 @@ impl Strand {
         self.woken(self.state.signal())
     }
 
+    /// As [`unpark`](Strand::unpark), by a transition of the strand's kind that ends with
+    /// one.
     #[inline(always)]
-    fn woken(&self, woken: Woken) -> Option<Ready> {
+    pub(crate) fn woken(&self, woken: Woken) -> Option<Ready> {
         match woken {
             Woken::LeaveIt => None,
             // SAFETY: ending a stop has one winner, and a strand that has stopped
@@ -252,8 +274,8 @@ impl Strand {
         let header = unsafe { strand.as_ref() };
         // Release: what this holder did with the strand happens before it is
         // freed; pairs with the fence below.
-        if header.refs.fetch_sub(1, Ordering::Release) == 1 {
-            std::sync::atomic::fence(Ordering::Acquire);
+        if header.refs.fetch_sub(1, Release) == 1 {
+            fence(Acquire);
             let free = header.kind.free;
             // SAFETY: that was the last reference.
             unsafe { free(strand) };
@@ -372,8 +394,8 @@ impl StrandArc {
     /// A new reference to a strand that is known to be alive.
     pub(crate) fn new(strand: &Strand) -> Self {
         // Relaxed: the caller's access to the strand orders what matters.
-        if strand.refs.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
-            crate::fatal("more than two thousand million handles to one fibre");
+        if strand.refs.fetch_add(1, Relaxed) > u32::MAX / 2 {
+            crate::fatal("more than two thousand million handles to one strand");
         }
         StrandArc(NonNull::from(strand))
     }
@@ -382,6 +404,21 @@ impl StrandArc {
     pub(crate) fn strand(&self) -> &Strand {
         // SAFETY: the reference counted for `self` keeps it.
         unsafe { self.0.as_ref() }
+    }
+
+    /// The reference as an address, for [`from_raw`](StrandArc::from_raw).
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<Strand> {
+        let strand = self.0;
+        std::mem::forget(self);
+        strand
+    }
+
+    /// # Safety
+    /// From `into_raw`; each reference is taken back once.
+    #[inline]
+    pub(crate) unsafe fn from_raw(strand: NonNull<Strand>) -> Self {
+        StrandArc(strand)
     }
 }
 
@@ -404,5 +441,16 @@ impl Strand {
     /// simulations of queues.
     pub(crate) fn for_model(kind: &'static Kind) -> Strand {
         Strand::of(kind, std::ptr::null(), Priority::Normal)
+    }
+}
+
+#[cfg(sinew_loom)]
+impl Strand {
+    /// What lay here is gone: whoever uses it now, or has used it without the caller's
+    /// knowing, fails the model.
+    pub(crate) fn end_for_model(&mut self) {
+        self.refs.with_mut(|_| ());
+        self.own.with_mut(|_| ());
+        self.state.end_for_model();
     }
 }

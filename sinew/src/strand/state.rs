@@ -154,3 +154,11 @@ impl State {
         self.0.store(FINISHED, Relaxed);
     }
 }
+
+#[cfg(sinew_loom)]
+impl State {
+    /// See [`Strand::end_for_model`](super::Strand::end_for_model).
+    pub(crate) fn end_for_model(&mut self) {
+        self.0.with_mut(|_| ());
+    }
+}

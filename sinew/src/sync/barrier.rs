@@ -6,9 +6,10 @@
 //! others: either all parties of a generation have passed, or none.
 
 use crate::atomic::const_fn;
-use crate::spin::SpinLock;
+use crate::spin::{SpinGuard, SpinLock};
+use crate::task;
 use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in};
+use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -77,22 +78,44 @@ impl Barrier {
     }
 
     fn wait_within(&self, limit: Limit) -> Result<BarrierWaitResult, BarrierTimeout> {
-        let mut state = self.state.lock();
-        state.arrived += 1;
-        if state.arrived >= self.parties {
-            state.arrived = 0;
-            state.generation += 1;
-            let all = state.queue.pop_all();
-            drop(state);
-            drop(all);
-            return Ok(BarrierWaitResult(true));
-        }
+        let Some(state) = self.arrive() else { return Ok(BarrierWaitResult(true)) };
         let generation = state.generation;
         let (outcome, ()) = wait_in(&self.state, state, |state| &mut state.queue, Place::Back, (), limit, || ());
         if outcome == Outcome::Told || !self.give_up(generation) {
             return Ok(BarrierWaitResult(false));
         }
         Err(BarrierTimeout)
+    }
+
+    /// Counts the caller. If it is not the last, gives the lock, under which it may enter the
+    /// queue.
+    fn arrive(&self) -> Option<SpinGuard<'_, State>> {
+        let mut state = self.state.lock();
+        state.arrived += 1;
+        if state.arrived < self.parties {
+            return Some(state);
+        }
+        state.arrived = 0;
+        state.generation += 1;
+        let all = state.queue.pop_all();
+        drop(state);
+        drop(all);
+        None
+    }
+
+    /// As [`wait`](Barrier::wait), for tasks. Dropped before all parties have come, it is not
+    /// counted any more.
+    pub async fn wait_async(&self) -> BarrierWaitResult {
+        task::spend().await;
+        let Some(state) = self.arrive() else { return BarrierWaitResult(true) };
+        let generation = state.generation;
+        let abandoned = |is_told: bool, ()| {
+            if !is_told {
+                self.give_up(generation);
+            }
+        };
+        wait_in_async(&self.state, state, |state| &mut state.queue, Place::Back, (), || (), abandoned).await;
+        BarrierWaitResult(false)
     }
 
     /// Whether the caller could still take itself off the count.

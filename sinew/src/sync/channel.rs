@@ -17,7 +17,8 @@
 
 use crate::budget;
 use crate::spin::{SpinGuard, SpinLock};
-use crate::wait::{Batch, Limit, Outcome, Place, Queue, Told, wait_in};
+use crate::task;
+use crate::wait::{Batch, Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -58,6 +59,8 @@ type Guard<'a, T, B> = SpinGuard<'a, State<T, B>>;
 pub trait Buffer<T>: Default {
     /// Adds one behind all others. Only if there is room.
     fn push(&mut self, message: T);
+    /// Adds one before all others.
+    fn push_first(&mut self, message: T);
     /// Takes out the first.
     fn pop(&mut self) -> Option<T>;
 }
@@ -66,6 +69,10 @@ impl<T> Buffer<T> for VecDeque<T> {
     #[inline]
     fn push(&mut self, message: T) {
         self.push_back(message);
+    }
+
+    fn push_first(&mut self, message: T) {
+        self.push_front(message);
     }
 
     #[inline]
@@ -80,6 +87,10 @@ impl<T> Buffer<T> for Option<T> {
     fn push(&mut self, message: T) {
         debug_assert!(self.is_none());
         *self = Some(message);
+    }
+
+    fn push_first(&mut self, message: T) {
+        self.push(message);
     }
 
     #[inline]
@@ -196,7 +207,8 @@ impl<T, B: Buffer<T>> Core<T, B> {
     fn take(&self) -> Result<T, Unreceived<'_, T, B>> {
         let mut state = self.state.lock();
         if let Some(message) = state.pop() {
-            if !state.sending.is_empty() {
+            // One that was put back may be more than there is room for.
+            if !state.sending.is_empty() && state.buffered < state.capacity {
                 let admitted = state.admit_sender();
                 drop(state);
                 drop(admitted);
@@ -274,6 +286,53 @@ impl<T, B: Buffer<T>> Core<T, B> {
                     (Outcome::TimedOut, None) => Err(RecvTimeoutError::Timeout),
                     (_, None) => Err(RecvTimeoutError::Disconnected),
                 }
+            }
+        }
+    }
+
+    /// As [`recv`](Core::recv), for a task. If it is dropped, a message that it was given
+    /// is for the next.
+    pub(super) async fn recv_async(&self) -> Result<T, RecvError> {
+        task::spend().await;
+        match self.take() {
+            Ok(message) => Ok(message),
+            Err(Unreceived::Closed) => Err(RecvError),
+            Err(Unreceived::Empty(state)) => {
+                let abandoned = |_, message| self.put_back(message);
+                let note =
+                    wait_in_async(&self.state, state, State::receiving, Place::Back, None, || (), abandoned).await;
+                note.ok_or(RecvError)
+            }
+        }
+    }
+
+    /// Lets another receive a message that one who ceased to wait had been given.
+    #[cold]
+    fn put_back(&self, message: Option<T>) {
+        let Some(message) = message else { return };
+        let mut state = self.state.lock();
+        if let Some(told) = state.receiving.pop() {
+            drop(state);
+            hand_over(told, message);
+        } else if state.receivers > 0 {
+            // It was sent before all that is there. There may be one more than there is
+            // room for now: its sender has gone on.
+            state.buffer.push_first(message);
+            state.buffered += 1;
+        }
+    }
+
+    /// As [`send`](Core::send), for a task. If it is dropped before the message was
+    /// accepted, so is the message.
+    pub(super) async fn send_async(&self, message: T) -> Result<(), SendError<T>> {
+        task::spend().await;
+        match self.offer(message) {
+            Ok(()) => Ok(()),
+            Err(Unsent::Closed(message)) => Err(SendError(message)),
+            Err(Unsent::Full(message, state)) => {
+                let note = Some(message);
+                let note = wait_in_async(&self.state, state, State::sending, Place::Back, note, || (), |_, _| ()).await;
+                note.map_or(Ok(()), |message| Err(SendError(message)))
             }
         }
     }

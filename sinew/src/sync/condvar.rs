@@ -2,9 +2,9 @@
 
 use super::mutex::MutexGuard;
 use crate::atomic::const_fn;
-use crate::spin::SpinLock;
+use crate::spin::{SpinGuard, SpinLock};
 use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in};
+use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::sync::{LockResult, PoisonError};
 use std::time::{Duration, Instant};
@@ -51,6 +51,53 @@ impl Condvar {
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let _ = self.wait_within(&guard, Limit::NONE);
         guard.mutex().poison().check(guard)
+    }
+
+    /// As [`wait`](Condvar::wait), for tasks. Dropped before its end, it has no lock, and a
+    /// notification that it was given is for the next.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub async fn wait_async<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        struct PassOn<'a>(&'a Condvar);
+        impl Drop for PassOn<'_> {
+            fn drop(&mut self) {
+                self.0.notify_one();
+            }
+        }
+        let mutex = guard.into_mutex();
+        let (state, number) = self.number();
+        let unlock = || mutex.raw().unlock();
+        let abandoned = |is_told: bool, _| {
+            if is_told {
+                self.notify_one();
+            }
+        };
+        wait_in_async(&self.state, state, |state| &mut state.queue, Place::Back, number, unlock, abandoned).await;
+        let pass_on = PassOn(self);
+        let locked = mutex.lock_async().await;
+        std::mem::forget(pass_on);
+        locked
+    }
+
+    /// As [`wait_while`](Condvar::wait_while), for tasks; else as
+    /// [`wait_async`](Condvar::wait_async).
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub async fn wait_while_async<'a, T, F>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        mut condition: F,
+    ) -> LockResult<MutexGuard<'a, T>>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        let mut guard = guard;
+        while condition(&mut *guard) {
+            guard = self.wait_async(guard).await?;
+        }
+        Ok(guard)
     }
 
     /// Waits until `condition` is false.
@@ -162,12 +209,18 @@ impl Condvar {
         let mutex = guard.mutex().raw();
         // Unlocked when entered: who locks it then, and notifies, finds the caller.
         let unlock = || mutex.unlock();
-        let mut state = self.state.lock();
-        let number = state.next_number;
-        state.next_number += 1;
+        let (state, number) = self.number();
         let (outcome, _) = wait_in(&self.state, state, |state| &mut state.queue, Place::Back, number, limit, unlock);
         mutex.lock();
         outcome
+    }
+
+    /// A number for one who is about to wait, and the lock, under which it enters the queue.
+    fn number(&self) -> (SpinGuard<'_, State>, u64) {
+        let mut state = self.state.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        (state, number)
     }
 
     /// Lets the one go on that has waited longest.

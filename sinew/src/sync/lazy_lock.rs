@@ -50,6 +50,14 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         this.value.get_or_init(|| make(this.init.take()))
     }
 
+    /// As [`force`](LazyLock::force), for tasks: whoever makes the value may be waited for.
+    ///
+    /// # Panics
+    /// As `force`.
+    pub async fn force_async(this: &LazyLock<T, F>) -> &T {
+        this.value.get_or_init_async(async || make(this.init.take())).await
+    }
+
     /// As [`force`](LazyLock::force), and the value may be changed; as `*this` does.
     ///
     /// # Panics

@@ -95,6 +95,15 @@ impl<T> Sender<T> {
         self.core.try_send(message)
     }
 
+    /// As [`send`](Sender::send), for tasks. Dropped before its end, it has dropped the
+    /// message as well.
+    ///
+    /// # Errors
+    /// If all receivers are gone. The message is in the error.
+    pub async fn send_async(&self, message: T) -> Result<(), SendError<T>> {
+        self.core.send_async(message).await
+    }
+
     /// As [`send`](Sender::send), but waits no longer than `timeout`.
     ///
     /// # Errors
@@ -159,6 +168,15 @@ impl<T> Receiver<T> {
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         self.core.try_recv()
+    }
+
+    /// As [`recv`](Receiver::recv), for tasks. Dropped before its end, it has received
+    /// nothing.
+    ///
+    /// # Errors
+    /// If all senders are gone and no message is left.
+    pub async fn recv_async(&self) -> Result<T, RecvError> {
+        self.core.recv_async().await
     }
 
     /// As [`recv`](Receiver::recv), but waits no longer than `timeout`.

@@ -109,6 +109,15 @@ impl<T> SyncSender<T> {
         self.sender.try_send(message)
     }
 
+    /// As [`send`](SyncSender::send), for tasks. Dropped before its end, it has dropped the
+    /// message as well.
+    ///
+    /// # Errors
+    /// If the receiver is gone. The message is in the error.
+    pub async fn send_async(&self, message: T) -> Result<(), SendError<T>> {
+        self.sender.send_async(message).await
+    }
+
     /// As [`send`](SyncSender::send), but waits no longer than `timeout`.
     ///
     /// # Errors
@@ -153,6 +162,15 @@ impl<T> Receiver<T> {
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         self.receiver.try_recv()
+    }
+
+    /// As [`recv`](Receiver::recv), for tasks. Dropped before its end, it has received
+    /// nothing.
+    ///
+    /// # Errors
+    /// If all senders are gone and no message is left.
+    pub async fn recv_async(&mut self) -> Result<T, RecvError> {
+        self.receiver.recv_async().await
     }
 
     /// As [`recv`](Receiver::recv), but waits no longer than `timeout`.

@@ -72,12 +72,15 @@ impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 pub struct MutexGuard<'a, T: ?Sized> {
     lock: &'a Mutex<T>,
     was_panicking: bool,
-    /// As std's, not `Send`.
-    not_send: PhantomData<*const ()>,
+    /// Neither `Send` nor `Sync` but as said below.
+    marker: PhantomData<*const ()>,
 }
 
 // SAFETY: a shared guard gives shared access to the value.
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+// SAFETY: whoever has the guard may change the value, and may unlock from anywhere. Unlike
+// std's, for a task keeps its guards when it goes on elsewhere.
+unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
     const_fn! {
@@ -115,6 +118,32 @@ impl<T: ?Sized> Mutex<T> {
         self.guard()
     }
 
+    /// As [`lock`](Mutex::lock), for tasks. Dropped before its end, it has no lock.
+    ///
+    /// ```
+    /// use sinew::{sync::Mutex, task};
+    /// use std::sync::Arc;
+    /// sinew::run(|| {
+    ///     let total = Arc::new(Mutex::new(0));
+    ///     let its_total = Arc::clone(&total);
+    ///     let task = task::spawn(async move {
+    ///         let mut total = its_total.lock_async().await.unwrap();
+    ///         // The lock is kept while others run.
+    ///         task::yield_now().await;
+    ///         *total += 1;
+    ///     });
+    ///     task.join().unwrap();
+    ///     assert_eq!(*total.lock().unwrap(), 1);
+    /// });
+    /// ```
+    ///
+    /// # Errors
+    /// As `lock`.
+    pub async fn lock_async(&self) -> LockResult<MutexGuard<'_, T>> {
+        self.raw.lock_async().await;
+        self.guard()
+    }
+
     /// Takes the lock if nobody has it.
     ///
     /// # Errors
@@ -143,7 +172,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
         let was_panicking = crate::fibre::panicking();
-        self.poison.check(MutexGuard { lock: self, was_panicking, not_send: PhantomData })
+        self.poison.check(MutexGuard { lock: self, was_panicking, marker: PhantomData })
     }
 
     fn guard_if(&self, locked: bool) -> TryLockResult<MutexGuard<'_, T>> {
@@ -175,6 +204,11 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// The mutex, for a condition variable that unlocks it and locks it again.
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
         self.lock
+    }
+
+    /// The mutex, which stays locked.
+    pub(super) fn into_mutex(self) -> &'a Mutex<T> {
+        std::mem::ManuallyDrop::new(self).lock
     }
 }
 

@@ -8,7 +8,7 @@ use crate::atomic::{Acquire, AtomicBool, Release, const_fn};
 use crate::fibre::with_record;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in};
+use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
@@ -141,6 +141,49 @@ impl Once {
         self.wait_within(Poison::Panic, Limit::until(Deadline::at(deadline)))
     }
 
+    /// As [`wait`](Once::wait), for tasks.
+    ///
+    /// # Panics
+    /// If a closure panics, or had panicked before.
+    pub async fn wait_async(&self) {
+        self.wait_for(Poison::Panic).await;
+    }
+
+    pub(super) async fn wait_for(&self, poison: Poison) {
+        while !self.is_completed() {
+            let inner = self.inner.lock();
+            match inner.stage {
+                Stage::Done => return,
+                Stage::Poisoned if poison == Poison::Panic => {
+                    drop(inner);
+                    panic!("Once instance has previously been poisoned");
+                }
+                _ => self.change(inner).await,
+            }
+        }
+    }
+
+    /// The right to do it, for a task, when nobody else has it; `None` when it is done.
+    pub(super) async fn begin(&self) -> Option<Running<'_>> {
+        while !self.is_completed() {
+            let mut inner = self.inner.lock();
+            match inner.stage {
+                Stage::Done => return None,
+                Stage::Running(_) => self.change(inner).await,
+                Stage::Untouched | Stage::Poisoned => {
+                    inner.stage = Stage::Running(SOME_TASK);
+                    return Some(Running { once: self, ends_as: Stage::Poisoned });
+                }
+            }
+        }
+        None
+    }
+
+    /// Until the stage changes.
+    fn change<'a>(&'a self, inner: SpinGuard<'a, Inner>) -> impl Future<Output = ()> + use<'a> {
+        wait_in_async(&self.inner, inner, |inner| &mut inner.queue, Place::Back, (), || (), |_, ()| ())
+    }
+
     #[cold]
     #[track_caller]
     fn call_slow(&self, poison: Poison, f: &mut dyn FnMut(&OnceState)) {
@@ -207,10 +250,20 @@ pub(super) enum Poison {
 }
 
 /// A closure that is being called.
-struct Running<'a> {
+pub(super) struct Running<'a> {
     once: &'a Once,
     ends_as: Stage,
 }
+
+impl Running<'_> {
+    /// It has returned.
+    pub(super) fn done(mut self) {
+        self.ends_as = Stage::Done;
+    }
+}
+
+/// In place of a [`caller`] that is a task: it goes by no address.
+const SOME_TASK: usize = 1;
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {

@@ -87,6 +87,28 @@ impl<T> OnceLock<T> {
         self.get()
     }
 
+    /// As [`wait`](OnceLock::wait), for tasks.
+    pub async fn wait_async(&self) -> &T {
+        self.once.wait_for(Poison::Ignore).await;
+        self.get().expect("it is there when it has been waited for")
+    }
+
+    /// As [`get_or_init`](OnceLock::get_or_init), for tasks. If it is dropped while `f` is
+    /// at work, the place is as empty as before.
+    ///
+    /// # Panics
+    /// If `f` does.
+    pub async fn get_or_init_async<F: AsyncFnOnce() -> T>(&self, f: F) -> &T {
+        if let Some(running) = self.once.begin().await {
+            let value = f().await;
+            // SAFETY: `once` lets nobody else do this meanwhile, and nobody reads before
+            // it is done.
+            unsafe { *self.value.get() = Some(value) };
+            running.done();
+        }
+        self.get().expect("it was made, or another was faster")
+    }
+
     /// Puts a value here. If another is about to do so, waits for it.
     ///
     /// # Errors

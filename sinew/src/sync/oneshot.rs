@@ -76,6 +76,15 @@ impl<T> Receiver<T> {
         self.core.recv_carried()
     }
 
+    /// As [`recv`](Receiver::recv), for tasks. A future that was dropped before its end has
+    /// received nothing: by reference, it may be tried again.
+    ///
+    /// # Errors
+    /// If the sender is gone without it, or it has been received already.
+    pub async fn recv_async(&mut self) -> Result<T, RecvError> {
+        self.core.recv_async().await
+    }
+
     /// The message, if it is there.
     ///
     /// # Errors

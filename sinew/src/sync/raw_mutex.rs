@@ -21,8 +21,9 @@
 use super::Policy;
 use crate::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn, spin_loop};
 use crate::clock;
-use crate::spin::SpinLock;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in};
+use crate::spin::{SpinGuard, SpinLock};
+use crate::task;
+use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 
 const LOCKED: u32 = 1;
 const QUEUED: u32 = 2;
@@ -41,6 +42,16 @@ pub(crate) struct RawMutex {
     word: AtomicU32,
     policy: Policy,
     queue: SpinLock<Queue<Turn>>,
+}
+
+/// One who did not get the lock at once.
+struct Contender {
+    /// How often it still looks before it blocks.
+    spins: u32,
+    /// Since when it waits, in ticks.
+    since: Option<u64>,
+    /// WOKEN, if that bit is its own to clear.
+    woken: u32,
 }
 
 /// The note of one who waits.
@@ -81,21 +92,59 @@ impl RawMutex {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, limit: Limit) -> bool {
-        let mut spins = if self.policy == Policy::Spin { SPINS } else { 0 };
-        let mut since = None;
-        // WOKEN, if that bit is the caller's to clear.
-        let mut woken = 0;
+        let mut contender = self.contender();
+        while let Some((queue, place, turn)) = self.contend(&mut contender) {
+            match wait_in(&self.queue, queue, |queue| queue, place, turn, limit, || ()) {
+                (Outcome::Told, turn) if turn.granted => return true,
+                (Outcome::Told, _) => contender.woken = WOKEN,
+                // QUEUED may be out of date now: the next `unlock` finds out.
+                (Outcome::TimedOut | Outcome::Cancelled, _) => return false,
+            }
+        }
+        true
+    }
+
+    /// As [`lock`](RawMutex::lock), for a task. If it is dropped, the lock that it was
+    /// given, or told to try, is for the next.
+    pub(crate) async fn lock_async(&self) {
+        task::spend().await;
+        if self.try_lock() {
+            return;
+        }
+        let mut contender = self.contender();
+        while let Some((queue, place, turn)) = self.contend(&mut contender) {
+            let abandoned = |is_told, turn: Turn| match (is_told, turn.granted) {
+                (true, true) => self.unlock(),
+                (true, false) => self.pass_on(),
+                (false, _) => {}
+            };
+            if wait_in_async(&self.queue, queue, |queue| queue, place, turn, || (), abandoned).await.granted {
+                return;
+            }
+            contender.woken = WOKEN;
+        }
+    }
+
+    fn contender(&self) -> Contender {
+        Contender { spins: if self.policy == Policy::Spin { SPINS } else { 0 }, since: None, woken: 0 }
+    }
+
+    /// Takes the lock if it is free; else gives the queue's lock, under which the caller may
+    /// enter, and where.
+    #[inline]
+    fn contend(&self, contender: &mut Contender) -> Option<(SpinGuard<'_, Queue<Turn>>, Place, Turn)> {
+        let woken = contender.woken;
         loop {
             let word = self.word.load(Relaxed);
             if word & LOCKED == 0 {
                 // Acquire pairs with the Release in `unlock`.
                 if self.word.compare_exchange_weak(word, (word | LOCKED) & !woken, Acquire, Relaxed).is_ok() {
-                    return true;
+                    return None;
                 }
                 continue;
             }
-            if spins > 0 {
-                spins -= 1;
+            if contender.spins > 0 {
+                contender.spins -= 1;
                 spin_loop();
                 continue;
             }
@@ -104,14 +153,22 @@ impl RawMutex {
             if self.word.fetch_update(Relaxed, Relaxed, still_locked).is_err() {
                 continue;
             }
-            let place = if since.is_none() { Place::Back } else { Place::Front };
-            let turn = Turn { since: *since.get_or_insert_with(clock::ticks), granted: false };
-            match wait_in(&self.queue, queue, |queue| queue, place, turn, limit, || ()) {
-                (Outcome::Told, turn) if turn.granted => return true,
-                (Outcome::Told, _) => woken = WOKEN,
-                // QUEUED may be out of date now: the next `unlock` finds out.
-                (Outcome::TimedOut | Outcome::Cancelled, _) => return false,
-            }
+            let place = if contender.since.is_none() { Place::Back } else { Place::Front };
+            let turn = Turn { since: *contender.since.get_or_insert_with(clock::ticks), granted: false };
+            return Some((queue, place, turn));
+        }
+    }
+
+    /// `LOCKED|..WOKEN.. -> LOCKED|.. | ..WOKEN.. -> as after an unlock`. By one who was
+    /// woken and does not want the lock any more: whoever has it wakes the next, and if
+    /// nobody has it this does.
+    #[cold]
+    fn pass_on(&self) {
+        let next = |word| Some(if word & LOCKED == 0 { (word | LOCKED) & !WOKEN } else { word & !WOKEN });
+        // Acquire as in `lock`: what is passed on is what others did under the lock.
+        let before = self.word.fetch_update(Acquire, Relaxed, next).unwrap_or_else(|word| word);
+        if before & LOCKED == 0 {
+            self.unlock();
         }
     }
 

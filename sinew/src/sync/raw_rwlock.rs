@@ -13,7 +13,8 @@
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release, const_fn};
 use crate::spin::{SpinGuard, SpinLock};
-use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in};
+use crate::task;
+use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
@@ -65,19 +66,46 @@ impl RawRwLock {
     #[cold]
     #[inline(never)]
     fn take_slow(&self, access: Access, limit: Limit) -> bool {
-        let queue = self.queue.lock();
-        // Takes the lock if it is free by now; else sees to it that whoever releases
-        // it looks into the queue. Acquire as in `try_take`.
-        let take_or_queue = |word| Some(taken(word, access).unwrap_or(word | QUEUED));
-        let before = self.word.fetch_update(Acquire, Relaxed, take_or_queue).unwrap_or_else(|word| word);
-        if taken(before, access).is_some() {
-            return true;
-        }
+        let Some(queue) = self.take_or_lock(access) else { return true };
         let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, access, limit, || ());
         if outcome != Outcome::Told {
             self.serve(self.queue.lock());
         }
         outcome == Outcome::Told
+    }
+
+    /// Takes the lock if it is free by now; else gives the queue's lock, under which the
+    /// caller may enter.
+    fn take_or_lock(&self, access: Access) -> Option<SpinGuard<'_, Queue<Access>>> {
+        let queue = self.queue.lock();
+        // If it cannot be taken, whoever releases it looks into the queue. Acquire as in
+        // `try_take`.
+        let take_or_queue = |word| Some(taken(word, access).unwrap_or(word | QUEUED));
+        let before = self.word.fetch_update(Acquire, Relaxed, take_or_queue).unwrap_or_else(|word| word);
+        if taken(before, access).is_some() { None } else { Some(queue) }
+    }
+
+    /// For a task. If it is dropped, the lock that it was given is released.
+    async fn take_async(&self, access: Access) {
+        task::spend().await;
+        if self.try_take(access) {
+            return;
+        }
+        let Some(queue) = self.take_or_lock(access) else { return };
+        let abandoned = |is_told, access| match (is_told, access) {
+            (true, Access::Read) => self.unlock_read(),
+            (true, Access::Write) => self.unlock_write(),
+            (false, _) => self.serve(self.queue.lock()),
+        };
+        wait_in_async(&self.queue, queue, |queue| queue, Place::Back, access, || (), abandoned).await;
+    }
+
+    pub(crate) async fn read_async(&self) {
+        self.take_async(Access::Read).await;
+    }
+
+    pub(crate) async fn write_async(&self) {
+        self.take_async(Access::Write).await;
     }
 
     #[inline]

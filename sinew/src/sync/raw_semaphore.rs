@@ -10,8 +10,9 @@
 //! have been waiting for nothing, so whoever leaves the queue early serves it.
 
 use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, const_fn};
-use crate::spin::SpinLock;
-use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in};
+use crate::spin::{SpinGuard, SpinLock};
+use crate::task;
+use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 
 const QUEUED: u64 = 1;
 const PERMIT: u64 = 2;
@@ -54,8 +55,31 @@ impl RawSemaphore {
     /// Waits for `count` permits and takes them. Whether it got them within `limit`.
     #[inline(always)]
     pub(crate) fn take(&self, count: u64, limit: Limit) -> Outcome {
+        let Some(queue) = self.take_or_lock(count) else { return Outcome::Told };
+        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, count, limit, || ());
+        if outcome != Outcome::Told {
+            self.give_slow(0, MOST);
+        }
+        outcome
+    }
+
+    /// As [`take`](RawSemaphore::take), for a task. If it is dropped, permits that it was
+    /// given are given back, though there are not to be more than `most`.
+    pub(crate) async fn take_async(&self, count: u64, most: u64) {
+        task::spend().await;
+        let Some(queue) = self.take_or_lock(count) else { return };
+        let abandoned = |is_told, count| {
+            let _ = if is_told { self.give(count, most) } else { self.give_slow(0, most) };
+        };
+        wait_in_async(&self.queue, queue, |queue| queue, Place::Back, count, || (), abandoned).await;
+    }
+
+    /// Takes `count` permits if they are there; else gives the lock, under which the caller
+    /// may enter the queue.
+    #[inline(always)]
+    fn take_or_lock(&self, count: u64) -> Option<SpinGuard<'_, Queue<u64>>> {
         if self.try_take(count) {
-            return Outcome::Told;
+            return None;
         }
         let queue = self.queue.lock();
         // If it is set, it stays so while we have the lock, for there are others.
@@ -64,14 +88,10 @@ impl RawSemaphore {
             let word = self.word.fetch_or(QUEUED, Acquire);
             if word / PERMIT >= count {
                 self.word.store(word - count * PERMIT, Relaxed);
-                return Outcome::Told;
+                return None;
             }
         }
-        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, count, limit, || ());
-        if outcome != Outcome::Told {
-            self.give_slow(0, MOST);
-        }
-        outcome
+        Some(queue)
     }
 
     /// Gives `count` permits. What would exceed `most` is forgotten: `false` then.

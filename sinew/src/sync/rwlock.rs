@@ -39,8 +39,8 @@ impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
-    /// As std's, not `Send`.
-    not_send: PhantomData<*const ()>,
+    /// Neither `Send` nor `Sync` but as said below.
+    marker: PhantomData<*const ()>,
 }
 
 /// The right to change what a [`RwLock`] guards.
@@ -48,14 +48,19 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
     was_panicking: bool,
-    /// As std's, not `Send`.
-    not_send: PhantomData<*const ()>,
+    /// Neither `Send` nor `Sync` but as said below.
+    marker: PhantomData<*const ()>,
 }
 
 // SAFETY: a shared guard gives shared access to the value.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
+// SAFETY: a guard to read is a shared reference, and may be given back from anywhere. Unlike
+// std's, for a task keeps its guards when it goes on elsewhere.
+unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
+// SAFETY: as above; a guard to write may change the value, and may become one to read.
+unsafe impl<T: ?Sized + Send + Sync> Send for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     const_fn! {
@@ -93,6 +98,24 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         self.raw.write(Limit::NONE);
+        self.writing()
+    }
+
+    /// As [`read`](RwLock::read), for tasks. Dropped before its end, it has no lock.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub async fn read_async(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        self.raw.read_async().await;
+        self.reading()
+    }
+
+    /// As [`write`](RwLock::write), for tasks. Dropped before its end, it has no lock.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub async fn write_async(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        self.raw.write_async().await;
         self.writing()
     }
 
@@ -146,13 +169,13 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     fn reading(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        self.poison.check(RwLockReadGuard { lock: self, not_send: PhantomData })
+        self.poison.check(RwLockReadGuard { lock: self, marker: PhantomData })
     }
 
     #[inline]
     fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         let was_panicking = crate::fibre::panicking();
-        self.poison.check(RwLockWriteGuard { lock: self, was_panicking, not_send: PhantomData })
+        self.poison.check(RwLockWriteGuard { lock: self, was_panicking, marker: PhantomData })
     }
 
     fn reading_if(&self, locked: bool) -> TryLockResult<RwLockReadGuard<'_, T>> {
@@ -190,7 +213,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         let guard = ManuallyDrop::new(guard);
         guard.lock.poison.note(guard.was_panicking);
         guard.lock.raw.downgrade();
-        RwLockReadGuard { lock: guard.lock, not_send: PhantomData }
+        RwLockReadGuard { lock: guard.lock, marker: PhantomData }
     }
 }
 

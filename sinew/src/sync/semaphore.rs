@@ -96,6 +96,11 @@ impl Semaphore {
         let _ = self.raw.take(1, Limit::NONE);
     }
 
+    /// As [`wait`](Semaphore::wait), for tasks. Dropped before its end, it has taken nothing.
+    pub async fn wait_async(&self) {
+        self.raw.take_async(1, MOST).await;
+    }
+
     /// Takes a permit if there is one that nobody waits for.
     #[inline]
     pub fn try_wait(&self) -> bool {
@@ -137,6 +142,19 @@ impl Semaphore {
     /// they want fewer.
     pub fn acquire_many(&self, count: u64) -> Permit<'_> {
         let _ = self.raw.take(count, Limit::NONE);
+        Permit { semaphore: self, count }
+    }
+
+    /// As [`acquire`](Semaphore::acquire), for tasks. Dropped before its end, it has taken
+    /// nothing.
+    pub async fn acquire_async(&self) -> Permit<'_> {
+        self.acquire_many_async(1).await
+    }
+
+    /// As [`acquire_many`](Semaphore::acquire_many), for tasks. Dropped before its end, it
+    /// has taken nothing.
+    pub async fn acquire_many_async(&self, count: u64) -> Permit<'_> {
+        self.raw.take_async(count, MOST).await;
         Permit { semaphore: self, count }
     }
 
@@ -210,6 +228,12 @@ impl BinarySemaphore {
     /// Waits for the permit and takes it.
     pub fn wait(&self) {
         let _ = self.raw.take(1, Limit::NONE);
+    }
+
+    /// As [`wait`](BinarySemaphore::wait), for tasks. Dropped before its end, it has taken
+    /// nothing.
+    pub async fn wait_async(&self) {
+        self.raw.take_async(1, 1).await;
     }
 
     /// Takes the permit if it is there and nobody waits for it.

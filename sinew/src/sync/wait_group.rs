@@ -1,9 +1,9 @@
 //! `WaitGroup`: waits for an open number of others.
 
 use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
-use crate::spin::SpinLock;
+use crate::spin::{SpinGuard, SpinLock};
 use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in};
+use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,6 +57,14 @@ impl WaitGroup {
         debug_assert!(ended);
     }
 
+    /// As [`wait`](WaitGroup::wait), for tasks.
+    pub async fn wait_async(self) {
+        let group = Arc::clone(&self.group);
+        drop(self);
+        let Some(waiting) = group.lock_unless_ended() else { return };
+        wait_in_async(&group.waiting, waiting, |queue| queue, Place::Back, (), || (), |_, ()| ()).await;
+    }
+
     /// As [`wait`](WaitGroup::wait), but for no longer than `timeout`.
     ///
     /// # Errors
@@ -91,18 +99,21 @@ impl Group {
         self.parties.fetch_update(Relaxed, Acquire, one_more).is_ok()
     }
 
-    /// Whether the group has ended.
-    fn wait_within(&self, limit: Limit) -> bool {
+    /// The lock, under which the caller may enter the queue; `None` if the group has ended.
+    fn lock_unless_ended(&self) -> Option<SpinGuard<'_, Queue<()>>> {
         // Acquire pairs with the Release in `drop`: what all parties did is seen.
         if self.parties.load(Acquire) == 0 {
-            return true;
+            return None;
         }
         let waiting = self.waiting.lock();
         // Acquire as above. Whoever was last takes the lock after it has counted, so
         // it finds the caller, or the caller sees the 0.
-        if self.parties.load(Acquire) == 0 {
-            return true;
-        }
+        if self.parties.load(Acquire) == 0 { None } else { Some(waiting) }
+    }
+
+    /// Whether the group has ended.
+    fn wait_within(&self, limit: Limit) -> bool {
+        let Some(waiting) = self.lock_unless_ended() else { return true };
         let (outcome, ()) = wait_in(&self.waiting, waiting, |queue| queue, Place::Back, (), limit, || ());
         outcome == Outcome::Told
     }

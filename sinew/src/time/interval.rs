@@ -51,6 +51,13 @@ impl Interval {
         self.advance()
     }
 
+    /// As [`tick`](Interval::tick), for tasks. Dropped before its end, it leaves the tick to
+    /// come.
+    pub async fn tick_async(&mut self) -> Instant {
+        super::sleep_until_async(self.next).await;
+        self.advance()
+    }
+
     /// As [`tick`](Interval::tick), but ends early when the fibre is cancelled or a
     /// limit that it carries is reached; the tick is still to come then.
     ///

@@ -7,11 +7,14 @@
 //! is no timer thread, and nothing wakes up when nothing is due.
 #![allow(unsafe_code)]
 
+mod asleep;
 mod interval;
 mod limits;
 mod wheel;
 
 pub use crate::fibre::{sleep, sleep_until};
+pub(crate) use asleep::minder;
+pub use asleep::{Elapsed, Sleep, Timeout, deadline_async, sleep_async, sleep_until_async, timeout_async};
 pub use interval::Interval;
 pub use limits::{deadline, timeout, try_sleep};
 
@@ -19,11 +22,12 @@ use crate::clock;
 use crate::idle::Idle;
 use crate::processor;
 use crate::strand::Fifo;
-use crate::wait::{Outcome, Wait};
-use std::pin::pin;
+use crate::wait::{Outcome, Roused, Wait};
+use std::pin::{Pin, pin};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use wheel::{Timer, Wheel};
 
@@ -92,19 +96,38 @@ impl Timers {
         }
         let timer = pin!(Timer::new(Alarm(NonNull::from(wait))));
         let timer = timer.as_ref();
+        // SAFETY: disarmed below, before the timer and the wait go out of scope; `stop`
+        // suspends and does not unwind.
+        if unsafe { self.arm(timer, deadline) } {
+            idle.rouse_sentinel();
+        }
+        stop();
+        self.disarm(timer);
+    }
+
+    /// Arms a timer. Whether whoever sleeps until the next deadline has to be told.
+    ///
+    /// # Safety
+    /// Neither the timer nor its wait moves or ends before `disarm`.
+    #[must_use]
+    unsafe fn arm(&self, timer: Pin<&Timer<Alarm>>, deadline: Deadline) -> bool {
         let mut wheel = self.wheel();
-        // SAFETY: cancelled below, under the same lock, before the timer and the
-        // wait go out of scope; `stop` suspends and does not unwind.
+        // SAFETY: by the contract.
         let earliest = unsafe { wheel.arm(timer, deadline.ns) };
         if earliest {
             self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
         }
-        drop(wheel);
-        if earliest {
-            idle.rouse_sentinel();
-        }
-        stop();
-        self.wheel().cancel(timer);
+        earliest
+    }
+
+    /// Takes a timer out. `false` if it has gone off: then whoever waits has been told.
+    fn disarm(&self, timer: Pin<&Timer<Alarm>>) -> bool {
+        self.wheel().cancel(timer)
+    }
+
+    /// When to look again.
+    fn next(&self) -> Deadline {
+        Deadline { ns: self.next_ns.load(Ordering::Relaxed) }
     }
 
     /// How long a sleeper that minds the clock may sleep.
@@ -127,20 +150,25 @@ impl Timers {
             return false;
         }
         let mut due = Fifo::new();
+        // Called when the lock is released: they may run any code.
+        let mut wakers = Vec::new();
         let mut wheel = self.wheel();
         wheel.advance(now_ns, |alarm| {
             // SAFETY: nobody passes `cancel` in `with_alarm` before we release the
             // lock, so the wait is there.
             if let Some(party) = unsafe { alarm.0.as_ref() }.settle(Outcome::TimedOut) {
                 // SAFETY: the wait was ours to settle, so nobody else signals.
-                if let Some(ready) = unsafe { party.wake() } {
-                    due.push(ready);
+                match unsafe { party.rouse() } {
+                    Roused::Nobody => {}
+                    Roused::Strand(ready) => due.push(ready),
+                    Roused::Waker(waker) => wakers.push(waker),
                 }
             }
         });
         self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
         drop(wheel);
-        let any = !due.is_empty();
+        let any = !due.is_empty() || !wakers.is_empty();
+        wakers.into_iter().for_each(Waker::wake);
         while let Some(ready) = due.pop() {
             processor::make_ready(ready);
         }

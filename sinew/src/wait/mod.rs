@@ -1,13 +1,18 @@
 #![doc = include_str!("README.md")]
 #![allow(unsafe_code)]
 
+mod awaiting;
 mod cancel;
+mod enrolled;
+pub(crate) mod handover;
 mod limits;
 #[cfg(sinew_loom)]
 pub(crate) mod model;
 mod queue;
 
+pub(crate) use awaiting::{Awaiting, wait_in_async};
 pub(crate) use cancel::Cancel;
+pub(crate) use enrolled::Enrolled;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
 pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
 
@@ -15,9 +20,13 @@ use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
 use crate::fibre::suspend_on as suspend;
 use crate::processor;
-use crate::strand::{After, Ready, Strand};
+use crate::strand::{After, Ready, Strand, StrandArc};
+use crate::task;
 use crate::time::Deadline;
+use awaiting::WakerSlot;
 use std::num::NonZeroU64;
+use std::ptr::NonNull;
+use std::task::Waker;
 
 /// Whom to signal. Kinds are told apart by the lowest bits of the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +36,23 @@ pub(crate) struct Party(NonZeroU64);
 const KERNEL_THREAD: u64 = 1;
 /// A [`Wait`] that is to be told before whoever waits in it.
 const TIMED: u64 = 2;
-const TAGS: u64 = 3;
+/// A [`WakerSlot`], which a future waits with.
+const FUTURE: u64 = 3;
+/// A task, by a reference that is the party's own; it is unparked.
+const TASK: u64 = 4;
+/// Another's waker, in a box that is the party's own.
+const WAKER: u64 = 5;
+const TAGS: u64 = 7;
+
+/// What goes on when a party is signalled, if it has not done so already.
+#[must_use]
+pub(crate) enum Roused {
+    Nobody,
+    /// Make it ready.
+    Strand(Ready),
+    /// Call it, where no lock is held: it may run any code.
+    Waker(Waker),
+}
 
 impl Party {
     fn new<T>(address: *const T, tag: u64) -> Party {
@@ -45,7 +70,43 @@ impl Party {
         Party::new(wait, TIMED)
     }
 
-    /// As a number greater than 3, which [`from_number`](Party::from_number)
+    fn waker_slot(slot: &WakerSlot) -> Party {
+        Party::new(slot, FUTURE)
+    }
+
+    /// A party that owns `waker`, and need not be there to be signalled.
+    fn of_waker(waker: Waker) -> Party {
+        match task::task_of(waker) {
+            Ok(task) => Party::new(task.into_raw().as_ptr(), TASK),
+            Err(waker) => Party::new(Box::into_raw(Box::new(waker)), WAKER),
+        }
+    }
+
+    /// Whether this is [`of_waker`](Party::of_waker) of this one, if that is a task's. It
+    /// may have been signalled already.
+    fn is_of_task(self, waker: &Waker) -> bool {
+        self.0.get() & TAGS == TASK && task::strand_of(waker) == Some(self.address())
+    }
+
+    /// Drops what the party owns, which will not be signalled.
+    fn discard(self) {
+        drop(self.into_owned());
+    }
+
+    /// What [`of_waker`](Party::of_waker) put in.
+    fn into_owned(self) -> Result<StrandArc, Waker> {
+        match self.0.get() & TAGS {
+            TASK => {
+                let strand = NonNull::new(self.address::<Strand>().cast_mut()).expect("addresses are not 0");
+                // SAFETY: the reference is the party's own, and it is used once.
+                Ok(unsafe { StrandArc::from_raw(strand) })
+            }
+            // SAFETY: as above.
+            _ => Err(*unsafe { Box::from_raw(self.address::<Waker>().cast_mut()) }),
+        }
+    }
+
+    /// As a number greater than 7, which [`from_number`](Party::from_number)
     /// takes back.
     pub(crate) fn number(self) -> NonZeroU64 {
         self.0
@@ -78,25 +139,68 @@ impl Party {
     /// As for `signal`.
     #[inline]
     pub(crate) unsafe fn wake(self) -> Option<Ready> {
-        match self.0.get() & TAGS {
-            // SAFETY: it waits for this signal, so it is alive.
-            0 => unsafe { &*self.address::<Strand>() }.signal(),
-            KERNEL_THREAD => {
-                // SAFETY: as above.
-                unsafe { Bell::ring(self.address()) };
+        // SAFETY: the caller's promise is the same.
+        match unsafe { self.rouse() } {
+            Roused::Nobody => None,
+            Roused::Strand(ready) => Some(ready),
+            Roused::Waker(waker) => {
+                waker.wake();
                 None
             }
-            _ => {
+        }
+    }
+
+    /// As [`signal`](Party::signal), but leaves everything to the caller that may take
+    /// a lock or run another's code.
+    ///
+    /// # Safety
+    /// As for `signal`.
+    #[inline]
+    pub(crate) unsafe fn rouse(self) -> Roused {
+        if self.0.get() & TAGS == 0 {
+            // SAFETY: it waits for this signal, so it is alive.
+            return unsafe { &*self.address::<Strand>() }.signal().map_or(Roused::Nobody, Roused::Strand);
+        }
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.rouse_other() }
+    }
+
+    /// # Safety
+    /// As for `signal`.
+    unsafe fn rouse_other(self) -> Roused {
+        match self.0.get() & TAGS {
+            FUTURE => {
                 // SAFETY: it does not leave before it has been told.
-                let party = unsafe { Wait::tell(self.address()) }?;
-                // SAFETY: `tell` says that it waits for this.
-                unsafe { party.wake() }
+                match unsafe { WakerSlot::tell(self.address()) }.map(task::task_of) {
+                    None => Roused::Nobody,
+                    Some(Ok(task)) => task.strand().unpark().map_or(Roused::Nobody, Roused::Strand),
+                    Some(Err(waker)) => Roused::Waker(waker),
+                }
             }
+            KERNEL_THREAD => {
+                // SAFETY: it waits for this signal, so its bell is there.
+                unsafe { Bell::ring(self.address()) };
+                Roused::Nobody
+            }
+            TIMED => {
+                // SAFETY: it does not leave before it has been told.
+                match unsafe { Wait::tell(self.address()) } {
+                    None => Roused::Nobody,
+                    // SAFETY: `tell` says that it waits for this.
+                    Some(party) => unsafe { party.rouse() },
+                }
+            }
+            _ => match self.into_owned() {
+                Ok(task) => task.strand().unpark().map_or(Roused::Nobody, Roused::Strand),
+                Err(waker) => Roused::Waker(waker),
+            },
         }
     }
 }
 
-/// What a kernel thread waits for: a word on its stack.
+/// What a kernel thread waits for: a word on its stack. Aligned so that there is room for
+/// a party's tag.
+#[repr(align(8))]
 struct Bell(AtomicU32);
 
 const SILENT: u32 = 0;
@@ -169,7 +273,8 @@ const PENDING: u32 = 0;
 const AWAITING: u32 = 4;
 
 /// A wait that several things may end, the first of which decides its outcome.
-/// On the stack of whoever waits.
+/// On the stack of whoever waits, or in its future. Aligned as `Bell` is.
+#[repr(align(8))]
 pub(crate) struct Wait {
     /// PENDING, AWAITING or an [`Outcome`].
     outcome: AtomicU32,
@@ -263,8 +368,25 @@ pub(crate) fn block(enter: impl FnOnce(Party) -> bool) {
     }
 }
 
+/// # Panics
+/// If the caller is a task: it would hold up its processor, and whoever is to signal it
+/// may need just that one.
+pub(crate) fn refuse_tasks() {
+    if task::is_running() {
+        panic!("a task may not block its processor: use the `_async` form, or a fibre");
+    }
+}
+
+/// Parks a kernel thread that runs no fibre.
+#[cold]
+pub(crate) fn park_thread(park: impl FnOnce()) {
+    refuse_tasks();
+    park();
+}
+
 #[cold]
 fn block_thread(enter: impl FnOnce(Party) -> bool) {
+    refuse_tasks();
     let bell = Bell::new();
     if enter(Party::new(&bell, KERNEL_THREAD)) {
         bell.wait(Deadline::NEVER);
@@ -341,6 +463,7 @@ fn block_thread_within(
     leave: impl FnOnce(&Wait) -> bool,
     clear: impl FnOnce(),
 ) -> Outcome {
+    refuse_tasks();
     let bell = Bell::new();
     let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
     if !enter(&wait) {

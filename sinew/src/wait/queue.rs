@@ -14,11 +14,13 @@
 //! out and being signalled, and to the one who waits after that.
 #![allow(unsafe_code)]
 
-use super::{Limit, Outcome, Party, Wait, block_within};
+use super::{Limit, Outcome, Party, Roused, Wait, block_within};
+use crate::processor;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::strand::Ready;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
+use std::task::Waker;
 
 /// So many are told at once: each is a cache miss or two under the lock.
 pub(crate) const LARGEST_BATCH: usize = 64;
@@ -64,6 +66,18 @@ impl<N> Node<N> {
             is_limited: Cell::new(true),
             note: UnsafeCell::new(note),
         }
+    }
+
+    /// As [`new`](Node::new), for a wait that only being told ends.
+    pub(crate) fn unlimited(note: N) -> Self {
+        let node = Node::new(note);
+        node.is_limited.set(false);
+        node
+    }
+
+    /// Whether it is in a queue. Under its lock.
+    pub(super) fn is_queued(&self) -> bool {
+        self.is_queued.get()
     }
 
     /// By the one who waits, when the node is in no queue and it has been signalled
@@ -257,6 +271,13 @@ impl<N> Told<N> {
         // SAFETY: it was ours to settle, and it is signalled once.
         unsafe { party.wake() }
     }
+
+    fn rouse(self) -> Roused {
+        let party = self.party;
+        std::mem::forget(self);
+        // SAFETY: as above.
+        unsafe { party.rouse() }
+    }
 }
 
 impl<N> Drop for Told<N> {
@@ -311,10 +332,18 @@ impl<N> Batch<N> {
 }
 
 impl<N> Drop for Batch<N> {
+    /// All are told before the first waker is called that may run any code: even the end
+    /// of another future that is in this batch.
     fn drop(&mut self) {
+        let mut wakers = Vec::new();
         while let Some(told) = self.pop() {
-            drop(told);
+            match told.rouse() {
+                Roused::Nobody => {}
+                Roused::Strand(ready) => processor::make_ready(ready),
+                Roused::Waker(waker) => wakers.push(waker),
+            }
         }
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -11,6 +11,7 @@
 #![cfg(sinew_loom)]
 
 mod cluster;
+mod handover;
 mod idle;
 mod inbox;
 mod inverted;
@@ -20,6 +21,7 @@ mod queues;
 mod sentinel;
 mod spin;
 mod state;
+mod task;
 mod wait;
 mod watched;
 

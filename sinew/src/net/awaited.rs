@@ -1,0 +1,78 @@
+//! What a socket does for tasks: the calls of `transfer.rs`, awaited or polled.
+
+use super::address::Address;
+use super::socket::{Socket, accept, connected};
+use super::transfer::{receive, receive_bytes, receive_from, receive_message, send, send_slices, send_to};
+use crate::io::{Done, Side};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::RawFd;
+use std::task::{Context, Poll};
+
+impl Socket {
+    async fn operate_async<T>(&self, side: Side, attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
+        if self.is_nonblocking() {
+            return self.attempt_slow(attempt);
+        }
+        self.source().operate_async(side, attempt).await
+    }
+
+    pub(super) async fn read_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.operate_async(Side::Read, |fd| receive_bytes(fd, buffer)).await
+    }
+
+    /// See [`read_unix`](Socket::read_unix).
+    pub(super) async fn read_unix_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.operate_async(Side::Read, |fd| receive_message(fd, &mut [IoSliceMut::new(buffer)])).await
+    }
+
+    pub(super) async fn write_async(&self, buffer: &[u8]) -> io::Result<usize> {
+        self.operate_async(Side::Write, |fd| send(fd, buffer)).await
+    }
+
+    pub(super) async fn receive_async(&self, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
+        self.operate_async(Side::Read, |fd| Ok(Done::some(receive(fd, buffer, flags)?))).await
+    }
+
+    pub(super) async fn receive_from_async(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
+        self.operate_async(Side::Read, |fd| receive_from(fd, buffer, 0)).await
+    }
+
+    pub(super) async fn send_to_async(&self, buffer: &[u8], address: &Address) -> io::Result<usize> {
+        self.operate_async(Side::Write, |fd| Ok(Done::some(send_to(fd, buffer, address)?))).await
+    }
+
+    pub(super) async fn accept_async(&self) -> io::Result<(Socket, Address)> {
+        self.operate_async(Side::Read, accept).await
+    }
+
+    pub(super) async fn connect_async(&self, address: &Address) -> io::Result<()> {
+        match self.connect_at_once(address) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => {
+                self.source().operate_async(Side::Write, connected()).await
+            }
+            done => done,
+        }
+    }
+
+    pub(super) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.source().poll_operate(Side::Read, context, |fd| receive_bytes(fd, buffer))
+    }
+
+    /// See [`read_unix`](Socket::read_unix).
+    pub(super) fn poll_read_unix(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let receive = |fd| receive_message(fd, &mut [IoSliceMut::new(buffer)]);
+        self.source().poll_operate(Side::Read, context, receive)
+    }
+
+    pub(super) fn poll_write(&self, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        self.source().poll_operate(Side::Write, context, |fd| send(fd, buffer))
+    }
+
+    pub(super) fn poll_write_vectored(
+        &self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.source().poll_operate(Side::Write, context, |fd| send_slices(fd, buffers))
+    }
+}

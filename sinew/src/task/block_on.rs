@@ -1,0 +1,105 @@
+//! From a fibre, or a kernel thread, into futures.
+//!
+//! ```text
+//!   who blocks                              a waker
+//!   1  poll                                 1  word = WOKEN
+//!   2  party = itself; IDLE -> WAITING;     2  it was WAITING: signal the party
+//!      WOKEN already? go to 4
+//!   3  wait for the signal
+//!   4  word = IDLE, go to 1
+//! ```
+//!
+//! Wakers may be called at any time and by anyone, long after the end as well, so they do
+//! not touch the fibre itself: neither would a token of the user's be used up, nor a signal
+//! be given that nobody waits for. One who waits is signalled once, by the one who found
+//! WAITING.
+#![allow(unsafe_code)]
+
+use crate::atomic::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed};
+use crate::time;
+use crate::wait::{self, Limit, Party};
+use std::num::NonZeroU64;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+const IDLE: u32 = 0;
+const WAITING: u32 = 1;
+const WOKEN: u32 = 2;
+
+struct Blocked {
+    word: AtomicU32,
+    /// Who waits. Written before WAITING, read by who takes that away.
+    party: AtomicU64,
+}
+
+impl Blocked {
+    /// `IDLE -> WAITING`. Whether the party will be signalled.
+    fn enter(&self, party: Party) -> bool {
+        self.party.store(party.number().get(), Relaxed);
+        // Release: the party, for `wake`. Acquire pairs with the Release there.
+        self.word.compare_exchange(IDLE, WAITING, AcqRel, Acquire).is_ok()
+    }
+
+    /// `WAITING -> IDLE`. `false` if the signal is on its way.
+    fn withdraw(&self) -> bool {
+        // Acquire as in `enter`.
+        self.word.compare_exchange(WAITING, IDLE, Relaxed, Acquire).is_ok()
+    }
+}
+
+impl Wake for Blocked {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Release: what the waker did is seen by the poll. Acquire: the party.
+        if self.word.swap(WOKEN, AcqRel) == WAITING {
+            let party = NonZeroU64::new(self.party.load(Relaxed)).expect("who waits has said who it is");
+            // SAFETY: it was entered, and we alone found WAITING.
+            unsafe { Party::from_number(party).signal() };
+        }
+    }
+}
+
+/// Runs a future to its end. A fibre that calls this is parked while the future waits; a
+/// kernel thread that runs no fibre blocks.
+///
+/// ```
+/// use sinew::sync::mpsc;
+/// sinew::run(|| {
+///     let (sender, mut receiver) = mpsc::channel();
+///     sinew::task::spawn(async move { sender.send(7) });
+///     assert_eq!(sinew::block_on(async { receiver.recv_async().await }), Ok(7));
+/// });
+/// ```
+///
+/// The future is polled here: it need not be `Send`, and may borrow. Requests to cancel the
+/// fibre do not end it.
+///
+/// # Panics
+/// If the future does. In a task: that would hold up its processor.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    assert!(!super::is_running(), "a task may not block its processor: await the future");
+    let blocked = Arc::new(Blocked { word: AtomicU32::new(IDLE), party: AtomicU64::new(0) });
+    let waker = Waker::from(Arc::clone(&blocked));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    let minder = time::minder();
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        let deadline = minder.next();
+        if deadline.is_never() {
+            wait::block(|party| blocked.enter(party));
+        } else {
+            let enter = |wait: &wait::Wait| blocked.enter(Party::timed(wait));
+            let _ = wait::block_within(Limit::until(deadline), enter, |_| blocked.withdraw());
+            minder.fire_due();
+        }
+        // What came before is seen by the next poll: Acquire pairs with the Release in `wake`.
+        blocked.word.swap(IDLE, Acquire);
+    }
+}

@@ -1,0 +1,283 @@
+//! The memory of a task, and its wakers: everything about tasks that is `unsafe`.
+//!
+//! One allocation: the strand, and behind it the future, later the result. It is freed
+//! with the last reference. One of these is the task's own, for being alive; the others
+//! are wakers and handles. The future itself is dropped when the task ends, however many
+//! wakers are left.
+#![allow(unsafe_code)]
+
+use super::handle::JoinError;
+use super::life::{Begin, Life};
+use crate::cluster::ClusterShared;
+use crate::fibre::blocks;
+use crate::fibre::join::{Completed, Join};
+use crate::processor::{self, Processor};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc};
+use crate::wait::Party;
+use std::alloc::Layout;
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+
+#[repr(C)]
+struct Allocation<F: Future> {
+    /// First, so that a pointer to it is one to the allocation. Its flag is the task's
+    /// [`Life`], its own word the [`Join`].
+    strand: Strand,
+    /// Owner: the processor that runs the task, until `Join::complete`; then whoever that
+    /// makes the owner.
+    stage: UnsafeCell<Stage<F>>,
+}
+
+enum Stage<F: Future> {
+    Future(F),
+    Result(Result<F::Output, JoinError>),
+    Empty,
+}
+
+/// Makes a task that is ready for its first poll.
+///
+/// # Safety
+/// If `F` is not `Send`, the strand is bound to the calling processor before anybody else
+/// gets it; if it borrows, what it borrows outlives the task.
+pub(super) unsafe fn create<F: Future>(
+    cluster: &ClusterShared,
+    priority: Priority,
+    future: F,
+) -> (Ready, StrandArc, Taker<F::Output>) {
+    let memory = blocks::take(Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
+    // SAFETY: the memory is large enough, and ours.
+    let (strand, stage) = unsafe { (&raw mut (*memory.as_ptr()).strand, &raw mut (*memory.as_ptr()).stage) };
+    // SAFETY: as above.
+    unsafe { stage.write(UnsafeCell::new(Stage::Future(future))) };
+    // SAFETY: as above.
+    unsafe { strand.write(Strand::new(Allocation::<F>::KIND, cluster, priority)) };
+    // SAFETY: the strand is new, and its kind frees it.
+    let (ready, arc) = unsafe { Ready::of_new(memory.cast()) };
+    (ready, arc, Taker(Allocation::<F>::take))
+}
+
+/// The word through which a task's result is handed over.
+#[inline]
+pub(super) fn join_of(task: &Strand) -> Join<'_> {
+    Join::of(task.own())
+}
+
+/// Finds the result of a task whose future's type is forgotten.
+pub(super) struct Taker<T>(unsafe fn(&Strand) -> Option<Result<T, JoinError>>);
+
+impl<T> Taker<T> {
+    /// # Safety
+    /// The task came with this; its join word says that it is done, and the caller is the
+    /// holder of its handle.
+    #[inline]
+    pub(super) unsafe fn take(&self, task: &Strand) -> Option<Result<T, JoinError>> {
+        // SAFETY: by the contract.
+        unsafe { (self.0)(task) }
+    }
+}
+
+impl<F: Future> Allocation<F> {
+    const KIND: &'static Kind = &Kind { run: Self::run, free: Self::free };
+
+    /// # Safety
+    /// `strand` is at the start of one of these.
+    #[inline]
+    unsafe fn stage(strand: &Strand) -> *mut Stage<F> {
+        // SAFETY: by the contract.
+        unsafe { &*std::ptr::from_ref(strand).cast::<Self>() }.stage.get()
+    }
+
+    /// Polls the future that `strand` is for.
+    fn run(strand: &Strand, processor: &Processor) -> After {
+        let _running = processor.begin_task(strand);
+        // SAFETY: this is the `run` of a kind that such allocations have alone.
+        let stage = unsafe { Self::stage(strand) };
+        if Life::of(strand).begin() == Begin::End {
+            return Self::end(strand, processor, stage, Err(JoinError::aborted()));
+        }
+        let waker = ManuallyDrop::new(borrowed_waker(strand));
+        let mut context = Context::from_waker(&waker);
+        strand.after().set(After::Parking);
+        // SAFETY: a task that has not ended has its future, which is the processor's and
+        // is not moved before it is dropped.
+        let Stage::Future(future) = (unsafe { &mut *stage }) else {
+            crate::fatal("a task ran that had ended");
+        };
+        // SAFETY: as above.
+        let future = unsafe { Pin::new_unchecked(future) };
+        match catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))) {
+            Ok(Poll::Pending) => strand.after().get(),
+            Ok(Poll::Ready(value)) => Self::end(strand, processor, stage, Ok(value)),
+            Err(payload) => Self::end(strand, processor, stage, Err(JoinError::panicked(payload))),
+        }
+    }
+
+    /// Drops the future and hands the result over.
+    fn end(
+        strand: &Strand,
+        processor: &Processor,
+        stage: *mut Stage<F>,
+        mut result: Result<F::Output, JoinError>,
+    ) -> After {
+        // SAFETY: the stage is the processor's, and holds the future, which is dropped where
+        // it is. Whatever becomes of that, it is written anew below.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| unsafe { stage.drop_in_place() })) {
+            result = match result {
+                // The first panic is the one to be told of.
+                Err(error) if error.is_panic() => {
+                    quietly(|| drop(payload));
+                    Err(error)
+                }
+                Err(_) => Err(JoinError::panicked(payload)),
+                Ok(value) => {
+                    quietly(|| drop(value));
+                    Err(JoinError::panicked(payload))
+                }
+            };
+        }
+        // SAFETY: as above.
+        unsafe { stage.write(Stage::Result(result)) };
+        strand.unbind(u8::MAX);
+        match join_of(strand).complete() {
+            Completed::Kept => {}
+            // SAFETY: there is no handle any more, so the result is ours.
+            Completed::Unwanted => quietly(|| drop(unsafe { stage.replace(Stage::Empty) })),
+            Completed::Wake(waiter) => processor.owe_signal(Party::from_number(waiter)),
+        }
+        After::Finished
+    }
+
+    /// # Safety
+    /// As for [`Taker::take`].
+    unsafe fn take(strand: &Strand) -> Option<Result<F::Output, JoinError>> {
+        // SAFETY: by the contract.
+        match unsafe { Self::stage(strand).replace(Stage::Empty) } {
+            Stage::Result(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// # Safety
+    /// The strand is at the start of one of these, and no reference to it is left.
+    unsafe fn free(strand: NonNull<Strand>) {
+        let allocation = strand.cast::<Self>();
+        // SAFETY: `create` made it, and no reference is left.
+        unsafe { allocation.drop_in_place() };
+        // SAFETY: as above; the layout is the one that it was taken with.
+        unsafe { blocks::put(allocation.cast(), Layout::new::<Self>()) };
+    }
+}
+
+/// Calls `f`, whose panic concerns nobody: the hook has told of it.
+fn quietly(f: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        // To drop it might panic again.
+        std::mem::forget(payload);
+    }
+}
+
+/// A waker is a [`StrandArc`]; its `data` is the strand's address.
+static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
+
+fn raw(strand: NonNull<Strand>) -> RawWaker {
+    RawWaker::new(strand.as_ptr().cast_const().cast(), &WAKER)
+}
+
+/// A waker without a reference of its own: for as long as the task runs, and not to be
+/// dropped.
+#[inline]
+fn borrowed_waker(strand: &Strand) -> Waker {
+    // SAFETY: the functions of the table keep the contract of wakers: the strand may be
+    // unparked from anywhere, and lives as long as a reference to it.
+    unsafe { Waker::from_raw(raw(NonNull::from(strand))) }
+}
+
+/// # Safety
+/// `data` is that of a waker with this table.
+#[inline]
+unsafe fn strand<'a>(data: *const ()) -> &'a Strand {
+    // SAFETY: by the contract; the waker's reference keeps it.
+    unsafe { &*data.cast() }
+}
+
+/// # Safety
+/// As for [`strand`]; the waker's reference is used up.
+#[inline]
+unsafe fn arc(data: *const ()) -> StrandArc {
+    // SAFETY: by the contract.
+    unsafe { StrandArc::from_raw(NonNull::from(strand(data))) }
+}
+
+/// # Safety
+/// As for [`strand`].
+unsafe fn clone(data: *const ()) -> RawWaker {
+    // SAFETY: by the contract.
+    raw(StrandArc::new(unsafe { strand(data) }).into_raw())
+}
+
+/// # Safety
+/// As for [`arc`].
+unsafe fn wake(data: *const ()) {
+    // SAFETY: by the contract.
+    let arc = unsafe { arc(data) };
+    unpark(arc.strand());
+}
+
+/// # Safety
+/// As for [`strand`].
+unsafe fn wake_by_ref(data: *const ()) {
+    // SAFETY: by the contract.
+    unpark(unsafe { strand(data) });
+}
+
+/// # Safety
+/// As for [`arc`].
+unsafe fn drop_waker(data: *const ()) {
+    // SAFETY: by the contract.
+    drop(unsafe { arc(data) });
+}
+
+#[inline]
+fn unpark(strand: &Strand) {
+    if let Some(ready) = strand.unpark() {
+        processor::make_ready(ready);
+    }
+}
+
+/// The strand of the task whose waker this is, if it is one.
+#[inline]
+pub(crate) fn strand_of(waker: &Waker) -> Option<*const Strand> {
+    std::ptr::eq(waker.vtable(), &WAKER).then(|| waker.data().cast())
+}
+
+/// The waker as the reference to a task that it is; itself if it is another's.
+#[inline]
+pub(crate) fn task_of(waker: Waker) -> Result<StrandArc, Waker> {
+    match strand_of(&waker) {
+        None => Err(waker),
+        Some(_) => {
+            let waker = ManuallyDrop::new(waker);
+            // SAFETY: the table is ours, and the waker's reference is used up.
+            Ok(unsafe { arc(waker.data()) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_and_join_state_take_one_line_beside_the_future() {
+        type Empty = std::future::Ready<()>;
+        let stage = size_of::<Stage<Empty>>();
+        assert_eq!(std::mem::offset_of!(Allocation<Empty>, stage), 64);
+        assert!(size_of::<Allocation<Empty>>() <= (64 + stage).next_multiple_of(64));
+        // The result takes the future's place: what a stage adds is the word that tells them apart.
+        assert!(size_of::<Stage<std::future::Ready<[u64; 8]>>>() <= size_of::<std::future::Ready<[u64; 8]>>() + 8);
+    }
+}

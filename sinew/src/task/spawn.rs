@@ -1,0 +1,143 @@
+//! Spawning.
+#![allow(unsafe_code)]
+
+use super::handle::JoinHandle;
+use super::memory::create;
+use crate::cluster::Cluster;
+use crate::fibre::{Origin, SpawnError};
+use crate::processor::with_current;
+use crate::strand::{Priority, bound};
+
+/// Starts a task, on the cluster of the caller: a fibre, or another task.
+///
+/// ```
+/// sinew::run(|| {
+///     let task = sinew::task::spawn(async { 6 * 7 });
+///     // A fibre joins it; a task would await it.
+///     assert_eq!(task.join().unwrap(), 42);
+/// });
+/// ```
+///
+/// # Panics
+/// If the caller is neither: there is no runtime then.
+#[track_caller]
+#[inline]
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    match TaskBuilder::new().spawn(future) {
+        Ok(handle) => handle,
+        Err(error) => refused(&error),
+    }
+}
+
+/// Starts a task whose future need not be `Send`. It stays on the processor that runs the
+/// caller, and so on its kernel thread: that is where it is polled and dropped.
+///
+/// ```
+/// use std::rc::Rc;
+/// sinew::run(|| {
+///     let shared = Rc::new(7);
+///     let task = sinew::task::spawn_local(async move {
+///         sinew::task::yield_now().await;
+///         *shared
+///     });
+///     assert_eq!(task.join().unwrap(), 7);
+/// });
+/// ```
+///
+/// Where fibres [migrate](crate::Builder::migrating), what a fibre shares with such a task
+/// is bound to a kernel thread, and the contract of migration says what that means.
+///
+/// # Panics
+/// If the caller is neither a fibre nor a task.
+#[track_caller]
+pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let spawned = with_current(|processor| {
+        let processor = processor.ok_or(SpawnError::NoRuntime)?;
+        processor.seat().count_spawned();
+        // SAFETY: bound below, before anybody else gets it; it borrows nothing.
+        let (ready, task, taker) = unsafe { create(processor.cluster(), Priority::Normal, future) };
+        task.strand().bind(processor.seat(), bound::PINNED);
+        // SAFETY: the task is new.
+        let handle = unsafe { JoinHandle::new(task, taker) };
+        processor.make_ready(ready);
+        Ok(handle)
+    });
+    match spawned {
+        Ok(handle) => handle,
+        Err(error) => refused(&error),
+    }
+}
+
+#[track_caller]
+#[cold]
+fn refused(error: &SpawnError) -> ! {
+    panic!("cannot spawn a task: {error}")
+}
+
+/// Makes tasks with other properties than [`spawn`] does.
+///
+/// ```
+/// use sinew::{Priority, Runtime, task::TaskBuilder};
+/// let runtime = Runtime::builder().processors(1).build().unwrap();
+/// // From any kernel thread.
+/// let builder = TaskBuilder::new().priority(Priority::High).cluster(runtime.main_cluster());
+/// assert_eq!(builder.spawn(async { 1 + 1 }).unwrap().join().unwrap(), 2);
+/// ```
+#[derive(Debug, Default)]
+#[must_use]
+pub struct TaskBuilder {
+    priority: Priority,
+    cluster: Option<Cluster>,
+}
+
+impl TaskBuilder {
+    /// A task as [`spawn`] makes it.
+    #[inline]
+    pub fn new() -> Self {
+        TaskBuilder::default()
+    }
+
+    /// Makes it more or less urgent than others.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Runs it on `cluster` instead of the caller's.
+    pub fn cluster(mut self, cluster: &Cluster) -> Self {
+        self.cluster = Some(cluster.clone());
+        self
+    }
+
+    /// Starts the task.
+    ///
+    /// # Errors
+    /// [`SpawnError`] says what is wrong; `future` has been dropped then.
+    #[inline]
+    pub fn spawn<F>(self, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        with_current(|processor| {
+            let origin = Origin::new(self.cluster.as_ref(), processor)?;
+            if !origin.count() {
+                return Err(SpawnError::Ended);
+            }
+            // SAFETY: the future is `Send` and borrows nothing.
+            let (ready, task, taker) = unsafe { create(origin.cluster(), self.priority, future) };
+            // SAFETY: the task is new.
+            let handle = unsafe { JoinHandle::new(task, taker) };
+            origin.start(ready);
+            Ok(handle)
+        })
+    }
+}

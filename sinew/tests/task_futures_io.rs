@@ -1,0 +1,80 @@
+//! The traits of `futures-io`, by the combinators of the crate `futures`.
+#![cfg(feature = "futures-io")]
+
+mod fixture;
+
+use fixture::everywhere;
+use futures::future::{join_all, select};
+use futures::stream::{FuturesUnordered, StreamExt};
+use futures::{AsyncReadExt, AsyncWriteExt};
+use sinew::net::{TcpListener, TcpStream, UnixStream};
+use sinew::sync::mpmc;
+use sinew::task;
+use std::pin::pin;
+
+#[test]
+fn streams_are_split_copied_and_closed() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = task::spawn(async move {
+                let (stream, _) = listener.accept_async().await.unwrap();
+                let (reader, mut writer) = stream.split();
+                let count = futures::io::copy(reader, &mut writer).await.unwrap();
+                writer.close().await.unwrap();
+                count
+            });
+            let client = task::spawn(async move {
+                let stream = TcpStream::connect_async(address).await.unwrap();
+                let (mut reader, mut writer) = (&stream, &stream);
+                let text = vec![b'x'; 100_000];
+                let send = async {
+                    writer.write_all(&text).await.unwrap();
+                    writer.close().await.unwrap();
+                };
+                let mut back = Vec::new();
+                futures::join!(send, async { reader.read_to_end(&mut back).await.unwrap() });
+                back.len()
+            });
+            assert_eq!(client.join().unwrap(), 100_000);
+            assert_eq!(server.join().unwrap(), 100_000);
+            let (mut here, mut there) = UnixStream::pair().unwrap();
+            task::spawn(async move {
+                here.write_all(b"unix").await.unwrap();
+                let mut back = [0; 4];
+                there.read_exact(&mut back).await.unwrap();
+                assert_eq!(&back, b"unix");
+            })
+            .join()
+            .unwrap();
+        });
+    });
+}
+
+#[test]
+fn combinators_with_wakers_of_their_own_wait_for_locks_and_channels() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (sender, receiver) = mpmc::sync_channel(1);
+            let sum = task::spawn(async move {
+                let sends = (1..=50u64).map(|n| {
+                    let sender = sender.clone();
+                    async move {
+                        task::yield_now().await;
+                        sender.send_async(n).await.unwrap();
+                    }
+                });
+                drop(sender.clone());
+                let sends = join_all(sends);
+                let receives: FuturesUnordered<_> = (0..50).map(|_| receiver.recv_async()).collect();
+                let (_, sum) = futures::join!(sends, receives.fold(0, |sum, n| async move { sum + n.unwrap() }));
+                // The loser is dropped while it waits.
+                let (waits, ends) = (pin!(receiver.recv_async()), pin!(task::yield_now()));
+                select(waits, ends).await;
+                sum
+            });
+            assert_eq!(sum.join().unwrap(), 50 * 51 / 2);
+        });
+    });
+}
