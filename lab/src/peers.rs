@@ -190,12 +190,7 @@ pub static ALL: &[Contender] = &[
         most_strands: 10_000,
         ..PLAIN
     },
-    Contender {
-        name: "go",
-        about: "goroutines, if a Go toolchain is installed",
-        kind: Kind::Go,
-        ..PLAIN
-    },
+    Contender { name: "go", about: "goroutines, if a Go toolchain is installed", kind: Kind::Go, ..PLAIN },
 ];
 
 pub fn find(name: &str) -> Option<&'static Contender> {

@@ -174,9 +174,12 @@ fn pipeline<P: Peer>(peer: P, case: &Case) -> Reading {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..STAGES).map(|_| P::channel()).unzip();
         (0..TRAVELLERS).for_each(|traveller| P::send(&senders[1], traveller));
         // Stage n receives from channel n and sends to the next one.
-        let lots = Lots::new(receivers.into_iter().enumerate().map(|(stage, receiver)| {
-            (receiver, senders[(stage + 1) % STAGES].clone())
-        }));
+        let lots = Lots::new(
+            receivers
+                .into_iter()
+                .enumerate()
+                .map(|(stage, receiver)| (receiver, senders[(stage + 1) % STAGES].clone())),
+        );
         drop(senders);
         let crowd = Crowd::<P>::gather(STAGES, move |place| {
             let (lots, window) = (lots.clone(), shared.clone());

@@ -7,13 +7,13 @@
 //! A call counts when it returns: one in which a thread sleeps all along does
 //! not.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
@@ -74,28 +74,29 @@ fn system_calls(threads: &[i32], window: Duration) -> Option<u64> {
     }
     let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut strace = command.spawn().ok()?;
-    let mut trace = strace.stderr.take().expect("a pipe");
+    let trace = BufReader::new(strace.stderr.take().expect("a pipe"));
     let reader = thread::spawn(move || {
-        let mut text = String::new();
-        trace.read_to_string(&mut text).map(|_| text)
+        let lines = trace.lines().map_while(Result::ok).map(|line| (Instant::now(), line));
+        lines.collect::<Vec<_>>()
     });
+    // Being attached to interrupts what a thread sleeps in.
+    thread::sleep(SETTLE);
+    let begun = Instant::now();
     thread::sleep(window);
     if kernel::interrupt(&strace).is_err() {
         let _ = strace.kill();
     }
     let _ = strace.wait();
-    let text = reader.join().ok()?.ok()?;
-    text.contains("attached").then(|| count_calls(&text))
+    let lines = reader.join().ok()?;
+    let attached = lines.iter().any(|(_, line)| line.contains("attached"));
+    attached.then(|| lines.iter().filter(|(at, line)| *at >= begun && is_returned_call(line)).count() as u64)
 }
 
-/// Calls that returned. What a thread is in when `strace` attaches or leaves
+/// A call that returned. What a thread is in when `strace` attaches or leaves
 /// has no result in the trace (`<unfinished ...>`, `<detached ...>`, `= ?`).
-fn count_calls(trace: &str) -> u64 {
-    let returned = |line: &&str| {
-        let result = line.rsplit_once(" = ").map(|(_, result)| result);
-        result.is_some_and(|r| !r.starts_with('?'))
-    };
-    trace.lines().filter(returned).count() as u64
+fn is_returned_call(line: &str) -> bool {
+    let result = line.rsplit_once(" = ").map(|(_, result)| result);
+    result.is_some_and(|result| !result.starts_with('?'))
 }
 
 /// Both ends of idle connections.
@@ -163,7 +164,7 @@ impl Body for Idle {
 
 #[cfg(test)]
 mod tests {
-    use super::count_calls;
+    use super::is_returned_call;
 
     #[test]
     fn a_call_counts_when_it_returns() {
@@ -172,6 +173,6 @@ mod tests {
              [pid 8] futex(0x7f, FUTEX_WAIT, 0, NULL) = 0\n\
              [pid 7] <... epoll_wait resumed>[], 16, 10) = 0\n\
              [pid 7] epoll_wait(3,  <detached ...>\n";
-        assert_eq!(count_calls(trace), 2);
+        assert_eq!(trace.lines().filter(|line| is_returned_call(line)).count(), 2);
     }
 }

@@ -21,9 +21,7 @@ pub static YIELD: Experiment = Experiment {
         Metric::beside("turns_max_min_ratio", "most/fewest turns of a strand", 1.0),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
-    variants: |_, processors, _| {
-        vec![Variant::new("many", MANY * processors), Variant::new("few", processors)]
-    },
+    variants: |_, processors, _| vec![Variant::new("many", MANY * processors), Variant::new("few", processors)],
     measure: peers::measure::<Yield>,
     check: |_, reading| match reading.get("turns_max_min_ratio") {
         Some(ratio) if ratio < 1.0 => Err(format!("the most turns are {ratio} of the fewest")),

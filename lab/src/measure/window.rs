@@ -211,7 +211,11 @@ impl Tally {
     }
 
     /// The operations inside the window.
-    pub fn close(self) -> u64 {
+    pub fn close(mut self) -> u64 {
+        if self.phase == OPEN {
+            // The last operation came before the end was seen.
+            self.turn_slow(OVER);
+        }
         self.window.audited.fetch_add(self.audited, Relaxed);
         self.window.void.fetch_add(self.void, Relaxed);
         self.counted
