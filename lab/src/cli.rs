@@ -62,6 +62,9 @@ pub struct Run {
     /// After how many seconds a measurement is stopped, beyond three times its length. The default is each experiment's own
     #[arg(long, value_name = "SECONDS")]
     pub limit: Option<f64>,
+    /// Only the first variant of each experiment
+    #[arg(long)]
+    pub first_variant: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -94,6 +97,7 @@ pub fn tour(cpus: usize) -> Wish {
         repeats: TOUR_REPEATS,
         budget: Some(TOUR_BUDGET),
         limit: None,
+        only_first: false,
     }
 }
 
@@ -131,6 +135,7 @@ impl Run {
             repeats: self.repeat,
             budget: None,
             limit,
+            only_first: self.first_variant,
         })
     }
 }

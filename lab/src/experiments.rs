@@ -173,7 +173,7 @@ impl Experiment {
     /// Why this peer cannot do it, if it cannot.
     pub fn refusal(&self, peer: &Contender) -> Option<&'static str> {
         match () {
-            _ if self.name == migrate::MIGRATE.name && !peer.has_clusters => Some("has no clusters"),
+            _ if self.name == migrate::MIGRATE.name && !peer.has_clusters => Some("no clusters"),
             _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
             _ => None,
         }

@@ -157,7 +157,7 @@ pub enum Kind {
     Go,
 }
 
-const ONE_POLICY: &[&str] = &["-"];
+const ONE_POLICY: &[&str] = &["default"];
 const MILLIONS: usize = 2_000_000;
 
 const PLAIN: Contender = Contender {

@@ -82,17 +82,17 @@ pub fn tables(experiment: &Experiment, rows: &[Row]) -> String {
             lines.push(cells);
         }
         let _ = writeln!(text, "\n  {}", group.title());
+        // What is said in place of figures makes no column wider.
         let widths: Vec<usize> = (0..=metrics.len())
             .map(|column| {
-                let complete =
-                    lines.iter().filter(|cells| cells.len() > metrics.len().min(column) && column < cells.len());
-                let cells = complete.filter(|cells| column == 0 || cells.len() == metrics.len() + 1);
-                cells.map(|cells| cells[column].chars().count()).max().unwrap_or(0)
+                let whole = lines.iter().filter(|cells| column == 0 || cells.len() == metrics.len() + 1);
+                whole.map(|cells| cells[column].chars().count()).max().unwrap_or(0)
             })
             .collect();
         for cells in &lines {
-            let padded: Vec<String> =
-                cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let width = |column: usize| widths.get(column).copied().unwrap_or(0);
+            let padded = cells.iter().enumerate().map(|(column, cell)| format!("{cell:<0$}", width(column)));
+            let padded: Vec<String> = padded.collect();
             let _ = writeln!(text, "    {}", padded.join("   ").trim_end());
         }
     }

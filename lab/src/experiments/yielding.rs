@@ -4,7 +4,7 @@
 //! found by an audit, or for kernel threads from the kernel's own count, and
 //! they are counted apart. With one strand for each processor almost all are.
 
-use super::{Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use super::{Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::Crowd;
 use crate::measure::window::{Audit, Tally, Window};
@@ -21,7 +21,10 @@ pub static YIELD: Experiment = Experiment {
         Metric::beside("turns_max_min_ratio", "most/fewest turns of a strand", 1.0),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
-    variants: |_, processors, _| vec![Variant::new("many", MANY * processors), Variant::new("few", processors)],
+    variants: |depth, processors, _| match depth {
+        Depth::Tour => vec![Variant::new("many", MANY * processors)],
+        Depth::Full => vec![Variant::new("many", MANY * processors), Variant::new("few", processors)],
+    },
     measure: peers::measure::<Yield>,
     check: |_, reading| match reading.get("turns_max_min_ratio") {
         Some(ratio) if ratio < 1.0 => Err(format!("the most turns are {ratio} of the fewest")),

@@ -40,6 +40,8 @@ pub enum Audit {
     Turns,
     /// Each strand tries before it waits: see [`Tally::probe`].
     Probes,
+    /// The strands know themselves, and say so: see [`Tally::was_void`].
+    Counted,
     /// The kernel counts the switches of each strand, in the window itself.
     Kernel(fn() -> Option<u64>),
 }
@@ -175,12 +177,19 @@ impl Tally {
         match phase {
             OPEN => {
                 self.count = 0;
+                self.void = 0;
                 if let Audit::Kernel(switches) = self.window.audit {
                     self.switches = switches().unwrap_or(0);
                 }
             }
             AUDITING | OVER if self.phase == OPEN => {
                 self.counted = self.count;
+                // Who ran before the audit left no note.
+                ran_last(self.strand);
+                if matches!(self.window.audit, Audit::Counted) {
+                    self.audited = self.count;
+                    self.void = self.void.min(self.count);
+                }
                 if let Audit::Kernel(switches) = self.window.audit {
                     let switched = switches().unwrap_or(0) - self.switches;
                     self.audited = self.count;
@@ -202,6 +211,14 @@ impl Tally {
     #[inline(always)]
     pub fn probe(&mut self, attempt: impl FnOnce() -> bool) -> bool {
         self.phase == NEVER && self.note(attempt())
+    }
+
+    /// The operation that is counted next was void.
+    #[inline(always)]
+    pub fn was_void(&mut self) {
+        if self.phase != NEVER {
+            self.void += 1;
+        }
     }
 
     fn note(&mut self, void: bool) -> bool {

@@ -13,7 +13,7 @@ use sinew::{Builder, Cluster, Fibre, JoinHandle, Runtime};
 use super::{Peer, blocking};
 
 /// The names of the locks' policies.
-pub const POLICIES: &[&str] = &["barge", "spin", "hand-over"];
+pub const POLICIES: &[&str] = &["default", "spin", "hand-over"];
 
 pub struct Fibres {
     runtime: Runtime,

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::escaped;
 use crate::experiments::Depth;
-use crate::peers::{Kind, go};
+use crate::peers::{self, Kind, go};
 use crate::run::plan::Wish;
 
 const LOCK: &str = include_str!("../../../Cargo.lock");
@@ -85,7 +85,15 @@ impl Setting {
         let command: Vec<String> = std::env::args().collect();
         add("Command", Some(command.join(" ")));
         let processors: Vec<String> = wish.processors.iter().map(usize::to_string).collect();
-        let peers: Vec<&str> = wish.peers.iter().map(|peer| peer.name).collect();
+        let mut peers: Vec<&str> = wish.peers.iter().map(|peer| peer.name).collect();
+        // All of a family go by its name.
+        for family in ["sinew"] {
+            let is_member = |name: &&str| peers::family(name) == family;
+            if peers::ALL.iter().filter(|peer| peer.family() == family).all(|peer| peers.contains(&peer.name)) {
+                peers.retain(|name| !is_member(name));
+                peers.insert(0, family);
+            }
+        }
         let seconds = if wish.depth == Depth::Tour { 1.0 } else { wish.seconds };
         let repeats = if wish.depth == Depth::Tour { 5 } else { wish.repeats };
         let arguments = format!(

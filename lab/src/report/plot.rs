@@ -6,11 +6,13 @@ use std::fmt::Write;
 use super::{class, escaped};
 use crate::experiments::{Better, Experiment, Metric, Plot};
 use crate::measure::latency::QUANTILES;
+use crate::rows::Row;
 use crate::table::{Group, figure};
 
 const WIDTH: f64 = 420.0;
-/// Width of a letter of the plots' text, about.
-const LETTER: f64 = 6.2;
+/// Width of a letter of the plots' text, and of one that is bold, about.
+const LETTER: f64 = 6.3;
+const BOLD_LETTER: f64 = 7.2;
 
 pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[Group]) {
     match plot {
@@ -74,7 +76,9 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
     }
     let longest = rows.iter().map(|(peer, _)| peer.len()).max().unwrap_or(0);
     let left = longest as f64 * LETTER + 10.0;
-    let right = 62.0;
+    let value =
+        |row: Option<&Row>| row.and_then(|row| row.median).map_or(0, |median| figure(median / metric.scale).len());
+    let right = rows.iter().map(|(_, row)| value(*row)).max().unwrap_or(0) as f64 * BOLD_LETTER + 12.0;
     let most = rows.iter().filter_map(|(_, row)| row.and_then(|row| row.max)).fold(0.0, f64::max);
     let x = |value: f64| left + (WIDTH - left - right) * if most > 0.0 { value / most } else { 0.0 };
     let height = ROW * rows.len() as f64 + 4.0;
@@ -113,6 +117,16 @@ fn short_trouble(trouble: &str) -> String {
     if trouble.chars().count() > 40 { trouble.chars().take(39).chain(['…']).collect() } else { trouble.to_owned() }
 }
 
+/// A round number, without zeros that say nothing.
+fn mark(value: f64) -> String {
+    let said = figure(value);
+    if said.contains('.') && !said.contains('e') {
+        said.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        said
+    }
+}
+
 /// A line of a plot.
 struct Series {
     peer: String,
@@ -142,7 +156,7 @@ impl Axis {
         let step = [0.2, 0.25, 0.5, 1.0, 2.0, 2.5].into_iter().map(|s| s * power).find(|s| most / s <= 5.0);
         let step = step.unwrap_or(power * 2.5);
         let steps = (most * 1.02 / step).ceil() as usize;
-        let marks = (0..=steps).map(|n| (n as f64 * step, figure(n as f64 * step))).collect();
+        let marks = (0..=steps).map(|n| (n as f64 * step, mark(n as f64 * step))).collect();
         Axis { from: 0.0, to: steps as f64 * step, is_log: false, marks }
     }
 
@@ -150,7 +164,7 @@ impl Axis {
     fn logarithmic(least: f64, most: f64) -> Axis {
         let from = least.max(1e-3).log10().floor() as i32;
         let to = (most.max(1e-3).log10().ceil() as i32).max(from + 1);
-        let marks = (from..=to).map(|power| (10_f64.powi(power), figure(10_f64.powi(power)))).collect();
+        let marks = (from..=to).map(|power| (10_f64.powi(power), mark(10_f64.powi(power)))).collect();
         Axis { from: 10_f64.powi(from), to: 10_f64.powi(to), is_log: true, marks }
     }
 }
@@ -165,14 +179,10 @@ fn lines_over_variants(
 ) {
     let mut series: Vec<Series> = Vec::new();
     let mut xs: Vec<(f64, String)> = Vec::new();
-    let mut without = Vec::new();
     for group in groups {
         let Ok(x) = group.variant.parse::<f64>() else { continue };
-        xs.push((x, figure(x)));
+        xs.push((x, mark(x)));
         for peer in &group.peers {
-            if group.trouble(peer).is_some() && !without.contains(peer) {
-                without.push(peer);
-            }
             let Some(row) = group.row(peer, metric.name) else { continue };
             let Some(median) = row.median else { continue };
             let [median, least, most] =
@@ -198,8 +208,11 @@ fn quantiles(html: &mut String, experiment: &Experiment, group: &Group) {
     let mut used = [false; QUANTILES.len()];
     for peer in &group.peers {
         let mut points = Vec::new();
+        let runs = group.row(peer, "p50_us").map_or(0, |row| row.runs);
         for (place, (name, _)) in QUANTILES.iter().enumerate() {
-            let Some(row) = group.row(peer, &format!("{name}_us")) else { continue };
+            // A quantile that not all runs were long enough for is another run's.
+            let row = group.row(peer, &format!("{name}_us")).filter(|row| row.runs == runs);
+            let Some(row) = row else { continue };
             let Some(median) = row.median else { continue };
             used[place] = true;
             points.push((place as f64, median, row.min.unwrap_or(median), row.max.unwrap_or(median)));
@@ -246,7 +259,7 @@ fn lines(
     let longest_mark = y_axis.marks.iter().map(|(_, mark)| mark.len()).max().unwrap_or(1);
     let left = longest_mark as f64 * LETTER + 10.0;
     let longest = series.iter().map(|series| series.peer.len()).max().unwrap_or(0);
-    let right = longest as f64 * LETTER + 14.0;
+    let right = longest as f64 * BOLD_LETTER + 14.0;
     let inset = 8.0;
     let x = |value: f64| left + inset + (WIDTH - left - right - 2.0 * inset) * x_axis.place(value);
     let y = |value: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - y_axis.place(value).clamp(0.0, 1.0));

@@ -33,6 +33,8 @@ pub struct Wish {
     pub repeats: usize,
     pub budget: Option<Duration>,
     pub limit: Option<Duration>,
+    /// Only the first variant of each.
+    pub only_first: bool,
 }
 
 /// Experiments whose tour has one processor as well as two.
@@ -50,7 +52,7 @@ impl Plan {
             }
             let refused = wish.peers.iter().filter_map(|peer| Some((peer.name, experiment.refusal(peer)?)));
             for (why, peers) in group(refused) {
-                refusals.push(format!("{}: {} {why}", experiment.name, peers.join(", ")));
+                refusals.push(format!("{}: {}: {why}", experiment.name, peers.join(", ")));
             }
             let able = || wish.peers.iter().filter(|peer| experiment.refusal(peer).is_none());
             let mut lacking = Vec::new();
@@ -60,7 +62,10 @@ impl Plan {
                     continue;
                 }
                 for peer in able() {
-                    let variants = (experiment.variants)(wish.depth, processors, peer);
+                    let mut variants = (experiment.variants)(wish.depth, processors, peer);
+                    if wish.only_first {
+                        variants.truncate(1);
+                    }
                     if variants.is_empty() && !lacking.contains(&peer.name) {
                         lacking.push(peer.name);
                     }
@@ -78,7 +83,7 @@ impl Plan {
                 }
             }
             if !lacking.is_empty() {
-                refusals.push(format!("{}: {} cannot have that many strands", experiment.name, lacking.join(", ")));
+                refusals.push(format!("{}: {}: not that many strands", experiment.name, lacking.join(", ")));
             }
         }
         interleave(&mut cases);
@@ -145,6 +150,7 @@ mod tests {
             repeats: 3,
             budget: None,
             limit: None,
+            only_first: false,
         })
     }
 
