@@ -40,6 +40,9 @@ pub enum Command {
     /// One measurement, in this process
     #[command(hide = true)]
     Measure { case: String },
+    /// The server of a measurement, in this process
+    #[command(hide = true)]
+    Serve { case: String },
 }
 
 #[derive(Args)]
@@ -101,8 +104,9 @@ pub fn tour(cpus: usize) -> Wish {
     }
 }
 
+/// And the servers beside which some are measured, if they are installed.
 fn compiled_in() -> Vec<&'static Contender> {
-    peers::ALL.iter().filter(|peer| peer.kind == Kind::Inside).collect()
+    peers::ALL.iter().filter(|peer| peer.kind != Kind::Go).collect()
 }
 
 impl Run {

@@ -10,6 +10,7 @@ mod cycle;
 mod efficiency;
 mod idle;
 mod locality;
+mod memcached;
 mod memory;
 mod migrate;
 mod mutex;
@@ -19,8 +20,10 @@ mod spawn;
 mod timers;
 mod transfer;
 mod utilisation;
+mod web;
 mod yielding;
 
+use std::io;
 use std::time::Duration;
 
 use crate::case::{Case, Outcome, Reading};
@@ -44,6 +47,8 @@ pub static ALL: &[&Experiment] = &[
     &utilisation::UTILISATION,
     &migrate::MIGRATE,
     &skew::SKEW,
+    &web::WEB,
+    &memcached::MEMCACHED,
 ];
 
 pub struct Experiment {
@@ -65,8 +70,12 @@ pub struct Experiment {
     pub limit: fn(Depth) -> Duration,
     /// What is varied, for so many processors and a peer.
     pub variants: fn(Depth, usize, &Contender) -> Vec<Variant>,
+    /// Whether the child runs on as many CPUs as the case has processors.
+    pub is_pinned: bool,
     /// Runs in the child.
     pub measure: fn(&Case) -> Outcome,
+    /// Runs in a process of its own that the child starts, for as long as it needs it.
+    pub serve: Option<fn(&Case) -> io::Result<()>>,
     /// Whether a reading is possible at all, beyond what holds for every one.
     pub check: fn(&Case, &Reading) -> Result<(), String>,
     /// Curves that are computed: what they are called, and for a case the value
@@ -86,7 +95,9 @@ pub const PLAIN: Experiment = Experiment {
     most_repeats: usize::MAX,
     limit: |_| Duration::from_secs(20),
     variants: |_, _, _| vec![Variant::new("-", 1)],
+    is_pinned: true,
     measure: |_| unreachable!("an experiment without a body"),
+    serve: None,
     check: |_, _| Ok(()),
     models: &[],
 };
@@ -175,7 +186,23 @@ impl Experiment {
         match () {
             _ if self.name == migrate::MIGRATE.name && !peer.has_clusters => Some("no clusters"),
             _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
+            _ if self.name == memcached::MEMCACHED.name
+                && peer.family() == "sinew"
+                && memcached::sinew_command().is_none() =>
+            {
+                Some("the sinew command is not built beside the lab (cargo build --release -p sinew-servers)")
+            }
+            _ if matches!(peer.kind, Kind::Program(_)) && !peer.is_installed() => Some("not installed"),
             _ => None,
+        }
+    }
+
+    /// Whether this peer has anything to do with it.
+    pub fn concerns(&self, peer: &Contender) -> bool {
+        match peer.kind {
+            Kind::Server | Kind::Program(_) => peer.only_for == self.name,
+            _ if self.name == memcached::MEMCACHED.name => peer.family() == "sinew" && peer.name != "sinew/tasks",
+            _ => true,
         }
     }
 

@@ -5,6 +5,7 @@ mod cli;
 mod compare;
 mod experiments;
 mod kernel;
+mod load;
 mod measure;
 mod names;
 mod peers;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output)),
         Some(Command::Compare { old, new }) => compare(&old, &new),
         Some(Command::Measure { case }) => measure(&case),
+        Some(Command::Serve { case }) => serve(&case),
     };
     result.unwrap_or_else(|complaint| {
         eprintln!("sinew-lab: {complaint}");
@@ -124,17 +126,36 @@ fn compare(old: &Path, new: &Path) -> Result<ExitCode, String> {
     Ok(if comparison.is_slower() { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS })
 }
 
-/// In a child.
-fn measure(case: &str) -> Result<ExitCode, String> {
+fn parse(case: &str) -> Result<(Case, &'static experiments::Experiment), String> {
     let case: Case = serde_json::from_str(case).map_err(|error| format!("a case: {error}"))?;
     let experiment =
         experiments::find(&case.experiment).ok_or_else(|| format!("no experiment: {}", case.experiment))?;
     peers::find(&case.peer).ok_or_else(|| format!("no peer: {}", case.peer))?;
     kernel::end_with_parent().map_err(|error| error.to_string())?;
-    kernel::pin_to(0..case.processors).map_err(|error| format!("pinning: {error}"))?;
+    Ok((case, experiment))
+}
+
+fn pin(case: &Case) -> Result<(), String> {
+    kernel::pin_to(0..case.processors).map_err(|error| format!("pinning: {error}"))
+}
+
+/// In a child.
+fn measure(case: &str) -> Result<ExitCode, String> {
+    let (case, experiment) = parse(case)?;
+    if experiment.is_pinned {
+        pin(&case)?;
+    }
     let outcome = (experiment.measure)(&case);
     println!("{}", serde_json::to_string(&outcome).expect("an outcome is plain data"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// In a child of a child.
+fn serve(case: &str) -> Result<ExitCode, String> {
+    let (case, experiment) = parse(case)?;
+    pin(&case)?;
+    let serve = experiment.serve.ok_or_else(|| format!("{} has no server", experiment.name))?;
+    serve(&case).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
 }
 
 fn list() -> String {

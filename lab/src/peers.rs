@@ -147,6 +147,8 @@ pub struct Contender {
     pub policies: &'static [&'static str],
     /// Whether its strands can move between clusters.
     pub has_clusters: bool,
+    /// The experiment of a server.
+    pub only_for: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -155,6 +157,10 @@ pub enum Kind {
     Inside,
     /// A program that is built if its tools are on the machine.
     Go,
+    /// A server that is compiled in, for one experiment.
+    Server,
+    /// A server that is measured if it is installed, for one experiment.
+    Program(&'static str),
 }
 
 const ONE_POLICY: &[&str] = &["default"];
@@ -167,6 +173,7 @@ const PLAIN: Contender = Contender {
     most_strands: MILLIONS,
     policies: ONE_POLICY,
     has_clusters: false,
+    only_for: "",
 };
 
 const SINEW: Contender = Contender { policies: fibres::POLICIES, has_clusters: true, ..PLAIN };
@@ -190,6 +197,27 @@ pub static ALL: &[Contender] = &[
         most_strands: 10_000,
         ..PLAIN
     },
+    Contender {
+        name: "epoll",
+        about: "web: a bare epoll loop on one thread, the event-driven floor",
+        kind: Kind::Server,
+        only_for: "web",
+        ..PLAIN
+    },
+    Contender {
+        name: "nginx",
+        about: "web: nginx, if installed",
+        kind: Kind::Program("nginx"),
+        only_for: "web",
+        ..PLAIN
+    },
+    Contender {
+        name: "memcached",
+        about: "memcached: the real one, if installed",
+        kind: Kind::Program("memcached"),
+        only_for: "memcached",
+        ..PLAIN
+    },
     Contender { name: "go", about: "goroutines, if a Go toolchain is installed", kind: Kind::Go, ..PLAIN },
 ];
 
@@ -201,6 +229,13 @@ impl Contender {
     /// What it is part of: `sinew` of `sinew/fair`.
     pub fn family(&self) -> &'static str {
         family(self.name)
+    }
+
+    pub fn is_installed(&self) -> bool {
+        match self.kind {
+            Kind::Program(program) => crate::load::server::is_installed(program),
+            _ => true,
+        }
     }
 }
 

@@ -23,9 +23,9 @@ pub static EFFICIENCY: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "cpu_us_per_turn" }],
     variants: |_, processors, _| vec![Variant::new("-", processors * processors)],
     measure: peers::measure::<Efficiency>,
-    check: |_, reading| match reading.get("cpu_us_per_turn") {
-        Some(us) if us > 1.4 * WORK.as_secs_f64() * 1e6 => Ok(()),
-        us => Err(format!("40 µs of work in {us:?} µs")),
+    check: |_, reading| match (reading.get("cpu_us_per_turn"), reading.get("unit_ns")) {
+        (Some(us), Some(unit_ns)) if us * 1e3 > 1.4 * unit_ns => Ok(()),
+        (us, unit_ns) => Err(format!("twice {unit_ns:?} ns of work in {us:?} µs")),
     },
     ..PLAIN
 };

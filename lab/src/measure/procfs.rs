@@ -25,9 +25,28 @@ pub struct Usage {
 
 impl Usage {
     pub fn of(threads: &[i32]) -> Usage {
+        Usage::sum(threads.iter().map(|thread| format!("/proc/self/task/{thread}")))
+    }
+
+    /// Of another process, and of those that it has started.
+    pub fn of_process(process: u32) -> Usage {
+        let mut folders = Vec::new();
+        let mut processes = vec![process];
+        while let Some(process) = processes.pop() {
+            let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+            for thread in threads.map(|entry| entry.path()) {
+                let children = fs::read_to_string(thread.join("children")).unwrap_or_default();
+                processes.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+                folders.push(thread.display().to_string());
+            }
+        }
+        Usage::sum(folders.into_iter())
+    }
+
+    fn sum(folders: impl Iterator<Item = String>) -> Usage {
         let mut sum = Usage::default();
-        for thread in threads {
-            let read = |file| fs::read_to_string(format!("/proc/self/task/{thread}/{file}"));
+        for folder in folders {
+            let read = |file| fs::read_to_string(format!("{folder}/{file}"));
             // A thread may have ended since.
             let (Ok(schedstat), Ok(status)) = (read("schedstat"), read("status")) else { continue };
             let ran = schedstat.split_whitespace().next();

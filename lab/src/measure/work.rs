@@ -30,7 +30,7 @@ impl Unit {
     /// What takes that long when as many threads compute at once.
     pub fn calibrate(length: Duration, threads: usize) -> Unit {
         let mut unit = Unit { steps: (length.as_nanos() as u64 / 2).max(10) };
-        for _ in 0..2 {
+        for _ in 0..3 {
             let steps = unit.steps as f64 * length.as_nanos() as f64 / unit.measured_ns(threads);
             unit = Unit { steps: (steps.round() as u64).max(1) };
         }

@@ -50,11 +50,12 @@ impl Plan {
                 refusals.push(format!("{}: needs {least} processors", experiment.name));
                 continue;
             }
-            let refused = wish.peers.iter().filter_map(|peer| Some((peer.name, experiment.refusal(peer)?)));
+            let concerned: Vec<_> = wish.peers.iter().filter(|peer| experiment.concerns(peer)).collect();
+            let refused = concerned.iter().filter_map(|peer| Some((peer.name, experiment.refusal(peer)?)));
             for (why, peers) in group(refused) {
                 refusals.push(format!("{}: {}: {why}", experiment.name, peers.join(", ")));
             }
-            let able = || wish.peers.iter().filter(|peer| experiment.refusal(peer).is_none());
+            let able = || concerned.iter().filter(|peer| experiment.refusal(peer).is_none());
             let mut lacking = Vec::new();
             let most = wish.processors.iter().max().copied();
             for &processors in wish.processors.iter().filter(|&&p| p >= experiment.least_processors) {
@@ -173,7 +174,7 @@ mod tests {
         for experiment in experiments::ALL {
             assert!(plan.cases.iter().any(|planned| planned.experiment.name == experiment.name), "{}", experiment.name);
         }
-        for peer in peers::ALL.iter().filter(|peer| peer.kind == peers::Kind::Inside) {
+        for peer in peers::ALL.iter().filter(|peer| matches!(peer.kind, peers::Kind::Inside | peers::Kind::Server)) {
             assert!(plan.cases.iter().any(|planned| planned.case.peer == peer.name), "{}", peer.name);
         }
     }
