@@ -159,7 +159,7 @@ fn judge_together(pairs: &[Pair], experiment: &str, own: &str) -> Option<Change>
     let agree = shifts.iter().filter(|shift| shift.0.signum() == worse.signum()).count();
     let is_found = shifts.len() > 1 && counts(worse, noise) && 4 * agree >= 3 * shifts.len();
     let what = format!("{experiment}, {own}: all {} figures together", shifts.len());
-    is_found.then(|| Change { what, old: 0.0, new: 0.0, worse, noise })
+    is_found.then_some(Change { what, old: 0.0, new: 0.0, worse, noise })
 }
 
 fn what(row: &Row) -> String {

@@ -44,6 +44,13 @@ pub struct Load {
     random: Random,
 }
 
+/// What a closed-loop run found.
+pub struct Rate {
+    pub per_second: f64,
+    /// Replies that came at all.
+    pub all: u64,
+}
+
 /// What an open-loop run found.
 pub struct Served {
     pub times: Latency,
@@ -77,8 +84,8 @@ impl Load {
         self.connections[at].send(&self.requests[kind].bytes, self.reply_bytes[kind], due)
     }
 
-    /// Replies per second with every connection always waiting for one.
-    pub fn closed(&mut self, length: Duration) -> io::Result<f64> {
+    /// With every connection always waiting for a reply.
+    pub fn closed(&mut self, length: Duration) -> io::Result<Rate> {
         let begun = Instant::now();
         for at in 0..self.connections.len() {
             self.send(at, begun)?;
@@ -101,7 +108,9 @@ impl Load {
                 }
             }
         }
-        Ok(replies as f64 / elapsed.as_secs_f64())
+        // The last ones of each connection came too late for the rate, and cost no less.
+        let all = replies + (self.connections.len() - waiting) as u64;
+        Ok(Rate { per_second: replies as f64 / elapsed.as_secs_f64(), all })
     }
 
     /// Requests at `rate` per second.

@@ -46,7 +46,10 @@ fn locks(case: &Case) -> usize {
     (case.processors / 2).max(1)
 }
 
-fn cut_off(case: &Case, model: fn(usize, usize, f64, f64) -> f64) -> f64 {
+/// Cores, of threads, locks, and the time inside and outside of them.
+type Formula = fn(usize, usize, f64, f64) -> f64;
+
+fn cut_off(case: &Case, model: Formula) -> f64 {
     let time = WORK.as_secs_f64();
     model(case.threads, locks(case), time, time).min(case.processors as f64)
 }
@@ -92,7 +95,7 @@ impl Body for Utilisation {
 mod tests {
     use super::*;
 
-    const MODELS: [fn(usize, usize, f64, f64) -> f64; 2] = [probabilistic, queueing];
+    const MODELS: [Formula; 2] = [probabilistic, queueing];
 
     #[test]
     fn one_thread_uses_one_core() {

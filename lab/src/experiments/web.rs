@@ -86,8 +86,8 @@ pub fn drive(case: &Case, requests: Vec<Request>) -> io::Result<Reading> {
     let used = (server.cpu() - used).as_secs_f64();
     let served = load.open(half, RATE)?;
     let mut reading = Reading::of([
-        ("ops_per_s", rate),
-        ("ops_per_cpu_s", rate * half.as_secs_f64() / used),
+        ("ops_per_s", rate.per_second),
+        ("ops_per_cpu_s", rate.all as f64 / used),
         ("lost", served.lost as f64),
     ]);
     served.times.read_into(&mut reading);

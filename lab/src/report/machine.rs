@@ -12,6 +12,8 @@ use crate::run::plan::Wish;
 
 const LOCK: &str = include_str!("../../../Cargo.lock");
 
+const SINEW: &str = "sinew";
+
 /// Above this, others were at work on the machine when the lab began.
 const BUSY: f64 = 0.5;
 
@@ -86,13 +88,12 @@ impl Setting {
         add("Command", Some(command.join(" ")));
         let processors: Vec<String> = wish.processors.iter().map(usize::to_string).collect();
         let mut peers: Vec<&str> = wish.peers.iter().map(|peer| peer.name).collect();
-        // All of a family go by its name.
-        for family in ["sinew"] {
-            let is_member = |name: &&str| peers::family(name) == family;
-            if peers::ALL.iter().filter(|peer| peer.family() == family).all(|peer| peers.contains(&peer.name)) {
-                peers.retain(|name| !is_member(name));
-                peers.insert(0, family);
-            }
+        // All of Sinew's go by its name.
+        let all: Vec<&str> =
+            peers::ALL.iter().map(|peer| peer.name).filter(|name| peers::family(name) == SINEW).collect();
+        if all.iter().all(|name| peers.contains(name)) {
+            peers.retain(|name| !all.contains(name));
+            peers.insert(0, SINEW);
         }
         let seconds = if wish.depth == Depth::Tour { 1.0 } else { wish.seconds };
         let repeats = if wish.depth == Depth::Tour { 5 } else { wish.repeats };
