@@ -10,6 +10,9 @@ use serde_json::Value;
 const CANNOT: [(&str, &str); 5] =
     [("migrate", "tokio"), ("migrate", "may"), ("migrate", "threads"), ("migrate", "sinew/tasks"), ("idle", "threads")];
 
+/// Programs that are not compiled in: measured where they are installed.
+const PROGRAMS: [&str; 3] = ["go", "nginx", "memcached"];
+
 /// Who need not complete: the spinning leader is what they have no answer to.
 const MAY_NOT_COMPLETE: [(&str, &str); 5] = [
     ("transfer", "tokio"),
@@ -62,8 +65,12 @@ fn check(experiment: &str) {
         assert_eq!(row["experiment"], experiment);
         rows.entry(row["peer"].as_str().expect("a name").to_owned()).or_default().push(row);
     }
-    for peer in listed("Peers:").into_iter().filter(|peer| peer != "go") {
+    for peer in listed("Peers:").into_iter().filter(|peer| !PROGRAMS.contains(&peer.as_str())) {
         let pair = (experiment, peer.as_str());
+        if peer == "epoll" && experiment != "web" {
+            assert!(!rows.contains_key(&peer), "{pair:?}");
+            continue;
+        }
         let Some(rows) = rows.get(&peer) else {
             assert!(CANNOT.contains(&pair), "{pair:?} was not measured");
             continue;
@@ -82,6 +89,18 @@ fn check(experiment: &str) {
     }
 }
 
+#[test]
+fn the_real_memcached_is_measured_where_it_is_installed() {
+    let (case, peer) = (["run", "memcached", "--peers", "memcached"], "memcached");
+    let rest = ["--processors", "1", "--seconds", "0.2", "--repeat", "1", "--first-variant"];
+    let output = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(case).args(rest).output().expect("the lab");
+    let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    match output.status.code() {
+        Some(0) => assert!(said.contains(peer) && !said.contains("failed"), "{said}"),
+        _ => assert!(complaint.contains("not installed"), "{complaint}"),
+    }
+}
+
 macro_rules! matrix {
     ($($test:ident: $($experiment:literal),+;)+) => {
         $(#[test]
@@ -93,7 +112,8 @@ macro_rules! matrix {
 
         #[test]
         fn no_experiment_is_left_out() {
-            let mut known = vec![$($($experiment),+),+];
+            // Its servers are other programs.
+            let mut known = vec!["memcached", $($($experiment),+),+];
             let mut all = listed("Experiments:");
             known.sort();
             all.sort();
@@ -108,4 +128,5 @@ matrix! {
     spawning_is_possible: "spawn", "memory", "idle";
     synchronising_is_possible: "mutex", "channel", "timers";
     the_models_loops_are_possible: "scalability", "efficiency", "utilisation";
+    serving_is_possible: "web";
 }
