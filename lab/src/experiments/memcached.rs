@@ -22,7 +22,7 @@ pub static MEMCACHED: Experiment = Experiment {
     is_pinned: false,
     variants: |depth, _, _| {
         let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
-        connections.iter().map(|&connections| Variant::new(connections, connections)).collect()
+        connections.iter().map(|&many| Variant::new(format!("{many} connections"), many)).collect()
     },
     measure,
     serve: Some(serve),

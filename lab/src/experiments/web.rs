@@ -46,7 +46,7 @@ pub static WEB: Experiment = Experiment {
     variants: |depth, _, peer| {
         let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
         let most = connections.iter().filter(|&&connections| connections <= peer.most_strands);
-        most.map(|&connections| Variant::new(connections, connections)).collect()
+        most.map(|&many| Variant::new(format!("{many} connections"), many)).collect()
     },
     measure,
     serve: Some(serve),

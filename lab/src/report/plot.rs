@@ -12,7 +12,7 @@ use crate::table::{Group, figure};
 const WIDTH: f64 = 420.0;
 /// Width of a letter of the plots' text, and of one that is bold, about.
 const LETTER: f64 = 6.3;
-const BOLD_LETTER: f64 = 7.2;
+const BOLD_LETTER: f64 = 7.8;
 
 pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[Group]) {
     match plot {
