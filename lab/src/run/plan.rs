@@ -59,7 +59,12 @@ impl Plan {
             let mut lacking = Vec::new();
             let most = wish.processors.iter().max().copied();
             for &processors in wish.processors.iter().filter(|&&p| p >= experiment.least_processors) {
-                if wish.depth == Depth::Tour && Some(processors) != most && !WITH_ONE.contains(&experiment.name) {
+                // The load of a server needs a CPU of its own.
+                let in_tour = match experiment.is_pinned {
+                    true => Some(processors) == most || WITH_ONE.contains(&experiment.name),
+                    false => processors == 1,
+                };
+                if wish.depth == Depth::Tour && !in_tour {
                     continue;
                 }
                 for peer in able() {
