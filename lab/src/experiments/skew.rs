@@ -29,7 +29,7 @@ pub static SKEW: Experiment = Experiment {
     good: "As many cores as there are processors in burst; in hog, waiting times far below the 5 ms that the processor is lost.",
     metrics: &[
         Metric::higher("cores", "cores' worth of work", 1.0),
-        Metric::lower("p50_us", "µs waited, median", 1.0),
+        Metric::beside("p50_us", "µs waited, median", 1.0),
         Metric::beside("p90_us", "p90", 1.0),
         Metric::beside("p99_us", "p99", 1.0),
         Metric::beside("p999_us", "p99.9", 1.0),

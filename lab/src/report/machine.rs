@@ -97,11 +97,14 @@ impl Setting {
         }
         let seconds = if wish.depth == Depth::Tour { 1.0 } else { wish.seconds };
         let repeats = if wish.depth == Depth::Tour { 5 } else { wish.repeats };
-        let arguments = format!(
-            "--peers {} --processors {} --seconds {seconds} --repeat {repeats}",
-            peers.join(","),
-            processors.join(","),
-        );
+        // Who is compiled in is measured anyway.
+        let is_default = peers::ALL
+            .iter()
+            .filter(|peer| peer.kind != Kind::Go)
+            .all(|peer| wish.peers.iter().any(|p| p.name == peer.name));
+        let has_go = wish.peers.iter().any(|peer| peer.kind == Kind::Go);
+        let peers = if is_default && !has_go { String::new() } else { format!("--peers {} ", peers.join(",")) };
+        let arguments = format!("{peers}--processors {} --seconds {seconds} --repeat {repeats}", processors.join(","));
         Setting { facts, arguments, load }
     }
 
