@@ -12,11 +12,18 @@ use may::sync::{Mutex, Semphore};
 
 use super::{Peer, blocking};
 
+/// The frames of a build without optimisation do not fit into may's default stack,
+/// which has a quarter of this.
+const DEBUG_STACK_WORDS: usize = 0x4000;
+
 pub struct Coroutines(());
 
 impl Coroutines {
     pub fn new(processors: usize) -> Coroutines {
         may::config().set_workers(processors);
+        if cfg!(debug_assertions) {
+            may::config().set_stack_size(DEBUG_STACK_WORDS);
+        }
         Coroutines(())
     }
 }
