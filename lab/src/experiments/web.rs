@@ -110,7 +110,7 @@ fn serve(case: &Case) -> io::Result<()> {
 /// connections kept, no log.
 fn nginx(case: &Case) -> io::Result<io::Error> {
     let port = server::free_port()?;
-    let folder = std::env::temp_dir().join(format!("sinew-lab-nginx-{}", std::process::id()));
+    let folder = server::folder_of(std::process::id());
     fs::create_dir_all(&folder)?;
     let path = folder.join("nginx.conf");
     let master = if case.processors == 1 { "off" } else { "on" };

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(folder_of(self.process.id()));
     }
 }
 
@@ -57,6 +59,11 @@ impl Server {
     pub fn cpu(&self) -> Duration {
         Duration::from_nanos(Usage::of_process(self.process.id()).cpu_ns)
     }
+}
+
+/// Where the server with that number may keep files, which go when it does.
+pub fn folder_of(process: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("sinew-lab-server-{process}"))
 }
 
 /// A listener at a port of the kernel's choice, after having said which.
