@@ -1,0 +1,3 @@
+module sinew/lab
+
+go 1.19

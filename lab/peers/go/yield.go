@@ -1,0 +1,24 @@
+package main
+
+import "runtime"
+
+// Go does not say whether a yield found anybody else to run: with one goroutine
+// for each processor, none of them did.
+func init() {
+	experiments["yield"] = func(c Case) Reading {
+		w := openWindow(c.Threads, c.window())
+		total, _ := crowd(c.Threads, func(int) *Tally {
+			t := w.tally()
+			for {
+				runtime.Gosched()
+				if !t.tick(false) {
+					return t
+				}
+			}
+		})
+		if c.Threads <= c.Processors {
+			return w.reading(total, total)
+		}
+		return w.plainReading(total)
+	}
+}

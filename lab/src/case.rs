@@ -1,0 +1,81 @@
+//! One measurement: what is asked of a child process, and what it answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What one child process measures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    pub experiment: String,
+    pub peer: String,
+    pub processors: usize,
+    /// How many strands take part.
+    pub threads: usize,
+    /// The experiment's own word for what it varies, `-` where nothing varies.
+    pub variant: String,
+    /// How long to count.
+    pub seconds: f64,
+}
+
+impl Case {
+    pub fn window(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    /// The variant, where it is a number.
+    pub fn amount(&self) -> usize {
+        self.variant.parse().unwrap_or_else(|_| panic!("not a number: {}", self.variant))
+    }
+}
+
+/// The named figures of one measurement. What could not be measured is not there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reading(BTreeMap<String, f64>);
+
+impl Reading {
+    pub fn of<const N: usize>(figures: [(&str, f64); N]) -> Reading {
+        let mut reading = Reading::default();
+        figures.into_iter().for_each(|(name, value)| reading.set(name, value));
+        reading
+    }
+
+    pub fn set(&mut self, name: &str, value: f64) {
+        if value.is_finite() {
+            self.0.insert(name.to_owned(), value);
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+}
+
+/// How a child ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Measured(Reading),
+    /// Stopped at its limit.
+    DidNotComplete,
+    /// Ended without a result: it crashed, or measured what cannot be.
+    Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_child_says_is_what_its_parent_hears() {
+        let outcome = Outcome::Measured(Reading::of([("ops_per_s", 1.5e6), ("unknown", f64::NAN)]));
+        let line = serde_json::to_string(&outcome).unwrap();
+        assert_eq!(line, r#"{"measured":{"ops_per_s":1500000.0}}"#);
+        assert_eq!(serde_json::from_str::<Outcome>(&line).unwrap(), outcome);
+    }
+}

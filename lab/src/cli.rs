@@ -1,0 +1,195 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::experiments::{self, Depth, Experiment};
+use crate::names::nearest;
+use crate::peers::{self, Contender, Kind};
+use crate::run::plan::Wish;
+
+/// The papers' experiments, peers side by side, one report with plots.
+///
+/// Without a command: a quick tour of about two minutes, whose tables are printed
+/// and whose report is lab-report/index.html.
+#[derive(Parser)]
+#[command(name = "sinew-lab", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub tour: Output,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// What there is: experiments and peers
+    List,
+    /// Run some experiments in full
+    Run(Run),
+    /// What became slower from one file of results to another, beyond the noise
+    ///
+    /// Exits with 1 if anything did.
+    Compare {
+        /// Results of `run --json` or of a tour
+        old: PathBuf,
+        new: PathBuf,
+    },
+    /// One measurement, in this process
+    #[command(hide = true)]
+    Measure { case: String },
+    /// The server of a measurement, in this process
+    #[command(hide = true)]
+    Serve { case: String },
+}
+
+#[derive(Args)]
+pub struct Run {
+    /// Names from `list`, or `all`
+    #[arg(required = true, value_name = "EXPERIMENT")]
+    pub experiments: Vec<String>,
+    /// Names from `list`; `sinew` means all of Sinew's. The default is all that are compiled in
+    #[arg(long, value_delimiter = ',', value_name = "PEER")]
+    pub peers: Vec<String>,
+    /// How many processors: one figure, or several to compare
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    pub processors: Vec<usize>,
+    /// How long each measurement counts
+    #[arg(long, default_value_t = 1.0)]
+    pub seconds: f64,
+    /// How often each measurement is made, in turns with the others
+    #[arg(long, default_value_t = 5, value_name = "TIMES")]
+    pub repeat: usize,
+    /// After how many seconds a measurement is stopped, beyond three times its length. The default is each experiment's own
+    #[arg(long, value_name = "SECONDS")]
+    pub limit: Option<f64>,
+    /// Only the first variant of each experiment
+    #[arg(long)]
+    pub first_variant: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Clone)]
+pub struct Output {
+    /// Where to write the results, one JSON object per line
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Where to write the report, index.html
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+}
+
+/// How long each measurement of the tour counts.
+const TOUR_SECONDS: f64 = 0.1;
+/// When the tour measures nothing for a second or third time any more.
+const TOUR_BUDGET: Duration = Duration::from_secs(120);
+const TOUR_REPEATS: usize = 3;
+const MOST_SECONDS: f64 = 3600.0;
+
+/// All compiled-in peers, on one processor and on two if there are as many.
+pub fn tour(cpus: usize) -> Wish {
+    Wish {
+        depth: Depth::Tour,
+        experiments: experiments::ALL.to_vec(),
+        peers: compiled_in(),
+        processors: (1..=cpus.clamp(1, 2)).collect(),
+        seconds: TOUR_SECONDS,
+        repeats: TOUR_REPEATS,
+        budget: Some(TOUR_BUDGET),
+        limit: None,
+        only_first: false,
+    }
+}
+
+/// And the servers beside which some are measured, if they are installed.
+fn compiled_in() -> Vec<&'static Contender> {
+    peers::ALL.iter().filter(|peer| peer.kind != Kind::Go).collect()
+}
+
+impl Run {
+    /// What is asked for, or what is wrong with it.
+    pub fn wish(&self, cpus: usize) -> Result<Wish, String> {
+        let processors = match self.processors.as_slice() {
+            [] => vec![cpus.clamp(1, 2)],
+            asked => asked.to_vec(),
+        };
+        if processors.contains(&0) {
+            return Err("--processors: at least 1 is needed to run anything".to_owned());
+        }
+        if let Some(&many) = processors.iter().find(|&&processors| processors > 1024) {
+            return Err(format!("--processors: {many} is more than the 1024 that a runtime can have"));
+        }
+        if self.repeat == 0 {
+            return Err("--repeat: at least 1 measurement is needed".to_owned());
+        }
+        let limit = match self.limit {
+            Some(limit) => Some(positive("--limit", limit)?),
+            None => None,
+        };
+        let seconds = positive("--seconds", self.seconds)?.as_secs_f64();
+        Ok(Wish {
+            depth: Depth::Full,
+            experiments: named_experiments(&self.experiments)?,
+            peers: if self.peers.is_empty() { compiled_in() } else { named_peers(&self.peers)? },
+            processors,
+            seconds,
+            repeats: self.repeat,
+            budget: None,
+            limit,
+            only_first: self.first_variant,
+        })
+    }
+}
+
+fn positive(option: &str, seconds: f64) -> Result<Duration, String> {
+    if seconds > 0.0 && seconds <= MOST_SECONDS {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("{option}: {seconds} is not between 0 and {MOST_SECONDS}"))
+    }
+}
+
+fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    match nearest(name, known.clone()) {
+        Some(near) => format!("no {what} is called '{name}': did you mean '{near}'?"),
+        None => format!("no {what} is called '{name}': there are {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn named_experiments(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
+    let mut found: Vec<&Experiment> = Vec::new();
+    for name in names {
+        let matching: Vec<_> = experiments::ALL.iter().filter(|e| name == "all" || e.name == name).collect();
+        if matching.is_empty() {
+            let known = experiments::ALL.iter().map(|experiment| experiment.name);
+            return Err(unknown("experiment", name, known));
+        }
+        for experiment in matching {
+            if found.iter().all(|known| known.name != experiment.name) {
+                found.push(experiment);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn named_peers(names: &[String]) -> Result<Vec<&'static Contender>, String> {
+    let mut found: Vec<&Contender> = Vec::new();
+    for name in names {
+        let matching: Vec<_> =
+            peers::ALL.iter().filter(|peer| name == "all" || peer.name == name || peer.family() == name).collect();
+        if matching.is_empty() {
+            let known = peers::ALL.iter().map(|peer| peer.name).chain(["sinew"]);
+            return Err(unknown("peer", name, known));
+        }
+        for peer in matching {
+            if found.iter().all(|known| known.name != peer.name) {
+                found.push(peer);
+            }
+        }
+    }
+    Ok(found)
+}

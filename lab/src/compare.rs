@@ -1,0 +1,379 @@
+//! What became slower from one file of results to another, beyond the noise.
+//!
+//! A figure counts as slower when all of this holds:
+//!
+//! 1. Its median is worse by more than [`LEAST_EFFECT`].
+//! 2. The shift is more than [`SIGMAS`] times its noise. That has two parts. The
+//!    spread of the repeats says how far a median of so many can be off within one
+//!    run. The other peers say what changed between the two runs although nobody
+//!    touched their code: the middle of their shifts is taken off as the machine's,
+//!    and how they scatter around it is the noise between runs.
+//! 3. Every new run is worse than the old median, and every old run is better than
+//!    the new one.
+//!
+//! What slows a family's runtime rarely slows one figure alone. So all figures of a
+//! family in one experiment are looked at together, too: their mean shift has less
+//! noise than each of them, and counts by the same measure.
+//!
+//! The peers of the same family as the figure's own (`sinew` of `sinew/fair`) are
+//! never its control: what slows one of them may slow them all.
+
+use std::fmt;
+
+use crate::experiments::Better;
+use crate::peers::family;
+use crate::rows::{Row, median};
+use crate::table::figure;
+
+const LEAST_EFFECT: f64 = 0.05;
+/// With a hundred figures in a file, three would raise a false alarm in every
+/// eighth comparison.
+const SIGMAS: f64 = 4.0;
+
+/// Figures of other families below which their scatter says nothing.
+const LEAST_CONTROLS: usize = 6;
+/// Then this is taken for the noise between runs. Seen on a shared virtual machine.
+const ASSUMED_BETWEEN: f64 = 0.05;
+/// What a single run is taken to be off by.
+const ASSUMED_WITHIN: f64 = 0.10;
+
+/// One figure in both files.
+struct Pair<'a> {
+    old: &'a Row,
+    new: &'a Row,
+    /// How much worse it became, as a logarithm: 0.1 is about a tenth.
+    worse: f64,
+    /// How far the difference of the medians can be off by the repeats alone.
+    within: f64,
+}
+
+/// A figure that changed beyond the noise.
+struct Change {
+    what: String,
+    old: f64,
+    new: f64,
+    worse: f64,
+    noise: f64,
+}
+
+pub struct Comparison {
+    compared: usize,
+    only_old: usize,
+    only_new: usize,
+    slower: Vec<Change>,
+    faster: Vec<Change>,
+    lost: Vec<String>,
+    regained: Vec<String>,
+    /// For the family that most figures are of.
+    drift: Option<Drift>,
+}
+
+/// What changed between the runs for those whom nobody changed.
+#[derive(Clone, Copy)]
+struct Drift {
+    /// Worse for everybody.
+    centre: f64,
+    scatter: f64,
+    controls: usize,
+}
+
+fn values(row: &Row) -> Vec<f64> {
+    match row.values.is_empty() {
+        true => [row.min, row.median, row.max].into_iter().flatten().collect(),
+        false => row.values.clone(),
+    }
+}
+
+/// How far the median of these may be off, as a logarithm.
+fn error_of_median(values: &[f64]) -> f64 {
+    /// What the range of that many normal values is in standard deviations.
+    const RANGES: [f64; 9] = [1.13, 1.69, 2.06, 2.33, 2.53, 2.70, 2.85, 2.97, 3.08];
+    let (Some(least), Some(most)) = (values.iter().copied().reduce(f64::min), values.iter().copied().reduce(f64::max))
+    else {
+        return ASSUMED_WITHIN;
+    };
+    if values.len() < 2 || least <= 0.0 {
+        return ASSUMED_WITHIN;
+    }
+    let deviation = (most / least).ln() / RANGES[(values.len() - 2).min(RANGES.len() - 1)];
+    1.25 * deviation / (values.len() as f64).sqrt()
+}
+
+impl<'a> Pair<'a> {
+    fn of(old: &'a Row, new: &'a Row) -> Option<Pair<'a>> {
+        let (before, after) = (old.median?, new.median?);
+        if before <= 0.0 || after <= 0.0 {
+            return None;
+        }
+        let worse = match new.better {
+            Better::Higher => (before / after).ln(),
+            Better::Lower => (after / before).ln(),
+            Better::Neither => return None,
+        };
+        let within = error_of_median(&values(old)).hypot(error_of_median(&values(new)));
+        Some(Pair { old, new, worse, within })
+    }
+
+    /// Whether the runs lie on two sides.
+    fn is_apart(&self) -> bool {
+        let (Some(before), Some(after)) = (self.old.median, self.new.median) else { return false };
+        let rises = after > before;
+        values(self.new).iter().all(|&value| (value > before) == rises && value != before)
+            && values(self.old).iter().all(|&value| (value < after) == rises && value != after)
+    }
+
+    fn noise(&self, drift: Drift) -> f64 {
+        self.within.hypot(drift.scatter)
+    }
+
+    fn judge(&self, drift: Drift) -> Option<Change> {
+        let worse = self.worse - drift.centre;
+        let noise = self.noise(drift);
+        let counts = counts(worse, noise) && self.is_apart();
+        counts.then(|| Change {
+            what: what(self.new),
+            old: self.old.median.unwrap_or(0.0),
+            new: self.new.median.unwrap_or(0.0),
+            worse,
+            noise,
+        })
+    }
+}
+
+fn counts(worse: f64, noise: f64) -> bool {
+    worse.abs() > LEAST_EFFECT.ln_1p().max(SIGMAS * noise)
+}
+
+/// All figures of a family in one experiment, together.
+fn judge_together(pairs: &[Pair], experiment: &str, own: &str) -> Option<Change> {
+    let members = pairs.iter().filter(|pair| pair.new.experiment == experiment && family(&pair.new.peer) == own);
+    let shifts: Vec<(f64, f64)> = members
+        .map(|pair| {
+            let drift = drift(pairs, own, pair.new.processors);
+            (pair.worse - drift.centre, pair.noise(drift))
+        })
+        .collect();
+    let many = shifts.len() as f64;
+    let worse = shifts.iter().map(|shift| shift.0).sum::<f64>() / many;
+    let noise = shifts.iter().map(|shift| shift.1.powi(2)).sum::<f64>().sqrt() / many;
+    let agree = shifts.iter().filter(|shift| shift.0.signum() == worse.signum()).count();
+    let is_found = shifts.len() > 1 && counts(worse, noise) && 4 * agree >= 3 * shifts.len();
+    let what = format!("{experiment}, {own}: all {} figures together", shifts.len());
+    is_found.then_some(Change { what, old: 0.0, new: 0.0, worse, noise })
+}
+
+fn what(row: &Row) -> String {
+    let variant = if row.variant == "-" { String::new() } else { format!(" {}", row.variant) };
+    format!("{}{variant}, {} on {}: {}", row.experiment, row.peer, row.processors, row.metric)
+}
+
+/// The controls of a family's figures: those of all others, on as many
+/// processors if there are enough of them.
+fn drift(pairs: &[Pair], own: &str, processors: usize) -> Drift {
+    let others = |narrow: bool| -> Vec<f64> {
+        let others = pairs.iter().filter(|pair| family(&pair.new.peer) != own);
+        others.filter(|pair| !narrow || pair.new.processors == processors).map(|pair| pair.worse).collect()
+    };
+    let mut shifts = others(true);
+    if shifts.len() < LEAST_CONTROLS {
+        shifts = others(false);
+    }
+    let controls = shifts.len();
+    if controls < LEAST_CONTROLS {
+        return Drift { centre: 0.0, scatter: ASSUMED_BETWEEN, controls };
+    }
+    let centre = median(&shifts).expect("enough of them");
+    let distances: Vec<f64> = shifts.iter().map(|shift| (shift - centre).abs()).collect();
+    // The factor makes a standard deviation of it, were they normal.
+    let scatter = 1.48 * median(&distances).expect("enough of them");
+    Drift { centre, scatter, controls }
+}
+
+impl Comparison {
+    pub fn of(old: &[Row], new: &[Row]) -> Result<Comparison, String> {
+        let partner = |rows: &'_ [Row], row: &Row| rows.iter().position(|other| other.key() == row.key());
+        let both: Vec<(&Row, &Row)> = new.iter().filter_map(|row| Some((&old[partner(old, row)?], row))).collect();
+        if both.is_empty() {
+            return Err("the two files have no figure in common".to_owned());
+        }
+        let pairs: Vec<Pair> = both.iter().filter_map(|(old, new)| Pair::of(old, new)).collect();
+        let mut comparison = Comparison {
+            compared: pairs.len(),
+            only_old: old.iter().filter(|row| row.completed && partner(new, row).is_none()).count(),
+            only_new: new.iter().filter(|row| row.completed && partner(old, row).is_none()).count(),
+            slower: Vec::new(),
+            faster: Vec::new(),
+            lost: both.iter().filter(|(old, new)| old.completed && !new.completed).map(|(_, new)| what(new)).collect(),
+            regained: both
+                .iter()
+                .filter(|(old, new)| !old.completed && new.completed)
+                .map(|(_, new)| what(new))
+                .collect(),
+            drift: pairs.first().map(|pair| drift(&pairs, family(&pair.new.peer), pair.new.processors)),
+        };
+        let mut families: Vec<(&str, &str)> = Vec::new();
+        for pair in &pairs {
+            let own = (pair.new.experiment.as_str(), family(&pair.new.peer));
+            if !families.contains(&own) {
+                families.push(own);
+            }
+        }
+        for (experiment, own) in families {
+            match judge_together(&pairs, experiment, own) {
+                Some(change) if change.worse > 0.0 => comparison.slower.push(change),
+                Some(change) => comparison.faster.push(change),
+                None => {}
+            }
+        }
+        for pair in &pairs {
+            let drift = drift(&pairs, family(&pair.new.peer), pair.new.processors);
+            match pair.judge(drift) {
+                Some(change) if change.worse > 0.0 => comparison.slower.push(change),
+                Some(change) => comparison.faster.push(change),
+                None => {}
+            }
+        }
+        comparison.slower.sort_by(|a, b| b.worse.total_cmp(&a.worse));
+        comparison.faster.sort_by(|a, b| a.worse.total_cmp(&b.worse));
+        Ok(comparison)
+    }
+
+    pub fn is_slower(&self) -> bool {
+        !self.slower.is_empty() || !self.lost.is_empty()
+    }
+}
+
+fn percent(logarithm: f64) -> String {
+    format!("{:.0} %", 100.0 * logarithm.abs().exp_m1())
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} figures compared", self.compared)?;
+        if self.only_old + self.only_new > 0 {
+            write!(f, "; {} are only in the old file, {} only in the new", self.only_old, self.only_new)?;
+        }
+        writeln!(f)?;
+        match self.drift {
+            Some(drift) if drift.controls >= LEAST_CONTROLS => {
+                let which = if drift.centre > 0.0 { "slower" } else { "faster" };
+                let (centre, scatter) = (percent(drift.centre), percent(drift.scatter));
+                writeln!(
+                    f,
+                    "by the other peers, the machine was {centre} {which} (taken off), and noise between runs is {scatter}"
+                )?;
+            }
+            _ => writeln!(
+                f,
+                "too few other peers for a control: noise between runs is taken to be {}",
+                percent(ASSUMED_BETWEEN)
+            )?,
+        }
+        for (title, changes) in [("slower", &self.slower), ("faster", &self.faster)] {
+            for Change { what, old, new, worse, noise } in changes {
+                let (by, noise) = (percent(*worse), percent(*noise));
+                write!(f, "{title} by {by} (noise {noise}): {what}")?;
+                match *old == 0.0 {
+                    true => writeln!(f)?,
+                    false => writeln!(f, ", {} -> {}", figure(*old), figure(*new))?,
+                }
+            }
+        }
+        self.lost.iter().try_for_each(|what| writeln!(f, "no longer completes: {what}"))?;
+        self.regained.iter().try_for_each(|what| writeln!(f, "completes now: {what}"))?;
+        if !self.is_slower() {
+            writeln!(f, "nothing became slower beyond the noise")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::random::Random;
+
+    const PEERS: [&str; 6] = ["sinew/fair", "sinew/inverted", "sinew/shared", "tokio", "may", "threads"];
+    const EXPERIMENTS: [&str; 8] = ["yield", "cycle", "churn", "locality", "spawn", "channel", "mutex", "skew"];
+
+    /// Results of a machine whose runs scatter by `within` and whose every figure is
+    /// off by `between` in a whole file.
+    fn results(seed: usize, within: f64, between: f64, slowed: impl Fn(&str, &str) -> f64) -> Vec<Row> {
+        let mut random = Random::of(seed);
+        // The sum of three is near enough to normal, with deviation 1.
+        let mut normal = move || (0..3).map(|_| random.fraction() - 0.5).sum::<f64>() * 2.0;
+        let mut rows = Vec::new();
+        for experiment in EXPERIMENTS {
+            for peer in PEERS {
+                for processors in [1, 2] {
+                    let level = 1e7 * slowed(experiment, peer) * (between * normal()).exp();
+                    let values: Vec<f64> = (0..5).map(|_| level * (within * normal()).exp()).collect();
+                    rows.push(Row {
+                        experiment: experiment.into(),
+                        peer: peer.into(),
+                        processors,
+                        threads: 100,
+                        variant: "-".into(),
+                        metric: "ops_per_s".into(),
+                        median: median(&values),
+                        min: values.iter().copied().reduce(f64::min),
+                        max: values.iter().copied().reduce(f64::max),
+                        runs: 5,
+                        completed: true,
+                        better: Better::Higher,
+                        values,
+                        trouble: None,
+                    });
+                }
+            }
+        }
+        rows
+    }
+
+    /// Two files of the same build, a hundred times, with 96 figures each.
+    #[test]
+    fn the_same_build_is_not_slower_than_itself() {
+        let wrong = (0..100).filter(|seed| {
+            let (old, new) = (results(2 * seed, 0.04, 0.04, |_, _| 1.0), results(2 * seed + 1, 0.04, 0.04, |_, _| 1.0));
+            Comparison::of(&old, &new).unwrap().is_slower()
+        });
+        let wrong = wrong.count();
+        assert!(wrong <= 3, "{wrong} of 100");
+    }
+
+    #[test]
+    fn a_fifth_slower_yield_is_found() {
+        let slowed = |experiment: &str, peer: &str| match experiment == "yield" && peer.starts_with("sinew") {
+            true => 1.0 / 1.2,
+            false => 1.0,
+        };
+        let found = (0..100).filter(|seed| {
+            let (old, new) = (results(2 * seed, 0.04, 0.04, |_, _| 1.0), results(2 * seed + 1, 0.04, 0.04, slowed));
+            let comparison = Comparison::of(&old, &new).unwrap();
+            comparison.slower.iter().any(|change| change.what.starts_with("yield, sinew: all"))
+        });
+        let found = found.count();
+        assert!(found >= 95, "{found} of 100");
+    }
+
+    #[test]
+    fn a_machine_that_is_slower_for_all_is_no_news() {
+        let (old, new) = (results(1, 0.02, 0.02, |_, _| 1.0), results(2, 0.02, 0.02, |_, _| 0.7));
+        let comparison = Comparison::of(&old, &new).unwrap();
+        assert!(!comparison.is_slower(), "{comparison}");
+    }
+
+    #[test]
+    fn what_no_longer_completes_is_slower() {
+        let old = results(1, 0.02, 0.02, |_, _| 1.0);
+        let mut new = old.clone();
+        new[0] = Row { completed: false, median: None, min: None, max: None, values: Vec::new(), ..new[0].clone() };
+        let comparison = Comparison::of(&old, &new).unwrap();
+        assert!(comparison.is_slower() && comparison.slower.is_empty());
+    }
+
+    #[test]
+    fn files_without_a_common_figure_are_an_error() {
+        assert!(Comparison::of(&results(1, 0.0, 0.0, |_, _| 1.0)[..1], &[]).is_err());
+    }
+}

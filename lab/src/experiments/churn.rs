@@ -1,0 +1,145 @@
+//! `churn`: strands and an array of semaphores. Each strand picks a semaphore at
+//! random, does V on it, which lets another strand go on, and then P, which
+//! blocks until a third one comes by.
+//!
+//! In the beginning one strand waits at each semaphore. A V and a P leave the
+//! number of those who wait as it is, so that every P blocks, but for those
+//! that find another processor's V. How many do not is found by an audit, and
+//! they are counted apart. The semaphores of kernel threads, which are made of
+//! std's parts, let whoever runs take what it has just posted: almost none of
+//! their operations block.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use super::{Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use crate::case::{Case, Reading};
+use crate::measure::crowd::Crowd;
+use crate::measure::random::Random;
+use crate::measure::window::{Audit, Tally, Window};
+use crate::peers::{self, Body, Peer};
+
+pub static CHURN: Experiment = Experiment {
+    name: "churn",
+    source: "Delisle 2022, 7.5",
+    measures: "How often per second strands push each other out of random semaphores: 100 strands for each processor, with 50 semaphores (half of the strands are ready at any time) or 99 (the ready queues are all but empty).",
+    good: "High. More processors cost more communication, so twice the processors rarely give twice the figure. Operations that did not block are not in the figure but beside it.",
+    metrics: &[
+        Metric::higher("ops_per_s", "million blocking operations/s", 1e6),
+        Metric::beside("void_per_s", "million operations/s that did not block", 1e6),
+    ],
+    plots: &[Plot::Bars { metric: "ops_per_s" }],
+    variants: |_, processors, _| {
+        let strands = MANY * processors;
+        vec![Variant::new("50", strands), Variant::new("99", strands)]
+    },
+    measure: peers::measure::<Churn>,
+    ..PLAIN
+};
+
+/// Yields of the root after the last standing waiter has been seen to begin its
+/// wait: it has blocked by then.
+const SETTLING_YIELDS: usize = 1000;
+
+/// A semaphore on lines of its own.
+#[repr(align(128))]
+pub struct Spot<P: Peer>(pub P::Semaphore);
+
+/// What the strands share besides the window.
+pub struct Field<P: Peer> {
+    pub spots: Vec<Spot<P>>,
+    strands: usize,
+    /// Strands that begin by waiting and have come to that.
+    standing: AtomicUsize,
+    /// Whether somebody has posted for all who wait at the end.
+    dissolved: AtomicBool,
+}
+
+impl<P: Peer> Field<P> {
+    pub fn new(strands: usize, spots: usize) -> Arc<Field<P>> {
+        Arc::new(Field {
+            spots: (0..spots).map(|_| Spot(P::semaphore())).collect(),
+            strands,
+            standing: AtomicUsize::new(0),
+            dissolved: AtomicBool::new(false),
+        })
+    }
+
+    pub fn pick(&self, random: &mut Random) -> usize {
+        random.below(self.spots.len())
+    }
+
+    /// By a strand that begins by waiting, just before it does.
+    pub fn stand(&self) {
+        self.standing.fetch_add(1, Relaxed);
+    }
+
+    /// Until all who begin by waiting do so.
+    pub async fn settle(&self) {
+        while self.standing.load(Relaxed) < self.spots.len() {
+            P::yield_now().await;
+        }
+        for _ in 0..SETTLING_YIELDS {
+            P::yield_now().await;
+        }
+    }
+
+    /// By the first strand that sees the end: lets all go on that wait.
+    pub fn dissolve(&self) {
+        if !self.dissolved.swap(true, Relaxed) {
+            self.spots.iter().for_each(|spot| P::post(&spot.0, self.strands));
+        }
+    }
+}
+
+async fn strand<P: Peer>(field: Arc<Field<P>>, number: usize, mut tally: Tally) -> u64 {
+    let mut random = Random::of(number);
+    if number < field.spots.len() {
+        field.stand();
+        P::wait(&field.spots[number].0).await;
+    }
+    loop {
+        let spot = &field.spots[field.pick(&mut random)].0;
+        P::post(spot, 1);
+        if !tally.probe(|| P::try_wait(spot)) {
+            P::wait(spot).await;
+        }
+        if !tally.tick() {
+            field.dissolve();
+            return tally.close();
+        }
+    }
+}
+
+struct Churn;
+
+impl Body for Churn {
+    fn measure<P: Peer>(peer: P, case: &Case) -> Reading {
+        let (strands, spots) = (case.threads, case.amount() * case.processors);
+        let (window, timekeeper) = Window::open(strands, case.window(), Audit::Probes);
+        let shared = window.clone();
+        let counts = peer.run(async move {
+            let field = Field::<P>::new(strands, spots);
+            let member = {
+                let field = field.clone();
+                move |number| {
+                    let (field, window) = (field.clone(), shared.clone());
+                    async move {
+                        let tally = Tally::new(&window, number);
+                        strand(field, number, tally).await
+                    }
+                }
+            };
+            let others = member.clone();
+            let standing = Crowd::<P>::gather(spots, move |place| member(place.number)).await;
+            let others = Crowd::<P>::gather(strands - spots, move |place| others(spots + place.number)).await;
+            standing.release();
+            field.settle().await;
+            others.release();
+            let mut counts = standing.join().await;
+            counts.extend(others.join().await);
+            counts
+        });
+        window.reading(&counts, timekeeper.elapsed())
+    }
+}

@@ -1,0 +1,178 @@
+//! `idle`: what a runtime with 10,000 parked strands and 1,000 idle connections
+//! does when nothing happens: nothing, one hopes.
+//!
+//! A kernel thread of the lab's own watches the others, after they have settled:
+//! first their CPU time and how often one of them blocked anew, then, for as
+//! long again, their system calls with `strace`, which would disturb the former.
+//! A call counts when it returns: one in which a thread sleeps all along does
+//! not.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Experiment, Metric, PLAIN, Plot, Variant};
+use crate::case::{Case, Reading};
+use crate::kernel;
+use crate::measure::crowd::Crowd;
+use crate::measure::procfs::{Usage, threads_but};
+use crate::peers::{self, Body, Peer};
+
+const STRANDS: usize = 10_000;
+const CONNECTIONS: usize = 1_000;
+const SETTLE: Duration = Duration::from_millis(100);
+
+pub static IDLE: Experiment = Experiment {
+    name: "idle",
+    source: "Sinew, after Delisle 2022, chapter 6",
+    measures: "CPU time, system calls and wake-ups per second of a runtime that has 10,000 parked strands and 1,000 connections on which nothing comes.",
+    good: "Zero of each: what sleeps costs nothing.",
+    metrics: &[
+        Metric::beside("cpu_us_per_s", "CPU µs per second", 1.0),
+        Metric::beside("calls_per_s", "system calls/s (strace)", 1.0),
+        Metric::beside("wakeups_per_s", "wake-ups/s", 1.0),
+    ],
+    plots: &[Plot::Bars { metric: "cpu_us_per_s" }, Plot::Bars { metric: "calls_per_s" }],
+    most_repeats: 2,
+    limit: |_| Duration::from_secs(30),
+    variants: |_, _, peer| match STRANDS + CONNECTIONS {
+        strands if strands <= peer.most_strands => vec![Variant::new("-", strands)],
+        _ => vec![],
+    },
+    measure: peers::measure::<Idle>,
+    ..PLAIN
+};
+
+/// Waits until a strand says that all is parked, and looks.
+fn watch(window: Duration) -> Reading {
+    thread::sleep(SETTLE);
+    let others = threads_but(kernel::thread_id());
+    let before = Usage::of(&others);
+    thread::sleep(window);
+    let after = Usage::of(&others);
+    let per_second = |count: u64| count as f64 / window.as_secs_f64();
+    let mut reading = Reading::of([
+        ("cpu_us_per_s", per_second(after.cpu_ns - before.cpu_ns) / 1e3),
+        ("wakeups_per_s", per_second(after.blocked - before.blocked)),
+    ]);
+    if let Some(calls) = system_calls(&others, window) {
+        reading.set("calls_per_s", per_second(calls));
+    }
+    reading
+}
+
+/// The system calls that these threads make in a window; `None` without a
+/// working `strace`.
+fn system_calls(threads: &[i32], window: Duration) -> Option<u64> {
+    let mut command = Command::new("strace");
+    for thread in threads {
+        command.arg("-p").arg(thread.to_string());
+    }
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut strace = command.spawn().ok()?;
+    let trace = BufReader::new(strace.stderr.take().expect("a pipe"));
+    let reader = thread::spawn(move || {
+        let lines = trace.lines().map_while(Result::ok).map(|line| (Instant::now(), line));
+        lines.collect::<Vec<_>>()
+    });
+    // Being attached to interrupts what a thread sleeps in.
+    thread::sleep(SETTLE);
+    let begun = Instant::now();
+    thread::sleep(window);
+    if kernel::interrupt(&strace).is_err() {
+        let _ = strace.kill();
+    }
+    let _ = strace.wait();
+    let lines = reader.join().ok()?;
+    let attached = lines.iter().any(|(_, line)| line.contains("attached"));
+    attached.then(|| lines.iter().filter(|(at, line)| *at >= begun && is_returned_call(line)).count() as u64)
+}
+
+/// A call that returned. What a thread is in when `strace` attaches or leaves
+/// has no result in the trace (`<unfinished ...>`, `<detached ...>`, `= ?`).
+fn is_returned_call(line: &str) -> bool {
+    let result = line.rsplit_once(" = ").map(|(_, result)| result);
+    result.is_some_and(|result| !result.starts_with('?'))
+}
+
+/// Both ends of idle connections.
+fn connections() -> Vec<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let connect = |_| {
+        let client = TcpStream::connect(address).expect("a connection");
+        (client, listener.accept().expect("its other end").0)
+    };
+    (0..CONNECTIONS).map(connect).collect()
+}
+
+struct Idle;
+
+impl Body for Idle {
+    fn measure<P: Peer>(peer: P, case: &Case) -> Reading {
+        kernel::raise_descriptor_limit().expect("descriptors");
+        let (clients, servers): (Vec<_>, Vec<_>) = connections().into_iter().unzip();
+        let window = case.window();
+        let (announce, announced) = mpsc::channel::<P::Parker>();
+        let over = Arc::new(AtomicBool::new(false));
+        let watchman = thread::spawn({
+            let over = over.clone();
+            move || {
+                let root = announced.recv().expect("a root");
+                let reading = watch(window);
+                drop(clients);
+                // Pairs with the root's load.
+                over.store(true, Ordering::Release);
+                P::unpark(&root);
+                reading
+            }
+        });
+        peer.run(async move {
+            let crowd = Crowd::<P>::gather(STRANDS, |_| async { 1 }).await;
+            let reading = Arc::new(AtomicUsize::new(0));
+            let mut readers = Vec::new();
+            for server in servers {
+                let reading = reading.clone();
+                readers.push(P::spawn(async move {
+                    let mut stream = P::stream(server).expect("a stream");
+                    reading.fetch_add(1, Ordering::Relaxed);
+                    P::read(&mut stream, &mut [0; 64]).await.map_or(1, |bytes| bytes as u64)
+                }));
+            }
+            while reading.load(Ordering::Relaxed) < CONNECTIONS {
+                P::yield_now().await;
+            }
+            let own = P::parker();
+            announce.send(own.clone()).expect("a watchman");
+            // Pairs with the watchman's store.
+            while !over.load(Ordering::Acquire) {
+                P::park(&own).await;
+            }
+            crowd.release();
+            assert_eq!(crowd.join().await.len(), STRANDS);
+            for reader in readers {
+                assert_eq!(P::join(reader).await, 0, "nobody has written");
+            }
+        });
+        watchman.join().expect("a watchman")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_returned_call;
+
+    #[test]
+    fn a_call_counts_when_it_returns() {
+        let trace = "strace: Process 7 attached\n\
+             [pid 7] epoll_wait(3,  <unfinished ...>\n\
+             [pid 8] futex(0x7f, FUTEX_WAIT, 0, NULL) = 0\n\
+             [pid 7] <... epoll_wait resumed>[], 16, 10) = 0\n\
+             [pid 7] epoll_wait(3,  <detached ...>\n";
+        assert_eq!(trace.lines().filter(|line| is_returned_call(line)).count(), 2);
+    }
+}

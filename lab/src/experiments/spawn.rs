@@ -1,0 +1,66 @@
+//! `spawn`: what it costs to spawn a strand that returns at once, and to join
+//! it, from inside the runtime, with warm pools: one at a time, or a batch of
+//! 1000 that is spawned and then joined.
+
+use std::time::{Duration, Instant};
+
+use super::{Experiment, Metric, PLAIN, Plot, Variant};
+use crate::case::{Case, Reading};
+use crate::peers::{self, Body, Peer};
+
+pub static SPAWN: Experiment = Experiment {
+    name: "spawn",
+    source: "Sinew",
+    measures: "Nanoseconds to spawn a strand that returns at once and to join it: one at a time (single), or a thousand spawned and then joined (batch).",
+    good: "Low: so low that nobody thinks of pooling threads.",
+    metrics: &[Metric::lower("spawn_join_ns", "ns per spawn and join", 1.0)],
+    plots: &[Plot::Bars { metric: "spawn_join_ns" }],
+    variants: |_, _, _| vec![Variant::new(SINGLE, 1), Variant::new("batch", STRANDS_PER_ROUND as usize)],
+    measure: peers::measure::<Spawn>,
+    check: |_, reading| match reading.get("spawn_join_ns") {
+        Some(ns) if ns > 1.0 => Ok(()),
+        other => Err(format!("a spawn and join in {other:?} ns")),
+    },
+    ..PLAIN
+};
+
+const SINGLE: &str = "single";
+
+/// Strands between two looks at the clock, in both variants.
+const STRANDS_PER_ROUND: u64 = 1000;
+
+async fn round<P: Peer>(batch: u64, handles: &mut Vec<P::Handle>) {
+    let mut sum = 0;
+    for _ in 0..STRANDS_PER_ROUND / batch {
+        handles.extend((0..batch).map(|number| P::spawn(async move { number })));
+        for handle in handles.drain(..) {
+            sum += P::join(handle).await;
+        }
+    }
+    assert_eq!(sum, (STRANDS_PER_ROUND / batch) * (batch * (batch - 1) / 2), "every strand's number, once");
+}
+
+struct Spawn;
+
+impl Body for Spawn {
+    fn measure<P: Peer>(peer: P, case: &Case) -> Reading {
+        let batch = if case.variant == SINGLE { 1 } else { STRANDS_PER_ROUND };
+        let window = case.window();
+        let ns = peer.run(async move {
+            let mut handles = Vec::with_capacity(batch as usize);
+            let mut ns = f64::NAN;
+            let warm_up = Duration::from_millis(50).min(window);
+            for length in [warm_up, window] {
+                let begun = Instant::now();
+                let mut strands = 0;
+                while begun.elapsed() < length {
+                    round::<P>(batch, &mut handles).await;
+                    strands += STRANDS_PER_ROUND;
+                }
+                ns = begun.elapsed().as_nanos() as f64 / strands as f64;
+            }
+            ns
+        });
+        Reading::of([("spawn_join_ns", ns)])
+    }
+}

@@ -1,0 +1,207 @@
+//! `transfer`: leadership over 100 strands per processor, by a leader that
+//! spins. A coarse test of how soon every strand runs once.
+//!
+//! The leader begins a term and spins, without yielding, until all others have
+//! acknowledged it; then it picks the next leader at random. The others
+//! acknowledge the term that they see and, by variant, park or yield. In the
+//! parking variant a leader unparks everybody at the beginning of its term, and
+//! the next leader at the end: whoever is made ready behind a spinning leader
+//! must be taken over by another processor.
+//!
+//! A peer that leaves a ready strand behind the leader for ever does not
+//! complete.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::{Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use crate::case::{Case, Reading};
+use crate::measure::crowd::{Crowd, Place, Roster};
+use crate::measure::latency::Latency;
+use crate::measure::random::Random;
+use crate::peers::{self, Body, Peer};
+
+const PARK: &str = "park";
+const NOBODY: usize = usize::MAX;
+/// Transfers that warm up.
+const WARM_UP: u64 = 10;
+
+pub static TRANSFER: Experiment = Experiment {
+    name: "transfer",
+    source: "Delisle 2022, 7.7",
+    measures: "Microseconds until a leader that spins without yielding has been acknowledged by all others, which then park or yield.",
+    good: "It completes, and in both variants within the same order of magnitude. A runtime that leaves ready strands behind a busy processor does not complete; preemption helps, by milliseconds.",
+    metrics: &[
+        Metric::lower("mean_us", "µs, mean", 1.0),
+        Metric::beside("p50_us", "µs, median", 1.0),
+        Metric::beside("p90_us", "p90", 1.0),
+        Metric::beside("p99_us", "p99", 1.0),
+        Metric::beside("p999_us", "p99.9", 1.0),
+        Metric::beside("p9999_us", "p99.99", 1.0),
+        Metric::beside("max_us", "max", 1.0),
+    ],
+    plots: &[Plot::Bars { metric: "mean_us" }, Plot::Quantiles],
+    least_processors: 2,
+    limit: |depth| match depth {
+        Depth::Tour => Duration::from_millis(1500),
+        Depth::Full => Duration::from_secs(5),
+    },
+    variants: |_, processors, _| {
+        let strands = MANY * processors;
+        vec![Variant::new(PARK, strands), Variant::new("yield", strands)]
+    },
+    measure: peers::measure::<Transfer>,
+    ..PLAIN
+};
+
+/// The term that a member has acknowledged, on lines of its own: the leader
+/// watches it. Written by the member.
+#[repr(align(128))]
+#[derive(Default)]
+struct Seen(AtomicU64);
+
+struct Election {
+    seen: Vec<Seen>,
+    parking: bool,
+    length: Duration,
+    /// Written by the leader, last of all in its term.
+    leader: AtomicUsize,
+    /// Written by the leader only.
+    term: AtomicU64,
+    done: AtomicBool,
+    /// Locked by the leader only.
+    ledger: Mutex<Ledger>,
+}
+
+struct Ledger {
+    random: Random,
+    begun: Instant,
+    last: Instant,
+    times: Latency,
+}
+
+impl Election {
+    fn new(case: &Case) -> Election {
+        let now = Instant::now();
+        Election {
+            seen: (0..case.threads).map(|_| Seen::default()).collect(),
+            parking: case.variant == PARK,
+            length: case.window(),
+            leader: AtomicUsize::new(NOBODY),
+            term: AtomicU64::new(0),
+            done: AtomicBool::new(false),
+            ledger: Mutex::new(Ledger { random: Random::of(0), begun: now, last: now, times: Latency::default() }),
+        }
+    }
+
+    fn appoint<P: Peer>(&self, member: usize, roster: &Roster<P>) {
+        // Pairs with the load in `is_led_by`: the next leader sees its
+        // predecessor's term.
+        self.leader.store(member, Release);
+        if self.parking {
+            P::unpark(roster.parker(member));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        // Pairs with the store in `lead`.
+        self.done.load(Acquire)
+    }
+
+    fn is_led_by(&self, member: usize) -> bool {
+        // Pairs with the store in `appoint`.
+        self.leader.load(Acquire) == member
+    }
+
+    fn acknowledge(&self, member: usize) {
+        // Pairs with the store in `lead`.
+        let term = self.term.load(Acquire);
+        // Pairs with the load in `lead`.
+        self.seen[member].0.store(term, Release);
+    }
+
+    /// One term. Does not suspend: this is the strand that nobody gets past.
+    fn lead<P: Peer>(&self, leader: usize, roster: &Roster<P>) {
+        let last_term = self.ledger.lock().expect("a ledger").is_full(self.length);
+        let term = self.term.load(Relaxed) + 1;
+        self.seen[leader].0.store(term, Relaxed);
+        // Pairs with the load in `acknowledge`.
+        self.term.store(term, Release);
+        if last_term {
+            // Pairs with the load in `is_over`.
+            self.done.store(true, Release);
+        }
+        if self.parking {
+            (0..self.seen.len()).filter(|&other| other != leader).for_each(|other| P::unpark(roster.parker(other)));
+        }
+        if last_term {
+            return;
+        }
+        for seen in &self.seen {
+            // Pairs with the store in `acknowledge`.
+            while seen.0.load(Acquire) != term {
+                std::hint::spin_loop();
+            }
+        }
+        let mut ledger = self.ledger.lock().expect("a ledger");
+        ledger.note(term);
+        let next = ledger.random.below(self.seen.len());
+        drop(ledger);
+        self.appoint(next, roster);
+    }
+}
+
+impl Ledger {
+    fn note(&mut self, term: u64) {
+        let now = Instant::now();
+        if term > WARM_UP {
+            self.times.note(now - self.last);
+        } else {
+            self.begun = now;
+        }
+        self.last = now;
+    }
+
+    fn is_full(&self, length: Duration) -> bool {
+        self.times.count() > 0 && self.begun.elapsed() >= length
+    }
+}
+
+async fn member<P: Peer>(election: Arc<Election>, place: Place<P>) -> u64 {
+    while !election.is_over() {
+        if election.is_led_by(place.number) {
+            election.lead(place.number, &place.roster);
+        } else {
+            election.acknowledge(place.number);
+            if election.parking {
+                P::park(&place.own).await;
+            } else {
+                P::yield_now().await;
+            }
+        }
+    }
+    1
+}
+
+struct Transfer;
+
+impl Body for Transfer {
+    fn measure<P: Peer>(peer: P, case: &Case) -> Reading {
+        let election = Arc::new(Election::new(case));
+        let root = election.clone();
+        let ended = peer.run(async move {
+            let shared = root.clone();
+            let crowd = Crowd::<P>::gather(root.seen.len(), move |place| member(shared.clone(), place)).await;
+            crowd.release();
+            root.appoint(0, crowd.roster());
+            crowd.join().await.len()
+        });
+        assert_eq!(ended, case.threads);
+        let ledger = election.ledger.lock().expect("a ledger");
+        let mut reading = Reading::of([("mean_us", ledger.times.mean_us())]);
+        ledger.times.read_into(&mut reading);
+        reading
+    }
+}

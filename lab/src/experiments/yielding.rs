@@ -1,0 +1,69 @@
+//! `yield`: strands that do nothing but yield.
+//!
+//! A yield that finds nobody else to run is no switch. How many those are is
+//! found by an audit, or for kernel threads from the kernel's own count, and
+//! they are counted apart. With one strand for each processor almost all are.
+
+use super::{Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use crate::case::{Case, Reading};
+use crate::measure::crowd::Crowd;
+use crate::measure::window::{Audit, Tally, Window};
+use crate::peers::{self, Body, Peer};
+
+pub static YIELD: Experiment = Experiment {
+    name: "yield",
+    source: "Delisle 2022, 7.4",
+    measures: "How often per second strands that do nothing but yield let another one run: 100 strands for each processor (many) or one (few).",
+    good: "High, twice as high with twice the processors, and every strand gets about as many turns as every other. Yields that found nobody else to run are not in the figure but beside it.",
+    metrics: &[
+        Metric::higher("ops_per_s", "million switches/s", 1e6),
+        Metric::beside("void_per_s", "million yields/s to nobody", 1e6),
+        Metric::beside("turns_max_min_ratio", "most/fewest turns of a strand", 1.0),
+    ],
+    plots: &[Plot::Bars { metric: "ops_per_s" }],
+    variants: |depth, processors, _| match depth {
+        Depth::Tour => vec![Variant::new("many", MANY * processors)],
+        Depth::Full => vec![Variant::new("many", MANY * processors), Variant::new("few", processors)],
+    },
+    measure: peers::measure::<Yield>,
+    check: |_, reading| match reading.get("turns_max_min_ratio") {
+        Some(ratio) if ratio < 1.0 => Err(format!("the most turns are {ratio} of the fewest")),
+        _ => Ok(()),
+    },
+    ..PLAIN
+};
+
+struct Yield;
+
+impl Body for Yield {
+    fn measure<P: Peer>(peer: P, case: &Case) -> Reading {
+        let strands = case.threads;
+        let audit = match P::kernel_switches() {
+            Some(_) => Audit::Kernel(P::kernel_switches),
+            None => Audit::Turns,
+        };
+        let (window, timekeeper) = Window::open(strands, case.window(), audit);
+        let shared = window.clone();
+        let counts = peer.run(async move {
+            let crowd = Crowd::<P>::gather(strands, move |place| {
+                let window = shared.clone();
+                async move {
+                    let mut tally = Tally::new(&window, place.number);
+                    loop {
+                        P::yield_now().await;
+                        if !tally.tick() {
+                            return tally.close();
+                        }
+                    }
+                }
+            })
+            .await;
+            crowd.release();
+            crowd.join().await
+        });
+        let mut reading = window.reading(&counts, timekeeper.elapsed());
+        let (most, least) = (counts.iter().max().copied(), counts.iter().min().copied());
+        reading.set("turns_max_min_ratio", most.unwrap_or(0) as f64 / least.unwrap_or(0) as f64);
+        reading
+    }
+}

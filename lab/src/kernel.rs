@@ -1,0 +1,85 @@
+//! What the lab asks of the kernel and std has no word for.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::time::Duration;
+
+/// Lets the calling thread, and those that it starts, run on the CPUs with
+/// these places among those that the process may use.
+pub fn pin_to(places: std::ops::Range<usize>) -> io::Result<()> {
+    let allowed = allowed_cpus()?;
+    // SAFETY: all bits zero is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for place in places {
+        if let Some(&cpu) = allowed.get(place % allowed.len()) {
+            // SAFETY: the CPU is one that the kernel named.
+            unsafe { libc::CPU_SET(cpu, &mut set) };
+        }
+    }
+    // SAFETY: the set is ours and as large as said.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
+}
+
+/// The CPUs that this process may use.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    // SAFETY: all bits zero is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours and as large as said.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) })?;
+    // SAFETY: the index is within the set.
+    Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
+}
+
+/// The process ends when the one that started it does, also after `exec`.
+pub fn end_with_parent() -> io::Result<()> {
+    // SAFETY: takes a number.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })
+}
+
+/// As many descriptors as the process may have.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is ours.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: as above.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })
+}
+
+/// Asks a process that this one has started to end.
+pub fn interrupt(child: &std::process::Child) -> io::Result<()> {
+    // SAFETY: takes numbers; the child has not been waited for, so that its
+    // number is its own.
+    check(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) })
+}
+
+fn usage(who: libc::c_int) -> libc::rusage {
+    // SAFETY: all bits zero is a valid structure of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is ours; it cannot fail with these arguments.
+    unsafe { libc::getrusage(who, &raw mut usage) };
+    usage
+}
+
+/// CPU time of all threads of this process so far.
+pub fn cpu_time() -> Duration {
+    let usage = usage(libc::RUSAGE_SELF);
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// How often the calling kernel thread has given its CPU to another.
+pub fn thread_switches() -> u64 {
+    let usage = usage(libc::RUSAGE_THREAD);
+    (usage.ru_nvcsw + usage.ru_nivcsw) as u64
+}
+
+/// The calling kernel thread's number.
+pub fn thread_id() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,171 @@
+#![doc = include_str!("../README.md")]
+
+mod case;
+mod cli;
+mod compare;
+mod experiments;
+mod kernel;
+mod load;
+mod measure;
+mod names;
+mod peers;
+mod report;
+mod rows;
+mod run;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+
+use case::Case;
+use cli::{Cli, Command, Output};
+use peers::{Kind, go};
+use run::plan::{Plan, Wish};
+
+/// What is wrong with how the lab was called, or with a file.
+const WRONG_USE: u8 = 2;
+/// `compare` found something.
+const SLOWER: u8 = 1;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        None => tour(cli.tour),
+        Some(Command::List) => {
+            print!("{}", list());
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output)),
+        Some(Command::Compare { old, new }) => compare(&old, &new),
+        Some(Command::Measure { case }) => measure(&case),
+        Some(Command::Serve { case }) => serve(&case),
+    };
+    result.unwrap_or_else(|complaint| {
+        eprintln!("sinew-lab: {complaint}");
+        ExitCode::from(WRONG_USE)
+    })
+}
+
+fn cpus() -> usize {
+    kernel::allowed_cpus().map_or(1, |cpus| cpus.len())
+}
+
+fn tour(output: Output) -> Result<ExitCode, String> {
+    let report = output.report.unwrap_or_else(|| PathBuf::from("lab-report"));
+    let json = output.json.unwrap_or_else(|| report.join("results.jsonl"));
+    conduct(cli::tour(cpus()), &Output { json: Some(json), report: Some(report) })
+}
+
+fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
+    let cpus = cpus();
+    if let Some(many) = wish.processors.iter().find(|&&processors| processors > cpus) {
+        eprintln!("warning: {many} processors on {cpus} CPUs: the processors will wait for each other");
+    }
+    // What cannot be written is better known before than after.
+    let page = output.report.as_deref().map(|directory| {
+        fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        create(&directory.join("index.html"))
+    });
+    let page = page.transpose()?;
+    let json = output.json.as_deref().map(create).transpose()?;
+
+    let mut program = None;
+    if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
+        match go::build() {
+            Ok(path) => program = Some(path),
+            Err(why) => {
+                eprintln!("go is skipped: {why}");
+                wish.peers.retain(|peer| peer.kind != Kind::Go);
+            }
+        }
+    }
+    let setting = report::machine::Setting::now(&wish);
+    let plan = Plan::of(wish);
+    if plan.cases.is_empty() {
+        let why = plan.refusals.join("; ");
+        return Err(format!("nothing to measure: {why}"));
+    }
+    let begun = Instant::now();
+    let run::Results { rows, measurements } = run::conduct(&plan, program.as_ref());
+    if let Some(program) = program {
+        let _ = fs::remove_file(program);
+    }
+    for experiment in experiments::ALL {
+        print!("{}", table::tables(experiment, &rows));
+    }
+    println!();
+    plan.refusals.iter().for_each(|refusal| println!("not measured: {refusal}"));
+    println!("{measurements} measurements in {}", run::said(begun.elapsed()));
+    if let Some(path) = json {
+        write(&path, &rows::to_lines(&rows))?;
+    }
+    if let Some(path) = page {
+        write(&path, &report::page(&rows, &setting, &plan.refusals, begun.elapsed()))?;
+        println!("report: {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn create(path: &Path) -> Result<PathBuf, String> {
+    let opened = fs::OpenOptions::new().create(true).append(true).open(path);
+    opened.map(|_| path.to_owned()).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn compare(old: &Path, new: &Path) -> Result<ExitCode, String> {
+    let read = |path: &Path| rows::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let comparison = compare::Comparison::of(&read(old)?, &read(new)?)?;
+    print!("{comparison}");
+    Ok(if comparison.is_slower() { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS })
+}
+
+fn parse(case: &str) -> Result<(Case, &'static experiments::Experiment), String> {
+    let case: Case = serde_json::from_str(case).map_err(|error| format!("a case: {error}"))?;
+    let experiment =
+        experiments::find(&case.experiment).ok_or_else(|| format!("no experiment: {}", case.experiment))?;
+    peers::find(&case.peer).ok_or_else(|| format!("no peer: {}", case.peer))?;
+    kernel::end_with_parent().map_err(|error| error.to_string())?;
+    Ok((case, experiment))
+}
+
+fn pin(case: &Case) -> Result<(), String> {
+    kernel::pin_to(0..case.processors).map_err(|error| format!("pinning: {error}"))
+}
+
+/// In a child.
+fn measure(case: &str) -> Result<ExitCode, String> {
+    let (case, experiment) = parse(case)?;
+    if experiment.is_pinned {
+        pin(&case)?;
+    }
+    let outcome = (experiment.measure)(&case);
+    println!("{}", serde_json::to_string(&outcome).expect("an outcome is plain data"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In a child of a child.
+fn serve(case: &str) -> Result<ExitCode, String> {
+    let (case, experiment) = parse(case)?;
+    pin(&case)?;
+    let serve = experiment.serve.ok_or_else(|| format!("{} has no server", experiment.name))?;
+    serve(&case).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
+}
+
+fn list() -> String {
+    let mut text = String::from("Experiments:\n");
+    for experiment in experiments::ALL {
+        text += &format!("  {:<12}{}\n  {:<12}{}\n", experiment.name, experiment.source, "", experiment.measures);
+    }
+    text += "\nPeers:\n";
+    for peer in peers::ALL {
+        text += &format!("  {:<16}{}\n", peer.name, peer.about);
+    }
+    text
+}

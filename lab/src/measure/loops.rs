@@ -1,0 +1,78 @@
+//! The work model of several experiments: concurrent loops, each turn of which
+//! computes, takes one of some locks at random, computes while it has the lock,
+//! and releases it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::crowd::Crowd;
+use super::random::Random;
+use super::window::{Audit, Span, Tally, Window};
+use super::work::Unit;
+use crate::case::Case;
+use crate::peers::Peer;
+
+pub struct Plan {
+    pub locks: usize,
+    /// Of the private work and of the critical section.
+    pub work: Duration,
+    pub policy: String,
+}
+
+/// What the loops did.
+pub struct Turns {
+    /// Of every loop.
+    pub counts: Vec<u64>,
+    pub span: Span,
+    /// What the private work really took, without locks and with nothing else
+    /// to do, before and after.
+    pub unit_ns: f64,
+}
+
+impl Turns {
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// How many cores it would keep busy without any cost for locks and switches.
+    pub fn cores(&self) -> f64 {
+        self.total() as f64 * 2.0 * self.unit_ns / self.span.elapsed.as_nanos() as f64
+    }
+
+    /// CPU time for one turn.
+    pub fn cpu_ns(&self) -> f64 {
+        self.span.cpu.as_nanos() as f64 / self.total() as f64
+    }
+}
+
+/// `case.threads` loops.
+pub fn run<P: Peer>(peer: P, case: &Case, plan: Plan) -> Turns {
+    let loops = case.threads;
+    let at_once = case.processors.min(loops);
+    let unit = Unit::calibrate(plan.work, at_once);
+    let before_ns = unit.measured_ns(at_once);
+    let (window, timekeeper) = Window::open(loops, case.window(), Audit::None);
+    let counts = peer.run(async move {
+        let locks: Arc<[P::Mutex]> = (0..plan.locks).map(|_| P::mutex(&plan.policy)).collect();
+        let crowd = Crowd::<P>::gather(loops, move |place| {
+            let (locks, window) = (locks.clone(), window.clone());
+            async move {
+                let mut tally = Tally::new(&window, place.number);
+                let mut random = Random::of(place.number);
+                loop {
+                    unit.compute();
+                    P::locked(&locks[random.below(locks.len())], move || unit.compute()).await;
+                    if !tally.tick() {
+                        return tally.close();
+                    }
+                }
+            }
+        })
+        .await;
+        crowd.release();
+        crowd.join().await
+    });
+    let span = timekeeper.span();
+    let after_ns = unit.measured_ns(at_once);
+    Turns { counts, span, unit_ns: (before_ns + after_ns) / 2.0 }
+}

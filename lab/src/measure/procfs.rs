@@ -1,0 +1,64 @@
+//! What `/proc` says about this process.
+
+use std::fs;
+
+/// Resident bytes.
+pub fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
+    field(&status, "VmRSS:").expect("VmRSS in /proc/self/status") * 1024
+}
+
+/// The kernel threads of this process but for one.
+pub fn threads_but(own: i32) -> Vec<i32> {
+    let entries = fs::read_dir("/proc/self/task").expect("/proc/self/task").flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|&thread| thread != own).collect()
+}
+
+/// What some threads have used up so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    pub cpu_ns: u64,
+    /// How often a thread gave up its CPU: it blocked in a system call.
+    pub blocked: u64,
+}
+
+impl Usage {
+    pub fn of(threads: &[i32]) -> Usage {
+        Usage::sum(threads.iter().map(|thread| format!("/proc/self/task/{thread}")))
+    }
+
+    /// Of another process, and of those that it has started.
+    pub fn of_process(process: u32) -> Usage {
+        let mut folders = Vec::new();
+        let mut processes = vec![process];
+        while let Some(process) = processes.pop() {
+            let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+            for thread in threads.map(|entry| entry.path()) {
+                let children = fs::read_to_string(thread.join("children")).unwrap_or_default();
+                processes.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+                folders.push(thread.display().to_string());
+            }
+        }
+        Usage::sum(folders.into_iter())
+    }
+
+    fn sum(folders: impl Iterator<Item = String>) -> Usage {
+        let mut sum = Usage::default();
+        for folder in folders {
+            let read = |file| fs::read_to_string(format!("{folder}/{file}"));
+            // A thread may have ended since.
+            let (Ok(schedstat), Ok(status)) = (read("schedstat"), read("status")) else { continue };
+            let ran = schedstat.split_whitespace().next();
+            sum.cpu_ns += ran.and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+            sum.blocked += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
+        }
+        sum
+    }
+}
+
+/// The number that follows `name` at the start of a line.
+fn field(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}

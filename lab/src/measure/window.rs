@@ -1,0 +1,253 @@
+//! Counting what many strands do during one window of time.
+//!
+//! A kernel thread of its own, asleep but for the few moments at which it turns
+//! the phase, opens the window when all strands have started and have warmed
+//! up. The strands count in a local variable and look at the phase once per
+//! operation, so that counting costs every peer the same: one load of a line
+//! that nobody writes.
+//!
+//! After the window an [`Audit`] can follow, which finds the share of *void*
+//! operations: those that were meant to let other strands run, and did not.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::case::Reading;
+use crate::kernel::cpu_time;
+
+const LONGEST_WARM_UP: Duration = Duration::from_millis(50);
+const LONGEST_AUDIT: Duration = Duration::from_millis(30);
+
+/// The phase only grows.
+const WARMING: u8 = 0;
+const OPEN: u8 = 1;
+const AUDITING: u8 = 2;
+const OVER: u8 = 3;
+
+/// What a strand's [`Tally`] never holds: leads to the slow path each time.
+const NEVER: u8 = u8::MAX;
+
+/// How void operations are found, after the window so that it costs nothing
+/// inside of it.
+#[derive(Clone, Copy)]
+pub enum Audit {
+    None,
+    /// Each strand notes on its kernel thread that it ran last. One that returns
+    /// from a yield and finds its own note has yielded to nobody.
+    Turns,
+    /// Each strand tries before it waits: see [`Tally::probe`].
+    Probes,
+    /// The strands know themselves, and say so: see [`Tally::was_void`].
+    Counted,
+    /// The kernel counts the switches of each strand, in the window itself.
+    Kernel(fn() -> Option<u64>),
+}
+
+pub struct Window {
+    audit: Audit,
+    /// Written by the timekeeper only.
+    phase: AtomicU8,
+    /// Strands that have made their tally.
+    started: AtomicUsize,
+    audited: AtomicU64,
+    void: AtomicU64,
+}
+
+/// Ends with what the window really was.
+pub struct Timekeeper(thread::JoinHandle<Span>);
+
+/// How long a window was open, and the CPU time that all threads used in it.
+pub struct Span {
+    pub elapsed: Duration,
+    pub cpu: Duration,
+}
+
+impl Timekeeper {
+    pub fn span(self) -> Span {
+        self.0.join().expect("the timekeeper")
+    }
+
+    pub fn elapsed(self) -> Duration {
+        self.span().elapsed
+    }
+}
+
+impl Window {
+    /// Opens for `length` as soon as `strands` tallies exist.
+    pub fn open(strands: usize, length: Duration, audit: Audit) -> (Arc<Window>, Timekeeper) {
+        let window = Arc::new(Window {
+            audit,
+            phase: AtomicU8::new(WARMING),
+            started: AtomicUsize::new(0),
+            audited: AtomicU64::new(0),
+            void: AtomicU64::new(0),
+        });
+        let timekeeper = thread::spawn({
+            let window = window.clone();
+            move || window.keep_time(strands, length)
+        });
+        (window, Timekeeper(timekeeper))
+    }
+
+    fn keep_time(&self, strands: usize, length: Duration) -> Span {
+        while self.started.load(Relaxed) < strands {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(LONGEST_WARM_UP.min(length));
+        let (begun, used) = (Instant::now(), cpu_time());
+        self.phase.store(OPEN, Relaxed);
+        thread::sleep(length);
+        let span = Span { elapsed: begun.elapsed(), cpu: cpu_time() - used };
+        if matches!(self.audit, Audit::Turns | Audit::Probes) {
+            self.phase.store(AUDITING, Relaxed);
+            thread::sleep(LONGEST_AUDIT.min(length));
+        }
+        self.phase.store(OVER, Relaxed);
+        span
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.phase.load(Relaxed) == OPEN
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.phase.load(Relaxed) == OVER
+    }
+
+    /// The share of audited operations that were void, if there was an audit.
+    pub fn void_share(&self) -> Option<f64> {
+        let audited = self.audited.load(Relaxed);
+        (audited > 0).then(|| self.void.load(Relaxed) as f64 / audited as f64)
+    }
+
+    /// Sets `ops_per_s`, of those that were not void, and `void_per_s` where
+    /// that was looked for.
+    pub fn reading(&self, counts: &[u64], elapsed: Duration) -> Reading {
+        let rate = counts.iter().sum::<u64>() as f64 / elapsed.as_secs_f64();
+        let void = self.void_share();
+        let mut reading = Reading::of([("ops_per_s", rate * (1.0 - void.unwrap_or(0.0)))]);
+        if let Some(void) = void {
+            reading.set("void_per_s", rate * void);
+        }
+        reading
+    }
+}
+
+/// One strand's count.
+pub struct Tally {
+    window: Arc<Window>,
+    strand: usize,
+    count: u64,
+    /// The phase in which the fast path suffices, or `NEVER`.
+    phase: u8,
+    counted: u64,
+    audited: u64,
+    void: u64,
+    /// What the kernel had counted when the window opened.
+    switches: u64,
+}
+
+impl Tally {
+    /// Made by the strand itself, once it runs.
+    pub fn new(window: &Arc<Window>, strand: usize) -> Tally {
+        window.started.fetch_add(1, Relaxed);
+        let window = window.clone();
+        Tally { window, strand, count: 0, phase: WARMING, counted: 0, audited: 0, void: 0, switches: 0 }
+    }
+
+    /// Counts one operation; whether there shall be another.
+    #[inline(always)]
+    pub fn tick(&mut self) -> bool {
+        self.count += 1;
+        let phase = self.window.phase.load(Relaxed);
+        phase == self.phase || self.turn_slow(phase)
+    }
+
+    /// As `tick`, by a strand that only carries others' operations along.
+    #[inline(always)]
+    pub fn goes_on(&mut self) -> bool {
+        !self.window.is_over()
+    }
+
+    #[cold]
+    fn turn_slow(&mut self, phase: u8) -> bool {
+        match phase {
+            OPEN => {
+                self.count = 0;
+                self.void = 0;
+                if let Audit::Kernel(switches) = self.window.audit {
+                    self.switches = switches().unwrap_or(0);
+                }
+            }
+            AUDITING | OVER if self.phase == OPEN => {
+                self.counted = self.count;
+                // Who ran before the audit left no note.
+                ran_last(self.strand);
+                if matches!(self.window.audit, Audit::Counted) {
+                    self.audited = self.count;
+                    self.void = self.void.min(self.count);
+                }
+                if let Audit::Kernel(switches) = self.window.audit {
+                    let switched = switches().unwrap_or(0) - self.switches;
+                    self.audited = self.count;
+                    self.void = self.count.saturating_sub(switched);
+                }
+            }
+            AUDITING if matches!(self.window.audit, Audit::Turns) => {
+                self.note(ran_last(self.strand) == Some(self.strand));
+            }
+            _ => {}
+        }
+        self.phase = if phase == OPEN { OPEN } else { NEVER };
+        phase != OVER
+    }
+
+    /// Before a wait, with the attempt that can spare it. Makes the attempt only
+    /// in an audit, and says whether it succeeded: then there is nothing to wait
+    /// for, and the operation was void.
+    #[inline(always)]
+    pub fn probe(&mut self, attempt: impl FnOnce() -> bool) -> bool {
+        self.phase == NEVER && self.note(attempt())
+    }
+
+    /// The operation that is counted next was void.
+    #[inline(always)]
+    pub fn was_void(&mut self) {
+        if self.phase != NEVER {
+            self.void += 1;
+        }
+    }
+
+    fn note(&mut self, void: bool) -> bool {
+        self.audited += 1;
+        self.void += u64::from(void);
+        void
+    }
+
+    /// The operations inside the window.
+    pub fn close(mut self) -> u64 {
+        if self.phase == OPEN {
+            // The last operation came before the end was seen.
+            self.turn_slow(OVER);
+        }
+        self.window.audited.fetch_add(self.audited, Relaxed);
+        self.window.void.fetch_add(self.void, Relaxed);
+        self.counted
+    }
+}
+
+thread_local! {
+    static RAN_LAST: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Which strand called this last on the calling kernel thread.
+///
+/// Never inlined and returning a value: a caller that was suspended and moved
+/// must not use the address of another thread's variable.
+#[inline(never)]
+fn ran_last(strand: usize) -> Option<usize> {
+    RAN_LAST.with(|last| last.replace(Some(strand)))
+}

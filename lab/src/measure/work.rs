@@ -1,0 +1,61 @@
+//! Work of a known length.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long one calibration looks.
+const CALIBRATION: Duration = Duration::from_millis(15);
+
+/// A piece of computing: so many steps, each of which needs the one before.
+#[derive(Clone, Copy)]
+pub struct Unit {
+    steps: u64,
+}
+
+impl Unit {
+    /// Never inlined, and of steps that no compiler puts together: it takes the
+    /// same time wherever it is called.
+    #[inline(never)]
+    pub fn compute(self) {
+        let mut x = black_box(1_u64);
+        for _ in 0..black_box(self.steps) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+        }
+        black_box(x);
+    }
+
+    /// What takes that long when as many threads compute at once.
+    pub fn calibrate(length: Duration, threads: usize) -> Unit {
+        let mut unit = Unit { steps: (length.as_nanos() as u64 / 2).max(10) };
+        for _ in 0..3 {
+            let steps = unit.steps as f64 * length.as_nanos() as f64 / unit.measured_ns(threads);
+            unit = Unit { steps: (steps.round() as u64).max(1) };
+        }
+        unit
+    }
+
+    /// The time that it takes, the mean of that many threads at once, each the
+    /// shortest of its rounds: in that one nobody took its CPU away.
+    pub fn measured_ns(self, threads: usize) -> f64 {
+        let rounds = move || {
+            let begun = Instant::now();
+            let mut least = f64::INFINITY;
+            while begun.elapsed() < CALIBRATION {
+                let round = Instant::now();
+                let mut turns = 0;
+                while turns < 4 || round.elapsed() < Duration::from_micros(200) {
+                    (0..4).for_each(|_| self.compute());
+                    turns += 4;
+                }
+                least = least.min(round.elapsed().as_nanos() as f64 / f64::from(turns));
+            }
+            least
+        };
+        let at_once: Vec<_> = (0..threads).map(|_| thread::spawn(rounds)).collect();
+        let sum: f64 = at_once.into_iter().map(|thread| thread.join().expect("rounds")).sum();
+        sum / threads as f64
+    }
+}

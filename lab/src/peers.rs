@@ -1,0 +1,266 @@
+//! Who is measured, behind one shape.
+//!
+//! The bodies of the experiments are written once, as `async` code over
+//! [`Peer`]. A runtime of tasks runs them as they are. A runtime whose threads
+//! have stacks blocks inside of each operation and returns what is ready at
+//! once: [`blocking`] polls such a body exactly once, and the compiler makes a
+//! plain loop of it.
+//!
+//! A new peer is a file here that implements [`Peer`], and its lines in
+//! [`ALL`] and [`measure`]. A peer that is a program of its own, written in
+//! another language, is a file that says how to build and start it, and a line
+//! in [`ALL`]: its results are the same line of JSON.
+
+pub mod coroutines;
+pub mod fibres;
+pub mod go;
+pub mod kernel;
+pub mod tokio_tasks;
+
+use std::future::Future;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::case::{Case, Outcome, Reading};
+
+use coroutines::Coroutines;
+use fibres::Fibres;
+use kernel::KernelThreads;
+use tokio_tasks::TokioTasks;
+
+/// What a peer's strands can do. Every strand returns a number, so that a join
+/// has something to deliver.
+///
+/// Operations that return a future are awaited at once by whoever calls them.
+pub trait Peer: Sized + 'static {
+    /// Joins one strand.
+    type Handle: Send + 'static;
+    /// What one strand waits on, and others unpark it by.
+    type Parker: Clone + Send + Sync + 'static;
+    type Mutex: Send + Sync + 'static;
+    type Semaphore: Send + Sync + 'static;
+    /// Of an unbounded channel with many senders.
+    type Sender: Clone + Send + 'static;
+    type Receiver: Send + 'static;
+    type Listener: Send + 'static;
+    type Stream: Send + 'static;
+    /// A place that strands can migrate to.
+    type Cluster: Clone + Send + Sync + 'static;
+
+    /// Runs `root` as a strand; the calling kernel thread blocks meanwhile.
+    fn run<R: Send + 'static>(self, root: impl Future<Output = R> + Send + 'static) -> R;
+
+    /// Called from a strand, as everything below.
+    fn spawn(body: impl Future<Output = u64> + Send + 'static) -> Self::Handle;
+
+    fn join(handle: Self::Handle) -> impl Future<Output = u64> + Send;
+
+    fn yield_now() -> impl Future<Output = ()> + Send;
+
+    /// The calling strand's own. Called once by each strand that needs it.
+    fn parker() -> Self::Parker;
+
+    fn unpark(parker: &Self::Parker);
+
+    /// Waits for an unpark; one that came first is remembered. Called with the
+    /// strand's own. May return for no reason.
+    fn park(own: &Self::Parker) -> impl Future<Output = ()> + Send;
+
+    fn park_timeout(own: &Self::Parker, limit: Duration) -> impl Future<Output = ()> + Send;
+
+    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send;
+
+    /// A lock with one of the policies of [`Contender::policies`].
+    fn mutex(policy: &str) -> Self::Mutex;
+
+    /// Calls `f` while the lock is the caller's.
+    fn locked(mutex: &Self::Mutex, f: impl FnOnce() + Send) -> impl Future<Output = ()> + Send;
+
+    /// Without permits.
+    fn semaphore() -> Self::Semaphore;
+
+    /// V, that many times.
+    fn post(semaphore: &Self::Semaphore, permits: usize);
+
+    /// P.
+    fn wait(semaphore: &Self::Semaphore) -> impl Future<Output = ()> + Send;
+
+    /// P, if that does not block.
+    fn try_wait(semaphore: &Self::Semaphore) -> bool;
+
+    fn channel() -> (Self::Sender, Self::Receiver);
+
+    /// The receiver is there.
+    fn send(sender: &Self::Sender, message: u64);
+
+    /// `None` when the senders are gone.
+    fn receive(receiver: &mut Self::Receiver) -> impl Future<Output = Option<u64>> + Send;
+
+    /// `None` when there is no message.
+    fn try_receive(receiver: &mut Self::Receiver) -> Option<u64>;
+
+    fn listener(std: TcpListener) -> io::Result<Self::Listener>;
+
+    fn accept(listener: &mut Self::Listener) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    fn stream(std: TcpStream) -> io::Result<Self::Stream>;
+
+    fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+
+    fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Two clusters of as many processors each as the runtime was made with, if
+    /// the peer has clusters.
+    fn clusters(&self) -> Option<[Self::Cluster; 2]> {
+        None
+    }
+
+    /// Moves the calling strand.
+    fn migrate(_: &Self::Cluster) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// How often the calling strand has given up its CPU, if the kernel counts
+    /// that for each single strand.
+    fn kernel_switches() -> Option<u64> {
+        None
+    }
+}
+
+/// What a child process does for an experiment.
+pub trait Body {
+    fn measure<P: Peer>(peer: P, case: &Case) -> Reading;
+}
+
+/// Somebody who can be measured.
+pub struct Contender {
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    pub kind: Kind,
+    /// Strands that can exist at once.
+    pub most_strands: usize,
+    /// What its locks can be asked to do; the first is the default.
+    pub policies: &'static [&'static str],
+    /// Whether its strands can move between clusters.
+    pub has_clusters: bool,
+    /// The experiment of a server.
+    pub only_for: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Compiled into the lab.
+    Inside,
+    /// A program that is built if its tools are on the machine.
+    Go,
+    /// A server that is compiled in, for one experiment.
+    Server,
+    /// A server that is measured if it is installed, for one experiment.
+    Program(&'static str),
+}
+
+const ONE_POLICY: &[&str] = &["default"];
+const MILLIONS: usize = 2_000_000;
+
+const PLAIN: Contender = Contender {
+    name: "",
+    about: "",
+    kind: Kind::Inside,
+    most_strands: MILLIONS,
+    policies: ONE_POLICY,
+    has_clusters: false,
+    only_for: "",
+};
+
+const SINEW: Contender = Contender { policies: fibres::POLICIES, has_clusters: true, ..PLAIN };
+
+/// Everybody, in the order of tables and colours.
+pub static ALL: &[Contender] = &[
+    Contender { name: "sinew/fair", about: "Sinew's fibres, the default scheduler, migrating", ..SINEW },
+    Contender { name: "sinew/inverted", about: "Sinew's fibres, the inverted ready stack", ..SINEW },
+    Contender { name: "sinew/shared", about: "Sinew's fibres, one queue: the baseline", ..SINEW },
+    Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
+    Contender {
+        name: "may",
+        about: "may's stackful coroutines",
+        // Each stack has its own guard; the mappings run out near 32,000.
+        most_strands: 20_000,
+        ..PLAIN
+    },
+    Contender {
+        name: "threads",
+        about: "kernel threads with stacks of 64 KiB, std's locks and channels",
+        most_strands: 10_000,
+        ..PLAIN
+    },
+    Contender {
+        name: "epoll",
+        about: "web: a bare epoll loop on one thread, the event-driven floor",
+        kind: Kind::Server,
+        only_for: "web",
+        ..PLAIN
+    },
+    Contender {
+        name: "nginx",
+        about: "web: nginx, if installed",
+        kind: Kind::Program("nginx"),
+        only_for: "web",
+        ..PLAIN
+    },
+    Contender {
+        name: "memcached",
+        about: "memcached: the real one, if installed",
+        kind: Kind::Program("memcached"),
+        only_for: "memcached",
+        ..PLAIN
+    },
+    Contender { name: "go", about: "goroutines, if a Go toolchain is installed", kind: Kind::Go, ..PLAIN },
+];
+
+pub fn find(name: &str) -> Option<&'static Contender> {
+    ALL.iter().find(|contender| contender.name == name)
+}
+
+impl Contender {
+    /// What it is part of: `sinew` of `sinew/fair`.
+    pub fn family(&self) -> &'static str {
+        family(self.name)
+    }
+
+    pub fn is_installed(&self) -> bool {
+        match self.kind {
+            Kind::Program(program) => crate::load::server::is_installed(program),
+            _ => true,
+        }
+    }
+}
+
+pub fn family(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
+}
+
+/// Measures inside of this process.
+pub fn measure<B: Body>(case: &Case) -> Outcome {
+    let reading = match case.peer.as_str() {
+        "tokio" => B::measure(TokioTasks::new(case.processors), case),
+        "may" => B::measure(Coroutines::new(case.processors), case),
+        "threads" => B::measure(KernelThreads, case),
+        "go" => return go::replace_process(case),
+        sinew => B::measure(Fibres::new(case.processors, sinew), case),
+    };
+    Outcome::Measured(reading)
+}
+
+/// Runs a body whose every operation blocks: it is ready when it is first
+/// polled.
+#[inline(always)]
+pub fn blocking<T>(body: impl Future<Output = T>) -> T {
+    match pin!(body).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => unreachable!("an operation of a blocking peer that did not block"),
+    }
+}

@@ -1,0 +1,189 @@
+//! Sinew, with fibres that migrate.
+
+use std::future::{Future, ready};
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use sinew::net::{TcpListener, TcpStream};
+use sinew::sched::{Fair, Inverted, Shared};
+use sinew::sync::mpsc::{Receiver, Sender, channel};
+use sinew::sync::{Mutex, Policy, Semaphore};
+use sinew::{Builder, Cluster, Fibre, JoinHandle, Runtime};
+
+use super::{Peer, blocking};
+
+/// The names of the locks' policies.
+pub const POLICIES: &[&str] = &["default", "spin", "hand-over"];
+
+pub struct Fibres {
+    runtime: Runtime,
+    processors: usize,
+    scheduler: String,
+}
+
+fn builder(processors: usize, name: &str) -> Builder {
+    let builder = Runtime::builder().processors(processors);
+    match name {
+        "sinew/fair" => builder.scheduler(Fair::default()),
+        "sinew/inverted" => builder.scheduler(Inverted::default()),
+        "sinew/shared" => builder.scheduler(Shared::default()),
+        _ => panic!("no scheduler for {name}"),
+    }
+}
+
+impl Fibres {
+    #[allow(unsafe_code)]
+    pub fn new(processors: usize, name: &str) -> Fibres {
+        // SAFETY: no fibre of the lab keeps anything that belongs to a kernel
+        // thread across a suspension. The only thread-local variable, that of
+        // `window::ran_last`, is read and written inside one call that is never
+        // inlined and returns a plain number.
+        let runtime = unsafe { builder(processors, name).migrating() }.build().expect("a runtime");
+        Fibres { runtime, processors, scheduler: name.to_owned() }
+    }
+}
+
+impl Peer for Fibres {
+    type Handle = JoinHandle<u64>;
+    type Parker = Fibre;
+    type Mutex = Mutex<()>;
+    type Semaphore = Semaphore;
+    type Sender = Sender<u64>;
+    type Receiver = Receiver<u64>;
+    type Listener = TcpListener;
+    type Stream = TcpStream;
+    type Cluster = Cluster;
+
+    fn run<R: Send + 'static>(self, root: impl Future<Output = R> + Send + 'static) -> R {
+        self.runtime.run(move || blocking(root))
+    }
+
+    #[inline(always)]
+    fn spawn(body: impl Future<Output = u64> + Send + 'static) -> Self::Handle {
+        sinew::spawn(move || blocking(body))
+    }
+
+    #[inline(always)]
+    fn join(handle: Self::Handle) -> impl Future<Output = u64> + Send {
+        ready(handle.join().expect("a fibre that does not panic"))
+    }
+
+    #[inline(always)]
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        sinew::yield_now();
+        ready(())
+    }
+
+    fn parker() -> Fibre {
+        sinew::current()
+    }
+
+    #[inline(always)]
+    fn unpark(parker: &Fibre) {
+        parker.unpark();
+    }
+
+    #[inline(always)]
+    fn park(_: &Fibre) -> impl Future<Output = ()> + Send {
+        sinew::park();
+        ready(())
+    }
+
+    #[inline(always)]
+    fn park_timeout(_: &Fibre, limit: Duration) -> impl Future<Output = ()> + Send {
+        sinew::park_timeout(limit);
+        ready(())
+    }
+
+    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
+        sinew::sleep(duration);
+        ready(())
+    }
+
+    fn mutex(policy: &str) -> Mutex<()> {
+        let policy = match policy {
+            "spin" => Policy::Spin,
+            "hand-over" => Policy::HandOver,
+            _ => Policy::Barge,
+        };
+        Mutex::with_policy((), policy)
+    }
+
+    #[inline(always)]
+    fn locked(mutex: &Mutex<()>, f: impl FnOnce() + Send) -> impl Future<Output = ()> + Send {
+        let guard = mutex.lock().expect("no poison");
+        f();
+        drop(guard);
+        ready(())
+    }
+
+    fn semaphore() -> Semaphore {
+        Semaphore::new(0)
+    }
+
+    #[inline(always)]
+    fn post(semaphore: &Semaphore, permits: usize) {
+        semaphore.post(permits as u64);
+    }
+
+    #[inline(always)]
+    fn wait(semaphore: &Semaphore) -> impl Future<Output = ()> + Send {
+        semaphore.wait();
+        ready(())
+    }
+
+    fn try_wait(semaphore: &Semaphore) -> bool {
+        semaphore.try_wait()
+    }
+
+    fn channel() -> (Sender<u64>, Receiver<u64>) {
+        channel()
+    }
+
+    #[inline(always)]
+    fn send(sender: &Sender<u64>, message: u64) {
+        sender.send(message).expect("a receiver");
+    }
+
+    #[inline(always)]
+    fn receive(receiver: &mut Receiver<u64>) -> impl Future<Output = Option<u64>> + Send {
+        ready(receiver.recv().ok())
+    }
+
+    fn try_receive(receiver: &mut Receiver<u64>) -> Option<u64> {
+        receiver.try_recv().ok()
+    }
+
+    fn listener(std: std::net::TcpListener) -> io::Result<TcpListener> {
+        Ok(std.into())
+    }
+
+    fn accept(listener: &mut TcpListener) -> impl Future<Output = io::Result<TcpStream>> + Send {
+        ready(listener.accept().map(|(stream, _)| stream))
+    }
+
+    fn stream(std: std::net::TcpStream) -> io::Result<TcpStream> {
+        Ok(std.into())
+    }
+
+    #[inline(always)]
+    fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send {
+        ready(stream.read(buffer))
+    }
+
+    #[inline(always)]
+    fn write_all(stream: &mut TcpStream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send {
+        ready(stream.write_all(bytes))
+    }
+
+    fn clusters(&self) -> Option<[Cluster; 2]> {
+        let other = self.runtime.cluster(builder(self.processors, &self.scheduler)).expect("a second cluster");
+        Some([self.runtime.main_cluster().clone(), other])
+    }
+
+    #[inline(always)]
+    fn migrate(cluster: &Cluster) -> impl Future<Output = ()> + Send {
+        sinew::migrate_to(cluster).expect("a cluster of the same runtime");
+        ready(())
+    }
+}

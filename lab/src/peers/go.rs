@@ -1,0 +1,61 @@
+//! Go: a program of its own, whose sources are in `lab/peers/go`. It is built
+//! when it is asked for, takes a case as its argument, and prints what a child of
+//! the lab prints.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::case::{Case, Outcome};
+
+/// Where the parent tells its children that the program is.
+const VARIABLE: &str = "SINEW_LAB_GO";
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/go")
+}
+
+/// The experiments that have a file there.
+pub fn knows(experiment: &str) -> bool {
+    sources().join(format!("{experiment}.go")).exists()
+}
+
+/// Builds the program; why it cannot be, if it cannot.
+pub fn build() -> Result<PathBuf, String> {
+    if !sources().is_dir() {
+        return Err(format!("its sources are not in {}", sources().display()));
+    }
+    let program = std::env::temp_dir().join(format!("sinew-lab-go-{}", std::process::id()));
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(sources())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|_| "no Go toolchain is installed".to_owned())?;
+    match built.status.success() {
+        true => Ok(program),
+        false => Err(format!("go build: {}", String::from_utf8_lossy(&built.stderr).trim())),
+    }
+}
+
+pub fn version() -> Option<String> {
+    let output = Command::new("go").arg("version").output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Tells the children of a command where the program is.
+pub fn hand_down(command: &mut Command, program: &Path) {
+    command.env(VARIABLE, program);
+}
+
+/// In a child that has been pinned: becomes the program.
+pub fn replace_process(case: &Case) -> Outcome {
+    let Some(program) = std::env::var_os(VARIABLE) else {
+        return Outcome::Failed(format!("{VARIABLE} is not set"));
+    };
+    let case = serde_json::to_string(case).expect("a case is plain data");
+    let error = Command::new(program).arg(case).env("GOMAXPROCS", "").exec();
+    Outcome::Failed(format!("go: {error}"))
+}

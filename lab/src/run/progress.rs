@@ -1,0 +1,71 @@
+//! The bar that says what runs and how long is left.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::plan::Plan;
+use super::said;
+
+/// A guess at what a child needs beyond its window: to start, to warm up, to end.
+const OVERHEAD: Duration = Duration::from_millis(200);
+
+pub struct Progress {
+    bar: ProgressBar,
+    names: Vec<String>,
+    /// What a run of each case takes: a guess, and after its first run, that.
+    takes: Vec<Duration>,
+    /// Runs of each case that are still to come.
+    left: Vec<usize>,
+    repeats: usize,
+    done: Duration,
+    budget: Option<Duration>,
+}
+
+impl Progress {
+    pub fn begin(plan: &Plan) -> Progress {
+        let name = |planned: &super::plan::Planned| {
+            let case = &planned.case;
+            let variant = if case.variant == "-" { String::new() } else { format!(" {}", case.variant) };
+            format!("{}{variant}, {} on {}", case.experiment, case.peer, case.processors)
+        };
+        let guess = |planned: &super::plan::Planned| Duration::from_secs_f64(planned.case.seconds) + OVERHEAD;
+        let style = ProgressStyle::with_template("{bar:24.cyan/dim} {percent:>3}% {prefix} left  {msg}");
+        let bar = ProgressBar::new(1000).with_style(style.expect("a template that is right").progress_chars("━━─"));
+        Progress {
+            bar,
+            names: plan.cases.iter().map(name).collect(),
+            takes: plan.cases.iter().map(guess).collect(),
+            left: plan.cases.iter().map(|planned| plan.repeats.min(planned.experiment.most_repeats)).collect(),
+            repeats: plan.repeats,
+            done: Duration::ZERO,
+            budget: plan.budget,
+        }
+    }
+
+    pub fn start(&self, number: usize, round: usize) {
+        let to_come: Duration = self.left.iter().zip(&self.takes).map(|(&left, &takes)| takes * left as u32).sum();
+        let to_come = match self.budget {
+            Some(budget) => to_come.min(budget.saturating_sub(self.done)),
+            None => to_come,
+        };
+        let all = self.done + to_come;
+        self.bar.set_position((1000.0 * self.done.as_secs_f64() / all.as_secs_f64().max(1e-9)) as u64);
+        self.bar.set_prefix(said(to_come));
+        self.bar.set_message(format!("{} (run {} of {})", self.names[number], round + 1, self.repeats));
+    }
+
+    pub fn finish(&mut self, number: usize, took: Duration) {
+        self.takes[number] = took;
+        self.left[number] = self.left[number].saturating_sub(1);
+        self.done += took;
+    }
+
+    pub fn skip(&mut self, number: usize) {
+        self.left[number] = 0;
+    }
+
+    pub fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}

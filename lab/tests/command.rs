@@ -1,0 +1,156 @@
+//! The command line: what it says about bad input, and what it exits with.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).output().expect("the lab")
+}
+
+/// What it says when it refuses.
+fn refusal(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("sinew-lab-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn an_unknown_experiment_gets_the_nearest_name() {
+    assert!(refusal(&["run", "yeild"]).contains("did you mean 'yield'?"));
+    assert!(refusal(&["run", "qwertz"]).contains("there are yield, cycle"));
+}
+
+#[test]
+fn an_unknown_peer_gets_the_nearest_name() {
+    assert!(refusal(&["run", "yield", "--peers", "tokoi"]).contains("did you mean 'tokio'?"));
+    assert!(refusal(&["run", "yield", "--peers", "sinew/fare"]).contains("did you mean 'sinew/fair'?"));
+}
+
+#[test]
+fn figures_that_make_no_sense_are_refused() {
+    assert!(refusal(&["run", "yield", "--processors", "0"]).contains("at least 1"));
+    assert!(refusal(&["run", "yield", "--processors", "9999"]).contains("1024"));
+    assert!(refusal(&["run", "yield", "--repeat", "0"]).contains("at least 1"));
+    for seconds in ["0", "-1", "NaN", "1e9"] {
+        assert!(refusal(&["run", "yield", &format!("--seconds={seconds}")]).contains("is not between"), "{seconds}");
+    }
+}
+
+#[test]
+fn an_experiment_that_needs_two_processors_says_so() {
+    assert!(refusal(&["run", "transfer", "--processors", "1"]).contains("needs 2 processors"));
+}
+
+#[test]
+fn paths_that_cannot_be_written_are_known_before_anything_runs() {
+    let short = ["run", "yield", "--peers", "tokio", "--seconds", "600"];
+    for output in [["--json", "/proc/no/such.json"], ["--report", "/proc/no/such"]] {
+        assert!(refusal(&[&short[..], &output].concat()).contains("/proc/no"));
+    }
+}
+
+#[test]
+fn more_processors_than_cpus_is_a_warning() {
+    let output = lab(&[
+        "run",
+        "yield",
+        "--first-variant",
+        "--peers",
+        "tokio",
+        "--processors",
+        "64",
+        "--seconds",
+        "0.05",
+        "--repeat",
+        "1",
+    ]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && complaint.contains("warning: 64 processors on"), "{complaint}");
+}
+
+/// A file of results: yield of two peers at these rates.
+fn results(path: &str, sinew: f64, tokio: f64) {
+    let row = |peer: &str, rate: f64| {
+        format!(
+            "{{\"experiment\":\"yield\",\"peer\":\"{peer}\",\"processors\":2,\"threads\":200,\"metric\":\"ops_per_s\",\
+             \"median\":{rate},\"min\":{},\"max\":{},\"runs\":5,\"completed\":true,\"better\":\"higher\"}}\n",
+            rate * 0.99,
+            rate * 1.01,
+        )
+    };
+    std::fs::write(path, row("sinew/fair", sinew) + &row("tokio", tokio)).expect("a file");
+}
+
+#[test]
+fn compare_exits_with_1_when_something_became_slower() {
+    let folder = Folder::new("compare");
+    let (old, same, slow) = (folder.file("old"), folder.file("same"), folder.file("slow"));
+    results(&old, 1e8, 3e7);
+    results(&same, 0.99e8, 3.02e7);
+    results(&slow, 0.7e8, 3e7);
+    let unchanged = lab(&["compare", &old, &same]);
+    assert_eq!(unchanged.status.code(), Some(0), "{}", String::from_utf8_lossy(&unchanged.stdout));
+    let slower = lab(&["compare", &old, &slow]);
+    let said = String::from_utf8_lossy(&slower.stdout).into_owned();
+    assert_eq!(slower.status.code(), Some(1), "{said}");
+    assert!(said.contains("slower by 43 %") && said.contains("yield, sinew/fair on 2"), "{said}");
+}
+
+#[test]
+fn compare_says_which_line_of_which_file_is_no_result() {
+    let folder = Folder::new("garbled");
+    let (good, bad) = (folder.file("good"), folder.file("bad"));
+    results(&good, 1.0, 1.0);
+    std::fs::write(&bad, "{}\n").expect("a file");
+    let complaint = refusal(&["compare", &good, &bad]);
+    assert!(complaint.contains(&bad) && complaint.contains("line 1"), "{complaint}");
+    assert!(!Path::new(&folder.file("missing")).exists());
+    assert!(refusal(&["compare", &good, &folder.file("missing")]).contains("missing"));
+}
+
+#[test]
+fn a_peer_that_hangs_is_stopped_and_said_so() {
+    let folder = Folder::new("hangs");
+    let json = folder.file("json");
+    let output = lab(&[
+        "run",
+        "transfer",
+        "--peers",
+        "tokio",
+        "--processors",
+        "2",
+        "--seconds",
+        "0.05",
+        "--repeat",
+        "1",
+        "--limit",
+        "1",
+        "--json",
+        &json,
+    ]);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("did not complete"));
+    let rows = std::fs::read_to_string(&json).expect("results");
+    assert!(rows.contains("\"completed\":false"), "{rows}");
+}

@@ -1,0 +1,132 @@
+//! Every experiment with every peer that is compiled in, for 50 ms each: all of
+//! them end, or are known not to, and what they count is possible.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Who cannot do what, by design.
+const CANNOT: [(&str, &str); 5] =
+    [("migrate", "tokio"), ("migrate", "may"), ("migrate", "threads"), ("migrate", "sinew/tasks"), ("idle", "threads")];
+
+/// Programs that are not compiled in: measured where they are installed.
+const PROGRAMS: [&str; 3] = ["go", "nginx", "memcached"];
+
+/// Who need not complete: the spinning leader is what they have no answer to.
+const MAY_NOT_COMPLETE: [(&str, &str); 5] = [
+    ("transfer", "tokio"),
+    ("transfer", "may"),
+    ("transfer", "sinew/tasks"),
+    ("transfer", "sinew/inverted"),
+    ("transfer", "sinew/shared"),
+];
+
+fn lab(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).output().expect("the lab");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The names in one part of `list`.
+fn listed(part: &str) -> Vec<String> {
+    let list = lab(&["list"]);
+    let lines = list.lines().skip_while(|line| *line != part).skip(1).take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    names.map(str::to_owned).collect()
+}
+
+fn rows_of(experiment: &str) -> Vec<Value> {
+    let file = std::env::temp_dir().join(format!("sinew-lab-matrix-{}-{experiment}.jsonl", std::process::id()));
+    let path = file.to_str().expect("a plain path");
+    lab(&[
+        "run",
+        experiment,
+        "--processors",
+        "2",
+        "--seconds",
+        "0.05",
+        "--repeat",
+        "1",
+        "--limit",
+        if experiment == "transfer" { "2" } else { "20" },
+        "--first-variant",
+        "--json",
+        path,
+    ]);
+    let text = std::fs::read_to_string(&file).expect("results");
+    let _ = std::fs::remove_file(&file);
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn check(experiment: &str) {
+    let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for row in rows_of(experiment) {
+        assert_eq!(row["experiment"], experiment);
+        rows.entry(row["peer"].as_str().expect("a name").to_owned()).or_default().push(row);
+    }
+    for peer in listed("Peers:").into_iter().filter(|peer| !PROGRAMS.contains(&peer.as_str())) {
+        let pair = (experiment, peer.as_str());
+        if peer == "epoll" && experiment != "web" {
+            assert!(!rows.contains_key(&peer), "{pair:?}");
+            continue;
+        }
+        let Some(rows) = rows.get(&peer) else {
+            assert!(CANNOT.contains(&pair), "{pair:?} was not measured");
+            continue;
+        };
+        assert!(!CANNOT.contains(&pair), "{pair:?} was measured after all");
+        for row in rows {
+            if row["completed"] == false {
+                assert_eq!(row["trouble"], "did not complete", "{row}");
+                assert!(MAY_NOT_COMPLETE.contains(&pair), "{row}");
+                continue;
+            }
+            let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {row}"));
+            assert!(number("min") >= 0.0 && number("min") <= number("median") && number("median") <= number("max"));
+            assert!(number("runs") >= 1.0 && number("threads") >= 1.0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn the_real_memcached_is_measured_where_it_is_installed() {
+    let (case, peer) = (["run", "memcached", "--peers", "memcached"], "memcached");
+    let rest = ["--processors", "1", "--seconds", "0.2", "--repeat", "1", "--first-variant"];
+    let output = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(case).args(rest).output().expect("the lab");
+    let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    match output.status.code() {
+        Some(0) => assert!(said.contains(peer) && !said.contains("failed"), "{said}"),
+        _ => assert!(complaint.contains("not installed"), "{complaint}"),
+    }
+}
+
+macro_rules! matrix {
+    ($($test:ident: $($experiment:literal),+;)+) => {
+        $(#[test]
+        fn $test() {
+            for experiment in [$($experiment),+] {
+                check(experiment);
+            }
+        })+
+
+        #[test]
+        fn no_experiment_is_left_out() {
+            // Its servers are other programs.
+            let mut known = vec!["memcached", $($($experiment),+),+];
+            let mut all = listed("Experiments:");
+            known.sort();
+            all.sort();
+            assert_eq!(all, known);
+        }
+    };
+}
+
+matrix! {
+    switching_is_possible: "yield", "cycle", "churn", "locality";
+    fairness_is_possible: "transfer", "skew", "migrate";
+    spawning_is_possible: "spawn", "memory", "idle";
+    synchronising_is_possible: "mutex", "channel", "timers";
+    the_models_loops_are_possible: "scalability", "efficiency", "utilisation";
+    serving_is_possible: "web";
+}

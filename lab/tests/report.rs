@@ -1,0 +1,80 @@
+//! The report in a real browser: every plot is there and has a size. Skipped, and
+//! said so, where no Chromium is installed.
+
+use std::path::Path;
+use std::process::Command;
+
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+fn browser() -> Option<&'static str> {
+    BROWSERS.into_iter().find(|browser| Command::new(browser).arg("--version").output().is_ok())
+}
+
+/// Puts into the title of the page what its plots look like to the browser.
+const PROBE: &str = "<script>
+addEventListener('load', () => {
+  const plots = [...document.querySelectorAll('svg.plot')];
+  const seen = plots.filter(svg => {
+    const box = svg.getBoundingClientRect();
+    const marks = svg.querySelectorAll('rect.bar, polyline.line, text.trouble');
+    const painted = [...svg.querySelectorAll('rect.bar')].every(bar => getComputedStyle(bar).fill.startsWith('rgb'));
+    const inside = [...svg.querySelectorAll('text')].every(text => {
+      const own = text.getBoundingClientRect();
+      return own.left >= box.left - 1 && own.right <= box.right + 1;
+    });
+    return box.width > 100 && box.height > 40 && marks.length > 0 && painted && inside;
+  });
+  const bad = plots.filter(svg => !seen.includes(svg)).map(svg => svg.getAttribute('aria-label'));
+  const outside = performance.getEntriesByType('resource').length;
+  const sections = document.querySelectorAll('section.experiment').length;
+  document.title = `PLOTS ${plots.length} GOOD ${seen.length} SECTIONS ${sections} OUTSIDE ${outside} BAD ${bad.join('|')} END`;
+});
+</script>";
+
+fn number(title: &str, name: &str) -> usize {
+    let after = title.split_once(&format!("{name} ")).unwrap_or_else(|| panic!("{name} in {title}")).1;
+    after.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{name} in {title}"))
+}
+
+fn title_in(browser: &str, page: &Path) -> String {
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", page.with_file_name("profile").display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("a browser");
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    let title = dom.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+    title.unwrap_or_else(|| panic!("no title in {dom}")).0.to_owned()
+}
+
+#[test]
+fn a_browser_finds_every_plot() {
+    let folder = std::env::temp_dir().join(format!("sinew-lab-report-{}", std::process::id()));
+    let page = folder.join("index.html");
+    let lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab"))
+        .args(["run", "yield", "transfer", "memory", "timers", "utilisation", "--first-variant"])
+        .args(["--peers", "sinew,tokio,threads", "--processors", "2", "--seconds", "0.02", "--repeat", "1"])
+        .args(["--limit", "1", "--report"])
+        .arg(&folder)
+        .output()
+        .expect("the lab");
+    assert!(lab.status.success(), "{}", String::from_utf8_lossy(&lab.stderr));
+    let html = std::fs::read_to_string(&page).expect("a page");
+    let plots = html.matches("<svg class=\"plot\"").count();
+    for outside in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!html.contains(outside), "the page needs {outside}");
+    }
+    // yield, transfer twice, memory, timers, utilisation.
+    assert_eq!(plots, 6);
+    match browser() {
+        None => eprintln!("skipped: no browser is installed"),
+        Some(browser) => {
+            std::fs::write(&page, html.replace("</body>", &format!("{PROBE}</body>"))).expect("a page");
+            let title = title_in(browser, &page);
+            assert_eq!((number(&title, "PLOTS"), number(&title, "GOOD")), (plots, plots), "{title}");
+            assert_eq!((number(&title, "SECTIONS"), number(&title, "OUTSIDE")), (5, 0), "{title}");
+        }
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
