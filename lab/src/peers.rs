@@ -15,6 +15,7 @@ pub mod coroutines;
 pub mod fibres;
 pub mod go;
 pub mod kernel;
+pub mod sinew_tasks;
 pub mod tokio_tasks;
 
 use std::future::Future;
@@ -29,6 +30,7 @@ use crate::case::{Case, Outcome, Reading};
 use coroutines::Coroutines;
 use fibres::Fibres;
 use kernel::KernelThreads;
+use sinew_tasks::SinewTasks;
 use tokio_tasks::TokioTasks;
 
 /// What a peer's strands can do. Every strand returns a number, so that a join
@@ -183,6 +185,7 @@ pub static ALL: &[Contender] = &[
     Contender { name: "sinew/fair", about: "Sinew's fibres, the default scheduler, migrating", ..SINEW },
     Contender { name: "sinew/inverted", about: "Sinew's fibres, the inverted ready stack", ..SINEW },
     Contender { name: "sinew/shared", about: "Sinew's fibres, one queue: the baseline", ..SINEW },
+    Contender { name: "sinew/tasks", about: "Sinew's tasks, without stacks, on the default scheduler", ..PLAIN },
     Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
     Contender {
         name: "may",
@@ -249,6 +252,7 @@ pub fn measure<B: Body>(case: &Case) -> Outcome {
         "tokio" => B::measure(TokioTasks::new(case.processors), case),
         "may" => B::measure(Coroutines::new(case.processors), case),
         "threads" => B::measure(KernelThreads, case),
+        "sinew/tasks" => B::measure(SinewTasks::new(case.processors), case),
         "go" => return go::replace_process(case),
         sinew => B::measure(Fibres::new(case.processors, sinew), case),
     };
