@@ -51,8 +51,9 @@ fn measure(case: &Case) -> Outcome {
     }
 }
 
-fn conduct(options: &Options, report: &mut Report, name: &str, connections: &[usize], peers: &[Contender]) {
-    let contenders = options.contenders(peers);
+/// With `rival` to be measured against.
+fn conduct(options: &Options, report: &mut Report, name: &str, connections: &[usize], rival: Contender) {
+    let contenders = options.contenders(&Contender::ALL_PEERS);
     let cases = connections.iter().flat_map(|connections| {
         let case = move |&who| Case::new(name, who, 1, &connections.to_string(), options.load_ms());
         contenders.iter().map(case)
@@ -66,14 +67,14 @@ fn conduct(options: &Options, report: &mut Report, name: &str, connections: &[us
         }
         for sinew in results.sinews() {
             let rate = |who| results.median("per_cpu", who, 1, &connections);
-            let claim = format!("{name}, {connections} connections, at least the bare loop's requests per CPU time");
-            report.bar(&results, sinew, &claim, rate(sinew) / rate(Contender::Epoll), Bound::AtLeast(1.0));
+            let claim = format!("{name}, {connections} connections, at least the requests per CPU time of {rival}");
+            report.bar(&results, sinew, &claim, rate(sinew) / rate(rival), Bound::AtLeast(1.0));
         }
     }
 }
 
 pub fn conduct_keep_alive(options: &Options, report: &mut Report) {
-    conduct(options, report, KEEP_ALIVE, &[64, 1_000], &Contender::ALL_PEERS);
+    conduct(options, report, KEEP_ALIVE, &[64, 1_000], Contender::Epoll);
 }
 
 pub fn conduct_pollers(options: &Options, report: &mut Report) {
@@ -101,5 +102,5 @@ pub fn conduct_pollers(options: &Options, report: &mut Report) {
 }
 
 pub fn conduct_one_each(options: &Options, report: &mut Report) {
-    conduct(options, report, ONE_EACH, &[64], &Contender::ALL_PEERS);
+    conduct(options, report, ONE_EACH, &[64], Contender::Tokio);
 }
