@@ -3,11 +3,35 @@
 
 mod fixture;
 
-use fixture::alone;
-use sinew::sync::{Mutex, Semaphore};
+use fixture::{alone, wherever};
+use sinew::net::UnixStream;
+use sinew::sync::{Condvar, Mutex, Semaphore};
+use sinew::{block_on, task, time};
+use std::io::{Read, Write};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+/// Panics whenever it is called.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker panics, as it should");
+    }
+}
+
+/// Counts how often it is called.
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl Wake for Counts {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -36,5 +60,82 @@ fn a_waker_may_drop_another_future_that_got_its_permit_at_the_same_time() {
         drop(all);
         drop(first);
         assert_eq!(semaphore.available(), 3);
+    });
+}
+
+#[test]
+fn a_waker_that_panics_when_a_timer_calls_it_ends_no_processor() {
+    wherever(
+        |setup| setup.processors == 1,
+        |runtime, _| {
+            runtime.run(|| {
+                let mut sleep = Box::pin(time::sleep_async(Duration::from_millis(1)));
+                begin(&mut sleep, &Waker::from(Arc::new(Panics)));
+                sinew::sleep(Duration::from_millis(2));
+                assert!(sleep.is_elapsed());
+                block_on(sleep);
+            });
+        },
+    );
+}
+
+#[test]
+fn a_waker_that_panics_when_a_task_ends_ends_no_processor() {
+    wherever(
+        |setup| setup.processors == 1,
+        |runtime, _| {
+            runtime.run(|| {
+                let mut handle = Box::pin(task::spawn(task::yield_now()));
+                begin(&mut handle, &Waker::from(Arc::new(Panics)));
+                while !handle.is_finished() {
+                    sinew::yield_now();
+                }
+                assert_eq!(sinew::spawn(|| 7).join().unwrap(), 7);
+                block_on(handle).unwrap();
+            });
+        },
+    );
+}
+
+#[test]
+fn a_waker_that_panics_when_a_poller_calls_it_ends_no_processor() {
+    wherever(
+        |setup| setup.processors == 1,
+        |runtime, _| {
+            runtime.run(|| {
+                let (mut ours, theirs) = UnixStream::pair().unwrap();
+                let (mut others, mut another) = UnixStream::pair().unwrap();
+                let reader = sinew::spawn(move || another.read(&mut [0; 8]).unwrap());
+                sinew::yield_now();
+                let (stream, mut buffer) = (&theirs, [0; 8]);
+                let mut read = Box::pin(async move { stream.read_async(&mut buffer).await });
+                begin(&mut read, &Waker::from(Arc::new(Panics)));
+                others.write_all(b"another").unwrap();
+                ours.write_all(b"theirs").unwrap();
+                assert_eq!(reader.join().unwrap(), 7);
+                assert_eq!(block_on(read).unwrap(), 6);
+            });
+        },
+    );
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_called() {
+    alone(|| {
+        let (condvar, counts) = (Condvar::new(), Arc::new(Counts::default()));
+        let mutex = Mutex::new(());
+        let wakers =
+            [Waker::from(Arc::new(Panics)), Waker::from(Arc::clone(&counts)), Waker::from(Arc::clone(&counts))];
+        let mut waiting: Vec<_> = wakers
+            .iter()
+            .map(|waker| {
+                let mut wait = Box::pin(async { drop(condvar.wait_async(mutex.lock().unwrap()).await) });
+                begin(&mut wait, waker);
+                wait
+            })
+            .collect();
+        condvar.notify_all();
+        assert_eq!(counts.0.load(Ordering::Relaxed), 2);
+        waiting.iter_mut().for_each(|wait| block_on(wait));
     });
 }

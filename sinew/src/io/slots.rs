@@ -11,7 +11,7 @@ use crate::prefetch::prefetch;
 use crate::spin::SpinLock;
 use crate::strand::{Fifo, Strand};
 use crate::task::task_of;
-use crate::wait::{Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
+use crate::wait::{self, Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
@@ -104,7 +104,7 @@ impl Next {
     fn call(self) {
         drop(self.0);
         if let Some(waker) = self.1 {
-            waker.wake();
+            wait::call(waker);
         }
     }
 
@@ -115,7 +115,7 @@ impl Next {
             Next(None, Some(waker)) => match task_of(waker) {
                 Ok(task) => task.strand().unpark(),
                 Err(waker) => {
-                    waker.wake();
+                    wait::call(waker);
                     None
                 }
             },
