@@ -7,11 +7,12 @@ use fixture::{alone, wherever};
 use sinew::net::UnixStream;
 use sinew::sync::{Condvar, Mutex, Semaphore};
 use sinew::{block_on, task, time};
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// Panics whenever it is called.
@@ -38,6 +39,32 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Polls once, with this waker, and has to find that it is not ready.
 fn begin<F: Future + ?Sized>(future: &mut Pin<Box<F>>, waker: &Waker) {
     assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+}
+
+/// Polls once, with the caller's waker.
+fn begin_here<F: Future + ?Sized>(future: &mut Pin<Box<F>>) {
+    let is_pending = block_on(poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())));
+    assert!(is_pending);
+}
+
+#[test]
+fn a_socket_may_be_dropped_though_futures_of_it_were_forgotten() {
+    wherever(
+        |setup| setup.processors == 1,
+        |runtime, _| {
+            runtime.run(|| {
+                let (mut ours, theirs) = UnixStream::pair().unwrap();
+                for _ in 0..3 {
+                    let (stream, mut buffer) = (&theirs, [0; 8]);
+                    let mut read = Box::pin(async move { stream.read_async(&mut buffer).await });
+                    begin_here(&mut read);
+                    std::mem::forget(read);
+                }
+                drop(theirs);
+                assert!(ours.write_all(b"nobody").is_err());
+            });
+        },
+    );
 }
 
 #[test]

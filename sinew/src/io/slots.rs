@@ -301,8 +301,8 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let mut state = self.slot.state.lock();
         let generation = state.generation.wrapping_add(1);
-        let waiting = state.sides.iter_mut().flat_map(|side| side.waiting.pop()).count();
-        debug_assert_eq!(waiting, 0, "whoever waits borrows the owner");
+        // Whoever waits borrows the owner, so nobody does, except in a future that was
+        // forgotten: nobody knows of that, wherever it lies.
         let before = std::mem::replace(&mut *state, State { generation, sides: [const { Readiness::new() }; 2] });
         drop(state);
         drop(before);
