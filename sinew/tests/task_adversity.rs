@@ -4,9 +4,10 @@
 mod fixture;
 
 use fixture::{alone, wherever};
+use sinew::io::{EventScope, OtherScope};
 use sinew::net::UnixStream;
 use sinew::sync::{Condvar, Mutex, Semaphore};
-use sinew::{block_on, task, time};
+use sinew::{Runtime, block_on, task, time};
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::pin::Pin;
@@ -164,5 +165,27 @@ fn a_waker_that_panics_keeps_no_other_from_being_called() {
         condvar.notify_all();
         assert_eq!(counts.0.load(Ordering::Relaxed), 2);
         waiting.iter_mut().for_each(|wait| block_on(wait));
+    });
+}
+
+#[test]
+fn a_future_that_began_in_one_scope_does_not_touch_the_descriptors_of_another() {
+    alone(|| {
+        let scope = EventScope::new().unwrap();
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        let cluster = runtime.cluster(Runtime::builder().processors(1).event_scope(&scope)).unwrap();
+        let (read, mut ours) = cluster
+            .spawn(|| {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                let mut read: Boxed<std::io::Result<usize>> =
+                    Box::pin(async move { theirs.read_async(&mut [0; 8]).await });
+                begin_here(&mut read);
+                (read, ours)
+            })
+            .join()
+            .unwrap();
+        cluster.spawn(move || ours.write_all(b"secret").unwrap()).join().unwrap();
+        let error = runtime.run(|| block_on(read)).unwrap_err();
+        assert!(error.get_ref().is_some_and(|source| source.is::<OtherScope>()), "{error}");
     });
 }

@@ -133,11 +133,15 @@ impl Source {
         mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
         task::spend().await;
-        let descriptor = self.raw()?;
+        let mut descriptor = self.raw()?;
         let mut events = self.known.get().map(|known| known.slot.begin(side));
         loop {
             if let Some(None) = events {
-                events = Some(Some(self.known(side)?.slot.wait_async(side).await));
+                let known = self.known(side)?;
+                let told = known.slot.wait_async(side).await;
+                // The future may be polled in another scope by now.
+                descriptor = self.raw().inspect_err(|_| known.slot.finish(side, told, Shown::More))?;
+                events = Some(Some(told));
             }
             match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
                 Step::Done(outcome) => return outcome,
