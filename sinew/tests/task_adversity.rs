@@ -169,6 +169,25 @@ fn a_waker_that_panics_keeps_no_other_from_being_called() {
 }
 
 #[test]
+fn a_sleep_that_began_in_a_runtime_that_has_ended_goes_on_elsewhere() {
+    alone(|| {
+        let runtime = || Runtime::builder().processors(1).build().unwrap();
+        let asleep = || {
+            runtime().run(|| {
+                let mut sleep = Box::pin(time::sleep_async(Duration::from_millis(20)));
+                begin_here(&mut sleep);
+                sleep
+            })
+        };
+        block_on(asleep());
+        let sleep = asleep();
+        runtime().run(|| block_on(sleep));
+        let sleep = asleep();
+        runtime().run(|| task::spawn(sleep).join().unwrap());
+    });
+}
+
+#[test]
 fn a_future_that_began_in_one_scope_does_not_touch_the_descriptors_of_another() {
     alone(|| {
         let scope = EventScope::new().unwrap();
