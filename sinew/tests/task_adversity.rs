@@ -5,8 +5,8 @@ mod fixture;
 
 use fixture::{alone, wherever};
 use sinew::io::{EventScope, OtherScope};
-use sinew::net::UnixStream;
-use sinew::sync::{Condvar, Mutex, Semaphore};
+use sinew::net::{TcpListener, TcpStream, UnixStream};
+use sinew::sync::{Condvar, Mutex, Semaphore, oneshot};
 use sinew::{Runtime, block_on, task, time};
 use std::future::poll_fn;
 use std::io::{Read, Write};
@@ -184,6 +184,30 @@ fn a_sleep_that_began_in_a_runtime_that_has_ended_goes_on_elsewhere() {
         runtime().run(|| block_on(sleep));
         let sleep = asleep();
         runtime().run(|| task::spawn(sleep).join().unwrap());
+    });
+}
+
+#[test]
+fn a_socket_that_was_waited_for_in_a_runtime_that_has_ended_is_waited_for_in_another() {
+    alone(|| {
+        let runtime = || Runtime::builder().processors(1).build().unwrap();
+        let session = |listener: TcpListener| {
+            runtime().run(|| {
+                let address = listener.local_addr().unwrap();
+                let (waited, has_waited) = oneshot::channel();
+                let server = sinew::spawn(move || {
+                    assert!(listener.accept_timeout(Duration::from_millis(1)).is_err());
+                    waited.send(()).unwrap();
+                    drop(listener.accept().unwrap());
+                    listener
+                });
+                has_waited.recv().unwrap();
+                drop(TcpStream::connect(address).unwrap());
+                server.join().unwrap()
+            })
+        };
+        let listener = session(TcpListener::bind("127.0.0.1:0").unwrap());
+        session(listener);
     });
 }
 
