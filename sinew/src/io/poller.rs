@@ -15,7 +15,7 @@ use crate::strand::Fifo;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -74,6 +74,8 @@ impl Alarm {
 }
 
 pub(crate) struct Poller {
+    /// Not 0, and no other's.
+    number: u32,
     epoll: Scoped<OwnedFd>,
     alarm: Arc<Alarm>,
     /// Those of processors that are gone. The kernel reports on them as on descriptors.
@@ -90,7 +92,9 @@ impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
         // SAFETY: as in `Alarm::new`.
         let epoll = Scoped::new(unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?);
+        static NEXT: AtomicU32 = AtomicU32::new(1);
         let poller = Poller {
+            number: NEXT.fetch_add(1, Relaxed),
             epoll,
             alarm: Arc::new(Alarm::new()?),
             inherited: Mutex::default(),
@@ -100,6 +104,10 @@ impl Poller {
         };
         poller.control(libc::EPOLL_CTL_ADD, poller.alarm.0.peek().as_raw_fd(), libc::EPOLLIN, ALARM)?;
         Ok(poller)
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// By those who are in its scope.

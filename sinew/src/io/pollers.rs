@@ -1,6 +1,7 @@
 //! Who polls: the pollers of a cluster.
 
 use super::poller::Poller;
+use super::slots;
 use crate::cluster::ClusterShared;
 use crate::idle::Idle;
 use crate::sched::{MAX_PROCESSORS, ProcessorId};
@@ -198,7 +199,7 @@ impl Pollers {
         }
     }
 
-    /// Ends the thread that polls, if one does.
+    /// Ends the thread that polls, if one does. Nobody polls any more.
     pub(crate) fn stop(&self) {
         let thread = self.changing().thread.take();
         if let (Some(thread), Some(poller)) = (thread, self.made[0].get()) {
@@ -208,6 +209,10 @@ impl Pollers {
             if thread.join().is_err() {
                 crate::fatal("a poller panicked");
             }
+        }
+        let ended: Vec<_> = self.made.iter().filter_map(OnceLock::get).map(|poller| poller.number()).collect();
+        if !ended.is_empty() {
+            slots::orphan(&ended);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::prefetch::prefetch;
 use crate::spin::SpinLock;
 use crate::strand::{Fifo, Strand};
 use crate::task::task_of;
-use crate::wait::{Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
+use crate::wait::{self, Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
@@ -53,6 +53,8 @@ struct Slot {
 
 struct State {
     generation: u32,
+    /// The number of the poller that reports on it; 0 if none does.
+    poller: u32,
     sides: [Readiness; 2],
 }
 
@@ -104,7 +106,7 @@ impl Next {
     fn call(self) {
         drop(self.0);
         if let Some(waker) = self.1 {
-            waker.wake();
+            wait::call(waker);
         }
     }
 
@@ -115,7 +117,7 @@ impl Next {
             Next(None, Some(waker)) => match task_of(waker) {
                 Ok(task) => task.strand().unpark(),
                 Err(waker) => {
-                    waker.wake();
+                    wait::call(waker);
                     None
                 }
             },
@@ -128,6 +130,21 @@ impl Next {
 }
 
 impl State {
+    const fn new(generation: u32) -> Self {
+        State { generation, poller: 0, sides: [const { Readiness::new() }; 2] }
+    }
+
+    /// No poller reports any more: both sides are worth trying until a call has shown that it
+    /// has to wait, which lets another poller report.
+    fn disown(&mut self) -> [Next; 2] {
+        self.poller = 0;
+        self.sides.each_mut().map(|readiness| {
+            (readiness.ready, readiness.closed) = (true, true);
+            readiness.events = readiness.events.wrapping_add(1);
+            readiness.next()
+        })
+    }
+
     fn side(&mut self, side: Side) -> &mut Readiness {
         &mut self.sides[side as usize]
     }
@@ -170,8 +187,7 @@ impl Key {
 
 impl Slot {
     fn new() -> Self {
-        let state = State { generation: 0, sides: [const { Readiness::new() }; 2] };
-        Slot { state: SpinLock::new(state), near: AtomicPtr::default(), strand: AtomicPtr::default() }
+        Slot { state: SpinLock::new(State::new(0)), near: AtomicPtr::default(), strand: AtomicPtr::default() }
     }
 }
 
@@ -202,6 +218,27 @@ impl Owned {
 
     pub(crate) fn key(&self) -> Key {
         self.key
+    }
+
+    /// Whether a poller reports on it.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.slot.state.lock().poller != 0
+    }
+
+    /// The poller of this number is about to report on it. Gives how many events there were on
+    /// this side.
+    pub(crate) fn adopt(&self, poller: u32, side: Side) -> u32 {
+        let mut state = self.slot.state.lock();
+        state.poller = poller;
+        state.sides.iter_mut().for_each(|readiness| readiness.closed = false);
+        state.side(side).events
+    }
+
+    /// No poller reports on it after all.
+    #[cold]
+    pub(crate) fn disown(&self) {
+        let next = self.slot.state.lock().disown();
+        next.into_iter().for_each(Next::call);
     }
 
     /// Whether it is worth trying: then, how many events there were.
@@ -301,9 +338,9 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let mut state = self.slot.state.lock();
         let generation = state.generation.wrapping_add(1);
-        let waiting = state.sides.iter_mut().flat_map(|side| side.waiting.pop()).count();
-        debug_assert_eq!(waiting, 0, "whoever waits borrows the owner");
-        let before = std::mem::replace(&mut *state, State { generation, sides: [const { Readiness::new() }; 2] });
+        // Whoever waits borrows the owner, so nobody does, except in a future that was
+        // forgotten: nobody knows of that, wherever it lies.
+        let before = std::mem::replace(&mut *state, State::new(generation));
         drop(state);
         drop(before);
         free().numbers.push(self.key.number());
@@ -363,4 +400,19 @@ pub(crate) fn announce(key: Key, event: Event, ready: &mut Fifo) {
     }
     drop(state);
     first.into_iter().for_each(|next| next.add_to(ready));
+}
+
+/// Nobody looks at the pollers of these numbers any more.
+#[cold]
+pub(crate) fn orphan(pollers: &[u32]) {
+    let used = free().fresh;
+    for number in 0..used {
+        let mut state = Key::new(number, 0).slot().state.lock();
+        if !pollers.contains(&state.poller) {
+            continue;
+        }
+        let next = state.disown();
+        drop(state);
+        next.into_iter().for_each(Next::call);
+    }
 }

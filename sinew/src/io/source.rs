@@ -37,21 +37,20 @@ use crate::wait::{self, Limit, Outcome, carried};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
 pub(crate) struct Source {
     descriptor: Scoped<OwnedFd>,
     known: OnceLock<Known>,
-    /// Held by whoever changes what the poller knows.
-    changing: Mutex<()>,
+    /// The poller that knows it. Held by whoever changes what the poller knows.
+    poller: Mutex<Option<Arc<Poller>>>,
 }
 
 /// What a poller knows a descriptor by.
 struct Known {
     slot: Owned,
-    poller: Arc<Poller>,
-    /// Whether it reports on room to write. Written by who holds `changing`.
+    /// Whether it reports on room to write. Written by who holds the lock of the poller.
     reports_room: AtomicBool,
 }
 
@@ -85,7 +84,7 @@ impl Done<usize> {
 impl Source {
     /// The descriptor has been made non-blocking.
     pub(crate) fn new(descriptor: OwnedFd) -> Source {
-        Source { descriptor: Scoped::new(descriptor), known: OnceLock::new(), changing: Mutex::new(()) }
+        Source { descriptor: Scoped::new(descriptor), known: OnceLock::new(), poller: Mutex::default() }
     }
 
     /// # Errors
@@ -133,11 +132,15 @@ impl Source {
         mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
         task::spend().await;
-        let descriptor = self.raw()?;
+        let mut descriptor = self.raw()?;
         let mut events = self.known.get().map(|known| known.slot.begin(side));
         loop {
             if let Some(None) = events {
-                events = Some(Some(self.known(side)?.slot.wait_async(side).await));
+                let known = self.known(side)?;
+                let told = known.slot.wait_async(side).await;
+                // The future may be polled in another scope by now.
+                descriptor = self.raw().inspect_err(|_| known.slot.finish(side, told, Shown::More))?;
+                events = Some(Some(told));
             }
             match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
                 Step::Done(outcome) => return outcome,
@@ -214,29 +217,48 @@ impl Source {
 
     /// Lets the poller of the caller's cluster report on this side, if it does not yet.
     pub(crate) fn make_known(&self, side: Side) -> io::Result<()> {
-        let is_reported = |known: &Known| side == Side::Read || known.reports_room.load(Relaxed);
+        let is_reported =
+            |known: &Known| (side == Side::Read || known.reports_room.load(Relaxed)) && known.slot.is_reported();
         if self.known.get().is_some_and(is_reported) {
             return Ok(());
         }
-        let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut poller = self.poller.lock().unwrap_or_else(PoisonError::into_inner);
         match self.known.get() {
             Some(known) if is_reported(known) => {}
-            Some(known) => {
-                known.poller.watch(self.raw()?, known.slot.key(), side, true)?;
+            Some(known) if known.slot.is_reported() => {
+                let poller = poller.as_ref().expect("one that reports is there");
+                poller.watch(self.raw()?, known.slot.key(), side, true)?;
                 known.reports_room.store(true, Relaxed);
             }
+            // Its runtime has ended.
+            Some(known) => {
+                let room = side == Side::Write || known.reports_room.load(Relaxed);
+                *poller = Some(self.enter(&known.slot, side, room)?);
+                known.reports_room.store(room, Relaxed);
+            }
             None => {
-                let poller = processor::with_current(|processor| processor.ok_or_else(no_runtime)?.poller())?;
                 let slot = Owned::new().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-                // The kernel reports at once what there is already, so the side is not
-                // worth trying before there was an event.
-                poller.watch(self.raw()?, slot.key(), side, false)?;
-                slot.finish(side, 0, Shown::Nothing);
-                let known = Known { slot, poller, reports_room: AtomicBool::new(side == Side::Write) };
+                *poller = Some(self.enter(&slot, side, side == Side::Write)?);
+                let known = Known { slot, reports_room: AtomicBool::new(side == Side::Write) };
                 assert!(self.known.set(known).is_ok(), "it is made known under the lock");
             }
         }
         Ok(())
+    }
+
+    /// Lets the poller of the caller's cluster report on what is to be read, and on `room`.
+    fn enter(&self, slot: &Owned, side: Side, room: bool) -> io::Result<Arc<Poller>> {
+        let descriptor = self.raw()?;
+        let poller = processor::with_current(|processor| processor.ok_or_else(no_runtime)?.poller());
+        let entered = poller.and_then(|poller| {
+            let events = slot.adopt(poller.number(), side);
+            poller.watch(descriptor, slot.key(), if room { Side::Write } else { Side::Read }, false)?;
+            // The kernel reports at once what there is already, so the side is not worth
+            // trying before there was an event.
+            slot.finish(side, events, Shown::Nothing);
+            Ok(poller)
+        });
+        entered.inspect_err(|_| slot.disown())
     }
 
     #[cold]
@@ -288,8 +310,8 @@ impl Source {
     /// If it is of another event scope.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         let descriptor = self.descriptor.into_inner();
-        if let Some(known) = self.known.get() {
-            known.poller.forget(descriptor.as_raw_fd());
+        if let Some(poller) = self.poller.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            poller.forget(descriptor.as_raw_fd());
         }
         descriptor
     }

@@ -74,7 +74,7 @@ impl Socket {
     /// listener is then left non-blocking, because they rely on it.
     ///
     /// # Panics
-    /// If there is no descriptor left for a copy.
+    /// If there is no descriptor left for a copy, or it is of another event scope.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         let nonblocking = self.is_nonblocking();
         for side in [Side::Read, Side::Write] {
@@ -84,6 +84,9 @@ impl Socket {
         let (descriptor, others_rely) = match Arc::try_unwrap(self.shared) {
             Ok(shared) => (shared.source.into_descriptor(), false),
             Err(shared) => {
+                if let Err(error) = shared.source.raw() {
+                    panic!("{error}");
+                }
                 let copy = shared.source.as_fd().try_clone_to_owned().expect("no descriptor is left for a copy");
                 let listens = option(shared.source.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
                 (copy, listens.is_ok_and(|listens| listens != 0))

@@ -132,15 +132,16 @@ impl RawSemaphore {
             return true;
         }
         let mut served = Batch::new();
+        served.push(first);
+        let mut is_over = true;
         for _ in 0..LARGEST_BATCH {
             let Some(mut told) = queue.pop_if(|wanted| *wanted <= permits) else { break };
             permits -= *told.note();
             served.push(told);
+            is_over = false;
         }
         self.put_down(permits, most, &queue);
         drop(queue);
-        let is_over = served.is_empty();
-        drop(first);
         drop(served);
         // There may be more than are served at once.
         if is_over { permits <= most } else { self.give_slow(0, most) }

@@ -91,10 +91,14 @@ impl Home {
         }
     }
 
-    /// Whether it will be minded although the future has moved to where it is polled now.
+    /// Whether it will be minded although the future has moved to where it is polled now: the
+    /// runtime that it comes from may end at any time.
     fn is_minded(&self) -> bool {
         match self {
-            Home::Cluster(_) => true,
+            Home::Cluster(cluster) => with_current(|processor| match processor {
+                Some(processor) => std::ptr::eq(processor.cluster(), &**cluster),
+                None => MINDED.get() == 0,
+            }),
             Home::Thread(timers) => OWN.with(|own| own.get().is_some_and(|own| Arc::ptr_eq(own, timers))),
         }
     }

@@ -22,12 +22,11 @@ use crate::clock;
 use crate::idle::Idle;
 use crate::processor;
 use crate::strand::Fifo;
-use crate::wait::{Outcome, Roused, Wait};
+use crate::wait::{self, Outcome, Roused, Wait};
 use std::pin::{Pin, pin};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 use wheel::{Timer, Wheel};
 
@@ -168,7 +167,7 @@ impl Timers {
         self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
         drop(wheel);
         let any = !due.is_empty() || !wakers.is_empty();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(wait::call);
         while let Some(ready) = due.pop() {
             processor::make_ready(ready);
         }

@@ -25,6 +25,7 @@ use crate::task;
 use crate::time::Deadline;
 use awaiting::WakerSlot;
 use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::task::Waker;
 
@@ -144,7 +145,7 @@ impl Party {
             Roused::Nobody => None,
             Roused::Strand(ready) => Some(ready),
             Roused::Waker(waker) => {
-                waker.wake();
+                call(waker);
                 None
             }
         }
@@ -195,6 +196,15 @@ impl Party {
                 Err(waker) => Roused::Waker(waker),
             },
         }
+    }
+}
+
+/// Calls a waker, which may run any code. If it panics, that is its owner's matter: whoever
+/// tells has others to tell, or is a processor.
+pub(crate) fn call(waker: Waker) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // The hook has told of it, and to drop it might panic again.
+        std::mem::forget(payload);
     }
 }
 

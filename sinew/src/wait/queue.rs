@@ -14,13 +14,12 @@
 //! out and being signalled, and to the one who waits after that.
 #![allow(unsafe_code)]
 
-use super::{Limit, Outcome, Party, Roused, Wait, block_within};
+use super::{Limit, Outcome, Party, Roused, Wait, block_within, call};
 use crate::processor;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::strand::Ready;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
-use std::task::Waker;
 
 /// So many are told at once: each is a cache miss or two under the lock.
 pub(crate) const LARGEST_BATCH: usize = 64;
@@ -343,7 +342,7 @@ impl<N> Drop for Batch<N> {
                 Roused::Waker(waker) => wakers.push(waker),
             }
         }
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(call);
     }
 }
 
