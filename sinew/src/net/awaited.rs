@@ -2,7 +2,7 @@
 
 use super::address::Address;
 use super::socket::{Socket, accept, connected};
-use super::transfer::{Byte, receive, receive_bytes, receive_from, receive_unix, send, send_slices, send_to};
+use super::transfer::{Byte, receive, receive_bytes, receive_from, receive_unix, send, send_gathered, send_to};
 use crate::io::{Done, Side};
 use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
@@ -77,6 +77,6 @@ impl Socket {
         context: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.source().poll_operate(Side::Write, context, |fd| send_slices(fd, buffers))
+        self.source().poll_operate(Side::Write, context, |fd| send_gathered(fd, buffers))
     }
 }

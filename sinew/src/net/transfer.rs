@@ -19,6 +19,11 @@ use std::time::Instant;
 /// As many slices as the kernel takes at once.
 const MOST_SLICES: usize = 1024;
 
+/// Up to so many bytes are copied rather than sent as slices. To send a head of 75 bytes and a
+/// body over loopback was measured to take 4.92 µs as slices and 4.72 as a whole with a body of
+/// 13 bytes, 4.96 and 4.80 with one of 1000.
+const MOST_GATHERED: usize = 1024;
+
 /// As many descriptors as the kernel takes at once.
 const MOST_DESCRIPTORS: usize = 253;
 
@@ -277,6 +282,19 @@ pub(super) fn send_slices(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<Done
     message.msg_iov = buffers.as_ptr().cast_mut().cast();
     message.msg_iovlen = buffers.len() as _;
     send_message(fd, &message)
+}
+
+/// As [`send_slices`], for a caller whose stack is not a fibre's: what is short is put together first.
+pub(super) fn send_gathered(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<Done<usize>> {
+    let mut whole = [MaybeUninit::<u8>::uninit(); MOST_GATHERED];
+    let mut filled = 0;
+    for buffer in buffers {
+        let Some(room) = whole[filled..].get_mut(..buffer.len()) else { return send_slices(fd, buffers) };
+        room.write_copy_of_slice(buffer);
+        filled += buffer.len();
+    }
+    // SAFETY: as many have been written.
+    send(fd, unsafe { whole[..filled].assume_init_ref() })
 }
 
 /// Nothing is concluded from a short write. The message points to what is valid for reading.
