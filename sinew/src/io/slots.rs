@@ -10,7 +10,7 @@ use crate::fibre::stack::current_stack;
 use crate::prefetch::prefetch;
 use crate::spin::SpinLock;
 use crate::strand::{Fifo, Strand};
-use crate::task::task_of;
+use crate::task::{strand_of, task_of};
 use crate::wait::{self, Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -85,6 +85,10 @@ impl Readiness {
         let mut told = self.waiting.pop()?;
         *told.note() = self.events;
         Some(told)
+    }
+
+    fn is_awaited(&self) -> bool {
+        !self.waiting.is_empty() || self.polling.is_some()
     }
 
     /// Who is to try next, if it is worth trying.
@@ -297,8 +301,19 @@ impl Owned {
         if readiness.polling.as_ref().is_some_and(|before| before.will_wake(waker)) {
             return Poll::Pending;
         }
-        // Neither made nor dropped under the lock: both may be another's code.
+        if strand_of(waker).is_none() {
+            drop(state);
+            return self.poll_slow(side, waker);
+        }
+        let before = readiness.polling.replace(waker.clone());
         drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// With a waker that is another's code, which is not called under the lock.
+    #[cold]
+    fn poll_slow(&self, side: Side, waker: &Waker) -> Poll<u32> {
         let waker = waker.clone();
         let mut state = self.slot.state.lock();
         let readiness = state.side(side);
@@ -327,9 +342,11 @@ impl Owned {
         if is_over && readiness.events == events {
             readiness.ready = false;
         }
-        let next = readiness.next();
-        drop(state);
-        next.call();
+        if readiness.ready && readiness.is_awaited() {
+            let next = readiness.next();
+            drop(state);
+            next.call();
+        }
     }
 }
 

@@ -160,7 +160,11 @@ impl Source {
     ) -> Poll<io::Result<T>> {
         ready!(task::poll_spend(context));
         let descriptor = self.raw()?;
-        let mut events = self.known.get().map(|known| known.slot.begin(side));
+        let mut events = match self.known.get() {
+            // As in `operate`.
+            Some(known) if side == Side::Read => Some(Some(ready!(known.slot.poll(side, context.waker())))),
+            known => known.map(|known| known.slot.begin(side)),
+        };
         loop {
             if let Some(None) = events {
                 events = Some(Some(ready!(self.known(side)?.slot.poll(side, context.waker()))));

@@ -2,9 +2,9 @@
 
 use super::address::Address;
 use super::socket::{Socket, accept, connected};
-use super::transfer::{receive, receive_bytes, receive_from, receive_message, send, send_slices, send_to};
+use super::transfer::{Byte, receive, receive_bytes, receive_from, receive_unix, send, send_gathered, send_to};
 use crate::io::{Done, Side};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
 use std::task::{Context, Poll};
 
@@ -22,7 +22,7 @@ impl Socket {
 
     /// See [`read_unix`](Socket::read_unix).
     pub(super) async fn read_unix_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.operate_async(Side::Read, |fd| receive_message(fd, &mut [IoSliceMut::new(buffer)])).await
+        self.operate_async(Side::Read, |fd| receive_unix(fd, buffer)).await
     }
 
     pub(super) async fn write_async(&self, buffer: &[u8]) -> io::Result<usize> {
@@ -54,14 +54,18 @@ impl Socket {
         }
     }
 
-    pub(super) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    #[inline]
+    pub(super) fn poll_read<B: Byte>(&self, context: &mut Context<'_>, buffer: &mut [B]) -> Poll<io::Result<usize>> {
         self.source().poll_operate(Side::Read, context, |fd| receive_bytes(fd, buffer))
     }
 
     /// See [`read_unix`](Socket::read_unix).
-    pub(super) fn poll_read_unix(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let receive = |fd| receive_message(fd, &mut [IoSliceMut::new(buffer)]);
-        self.source().poll_operate(Side::Read, context, receive)
+    pub(super) fn poll_read_unix<B: Byte>(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [B],
+    ) -> Poll<io::Result<usize>> {
+        self.source().poll_operate(Side::Read, context, |fd| receive_unix(fd, buffer))
     }
 
     pub(super) fn poll_write(&self, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
@@ -73,6 +77,6 @@ impl Socket {
         context: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.source().poll_operate(Side::Write, context, |fd| send_slices(fd, buffers))
+        self.source().poll_operate(Side::Write, context, |fd| send_gathered(fd, buffers))
     }
 }

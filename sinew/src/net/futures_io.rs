@@ -40,9 +40,12 @@ macro_rules! traits {
                 Poll::Ready(Ok(()))
             }
 
-            /// Says to the other end that no more comes.
+            /// Says to the other end that no more comes, unless that is gone.
             fn poll_close(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready(self.shutdown(Shutdown::Write))
+                Poll::Ready(match self.shutdown(Shutdown::Write) {
+                    Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+                    done => done,
+                })
             }
         }
     };

@@ -228,6 +228,19 @@ macro_rules! stream {
                 self.socket.$poll_read(context, buffer)
             }
 
+            /// As [`poll_read`](Self::poll_read), into memory that need not hold anything yet. As
+            /// many bytes at its beginning as this returns have been written.
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub fn poll_read_uninit(
+                &self,
+                context: &mut std::task::Context<'_>,
+                buffer: &mut [std::mem::MaybeUninit<u8>],
+            ) -> std::task::Poll<io::Result<usize>> {
+                self.socket.$poll_read(context, buffer)
+            }
+
             /// Writes if that takes no waiting; else as [`poll_read`](Self::poll_read).
             ///
             /// # Errors

@@ -19,6 +19,11 @@ use std::time::Instant;
 /// As many slices as the kernel takes at once.
 const MOST_SLICES: usize = 1024;
 
+/// Up to so many bytes are copied rather than sent as slices. To send a head of 75 bytes and a
+/// body over loopback was measured to take 4.92 µs as slices and 4.72 as a whole with a body of
+/// 13 bytes, 4.96 and 4.80 with one of 1000.
+const MOST_GATHERED: usize = 1024;
+
 /// As many descriptors as the kernel takes at once.
 const MOST_DESCRIPTORS: usize = 253;
 
@@ -43,12 +48,11 @@ impl Socket {
     /// Receives from a Unix stream: of one that carries descriptors, a call may give less
     /// than there is.
     pub(crate) fn read_unix(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read_vectored(&mut [IoSliceMut::new(buffer)])
+        self.operate(Side::Read, |fd| receive_unix(fd, buffer))
     }
 
     pub(crate) fn read_unix_until(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
-        let buffers = &mut [IoSliceMut::new(buffer)];
-        self.operate_until(Side::Read, deadline, |fd| receive_message(fd, buffers))
+        self.operate_until(Side::Read, deadline, |fd| receive_unix(fd, buffer))
     }
 
     /// Sends to a stream.
@@ -203,13 +207,20 @@ fn empty_message() -> libc::msghdr {
     unsafe { zeroed() }
 }
 
+/// What a buffer to receive into consists of: bytes, or room for them. Of room, as many
+/// bytes as were received are there afterwards.
+pub(super) trait Byte {}
+
+impl Byte for u8 {}
+impl Byte for MaybeUninit<u8> {}
+
 #[inline]
-pub(super) fn receive_bytes(fd: RawFd, buffer: &mut [u8]) -> io::Result<Done<usize>> {
+pub(super) fn receive_bytes<B: Byte>(fd: RawFd, buffer: &mut [B]) -> io::Result<Done<usize>> {
     Ok(Done::bytes(receive(fd, buffer, 0)?, buffer.len()))
 }
 
 #[inline]
-pub(super) fn receive(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
+pub(super) fn receive<B: Byte>(fd: RawFd, buffer: &mut [B], flags: libc::c_int) -> io::Result<usize> {
     let flags = flags | libc::MSG_DONTWAIT;
     let (data, room, nowhere) = (buffer.as_mut_ptr(), buffer.len(), null::<libc::sockaddr>());
     // SAFETY: the buffer is valid for writing, and no address is asked for.
@@ -235,6 +246,23 @@ pub(super) fn receive_message(fd: RawFd, buffers: &mut [IoSliceMut<'_>]) -> io::
     message.msg_iov = buffers.as_mut_ptr().cast();
     message.msg_iovlen = slices as _;
     // SAFETY: `IoSliceMut` is laid out as `iovec`, and the slices are valid for writing.
+    unsafe { receive_into(fd, message, asked) }
+}
+
+/// The same with one buffer.
+pub(super) fn receive_unix<B: Byte>(fd: RawFd, buffer: &mut [B]) -> io::Result<Done<usize>> {
+    let mut slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut message = empty_message();
+    message.msg_iov = &mut slice;
+    message.msg_iovlen = 1;
+    // SAFETY: the slice is valid for writing.
+    unsafe { receive_into(fd, message, buffer.len()) }
+}
+
+/// # Safety
+/// The message points to what is valid for writing.
+unsafe fn receive_into(fd: RawFd, mut message: libc::msghdr, asked: usize) -> io::Result<Done<usize>> {
+    // SAFETY: by the contract.
     let count = length(unsafe { libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT) })?;
     let stopped = message.msg_flags & libc::MSG_CTRUNC != 0;
     Ok(if stopped { Done::some(count) } else { Done::bytes(count, asked) })
@@ -254,6 +282,19 @@ pub(super) fn send_slices(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<Done
     message.msg_iov = buffers.as_ptr().cast_mut().cast();
     message.msg_iovlen = buffers.len() as _;
     send_message(fd, &message)
+}
+
+/// As [`send_slices`], for a caller whose stack is not a fibre's: what is short is put together first.
+pub(super) fn send_gathered(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<Done<usize>> {
+    let mut whole = [MaybeUninit::<u8>::uninit(); MOST_GATHERED];
+    let mut filled = 0;
+    for buffer in buffers {
+        let Some(room) = whole[filled..].get_mut(..buffer.len()) else { return send_slices(fd, buffers) };
+        room.write_copy_of_slice(buffer);
+        filled += buffer.len();
+    }
+    // SAFETY: as many have been written.
+    send(fd, unsafe { whole[..filled].assume_init_ref() })
 }
 
 /// Nothing is concluded from a short write. The message points to what is valid for reading.
