@@ -127,6 +127,13 @@ impl Serving {
         }
     }
 
+    /// How many sockets it has.
+    pub fn sockets(&self) -> usize {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("its descriptors");
+        let links = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    }
+
     /// Resident bytes.
     pub fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("its status");
@@ -217,6 +224,24 @@ impl Talk {
     pub fn ask(&mut self, method: &str, target: &str, fields: &str) -> Answer {
         self.say(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
         self.hear(method != "HEAD")
+    }
+
+    /// So many bytes; fewer if the server closes.
+    pub fn hear_bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.heard);
+        let had = bytes.len().min(count);
+        self.heard = bytes.split_off(had);
+        bytes.resize(count, 0);
+        let mut filled = had;
+        while filled < count {
+            match self.stream.read(&mut bytes[filled..]) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(error) => panic!("to receive: {error}, after {filled} bytes"),
+            }
+        }
+        bytes.truncate(filled);
+        bytes
     }
 
     /// All that is said until the server closes.
