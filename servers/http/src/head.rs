@@ -2,9 +2,7 @@
 
 use crate::status::Status;
 use httparse::{EMPTY_HEADER, Error, Header};
-
-/// As many fields as are looked for at first: more than browsers send.
-const USUAL_FIELDS: usize = 32;
+use std::mem::MaybeUninit;
 
 /// As many fields as a request may have.
 pub const MOST_FIELDS: usize = 128;
@@ -110,6 +108,20 @@ impl<'b> Field<'b> {
     }
 }
 
+/// Room for the fields of a head, kept from one to the next.
+#[derive(Debug, Default)]
+pub struct Fields {
+    /// Empty; what counts is its capacity.
+    room: Vec<Header<'static>>,
+}
+
+impl Fields {
+    /// How many fields there is room for without asking for memory.
+    pub fn capacity(&self) -> usize {
+        self.room.capacity()
+    }
+}
+
 /// Reads the head at the beginning of the bytes, of which there may be more behind it.
 /// `None` if it is the beginning of one.
 ///
@@ -117,89 +129,57 @@ impl<'b> Field<'b> {
 /// The status of the answer, after which the connection is to be closed: where the next
 /// request begins is not known.
 #[inline]
-pub fn parse<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Option<Request<'b>>, Status> {
-    let mut fields = [EMPTY_HEADER; USUAL_FIELDS];
-    match parse_with(bytes, limits, &mut fields) {
-        Err(Failure::TooManyFields) => parse_slow(bytes, limits),
-        Err(Failure::Refused(status)) => Err(status),
-        Ok(parsed) => Ok(parsed),
-    }
+pub fn parse<'b>(bytes: &'b [u8], limits: &Limits, fields: &mut Fields) -> Result<Option<Request<'b>>, Status> {
+    let mut room: Vec<Header<'b>> = std::mem::take(&mut fields.room);
+    room.reserve(MOST_FIELDS);
+    let parsed = parse_with(bytes, limits, &mut room.spare_capacity_mut()[..MOST_FIELDS]);
+    // The same memory, for headers of another lifetime: there are none in it.
+    fields.room = room.into_iter().map(|_| EMPTY_HEADER).collect();
+    parsed
 }
 
-enum Failure {
-    TooManyFields,
-    Refused(Status),
-}
-
-impl From<Status> for Failure {
-    fn from(status: Status) -> Failure {
-        Failure::Refused(status)
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn parse_slow<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Option<Request<'b>>, Status> {
-    let mut fields = vec![EMPTY_HEADER; MOST_FIELDS];
-    parse_with(bytes, limits, &mut fields).map_err(|failure| match failure {
-        Failure::TooManyFields => Status::HEADERS_TOO_LARGE,
-        Failure::Refused(status) => status,
-    })
-}
-
-#[inline(always)]
-fn parse_with<'b>(bytes: &'b [u8], limits: &Limits, fields: &mut [Header<'b>]) -> Result<Option<Request<'b>>, Failure> {
-    let mut raw = httparse::Request::new(fields);
-    let length = match raw.parse(bytes) {
+#[inline]
+fn parse_with<'b>(
+    bytes: &'b [u8],
+    limits: &Limits,
+    room: &mut [MaybeUninit<Header<'b>>],
+) -> Result<Option<Request<'b>>, Status> {
+    let mut raw = httparse::Request::new(&mut []);
+    let length = match raw.parse_with_uninit_headers(bytes, room) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Ok(partial(bytes, limits)?),
-        Err(Error::TooManyHeaders) => return Err(Failure::TooManyFields),
-        Err(Error::Version) => return Err(wrong_version(bytes).into()),
-        Err(_) => return Err(Status::BAD_REQUEST.into()),
+        Ok(httparse::Status::Partial) => return partial(bytes, limits),
+        Err(Error::TooManyHeaders) => return Err(Status::HEADERS_TOO_LARGE),
+        Err(Error::Version) => return Err(wrong_version(bytes)),
+        Err(_) => return Err(Status::BAD_REQUEST),
     };
     let (Some(method_name), Some(target), Some(version)) = (raw.method, raw.path, raw.version) else {
-        return Err(Status::BAD_REQUEST.into());
+        return Err(Status::BAD_REQUEST);
     };
     if target.len() > limits.target {
-        return Err(Status::URI_TOO_LONG.into());
+        return Err(Status::URI_TOO_LONG);
     }
     if length > limits.head {
-        return Err(Status::HEADERS_TOO_LARGE.into());
+        return Err(Status::HEADERS_TOO_LARGE);
     }
     // `httparse` takes a lone LF for the end of a line.
     if memchr::memchr_iter(b'\n', &bytes[..length]).any(|at| at == 0 || bytes[at - 1] != b'\r') {
-        return Err(Status::BAD_REQUEST.into());
+        return Err(Status::BAD_REQUEST);
     }
     let method = method_of(method_name)?;
-    let mut found = Found::default();
+    let mut request = Request { method, method_name, target, is_1_1: version == 1, length, ..Request::EMPTY };
+    let mut framing = Framing::default();
     for field in raw.headers.iter() {
-        found.meet(field)?;
+        request.meet(field, &mut framing)?;
     }
-    let is_1_1 = version == 1;
-    match found.host {
+    match framing.host {
         Field::Once(host) if is_host(host) => {}
-        Field::Absent if !is_1_1 => {}
-        _ => return Err(Status::BAD_REQUEST.into()),
+        Field::Absent if !request.is_1_1 => {}
+        _ => return Err(Status::BAD_REQUEST),
     }
-    Ok(Some(Request {
-        method,
-        method_name,
-        target,
-        is_1_1,
-        keep_alive: !found.close && (is_1_1 || found.keep_alive),
-        body: found.body(is_1_1)?,
-        expects_continue: found.expects_continue && is_1_1,
-        if_match: found.if_match,
-        if_none_match: found.if_none_match,
-        if_modified_since: found.if_modified_since,
-        if_unmodified_since: found.if_unmodified_since,
-        if_range: found.if_range,
-        range: found.range,
-        accept_encoding: found.accept_encoding,
-        referer: found.referer,
-        user_agent: found.user_agent,
-        length,
-    }))
+    request.keep_alive = !framing.close && (request.is_1_1 || framing.keep_alive);
+    request.expects_continue &= request.is_1_1;
+    request.body = framing.body(request.is_1_1)?;
+    Ok(Some(request))
 }
 
 /// Of a head that is not whole: whether it may still become one.
@@ -241,33 +221,43 @@ fn is_host(host: &[u8]) -> bool {
     host.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte))
 }
 
-/// The fields that mean something here.
+/// The fields that say where a request ends, and whether another one follows.
 #[derive(Default)]
-struct Found<'b> {
+struct Framing<'b> {
     host: Field<'b>,
     length: Field<'b>,
     transfer: Field<'b>,
     close: bool,
     keep_alive: bool,
-    expects_continue: bool,
-    if_match: Field<'b>,
-    if_none_match: Field<'b>,
-    if_modified_since: Field<'b>,
-    if_unmodified_since: Field<'b>,
-    if_range: Field<'b>,
-    range: Field<'b>,
-    accept_encoding: Field<'b>,
-    referer: Field<'b>,
-    user_agent: Field<'b>,
 }
 
-impl<'b> Found<'b> {
+impl<'b> Request<'b> {
+    const EMPTY: Request<'b> = Request {
+        method: Method::Other,
+        method_name: "",
+        target: "",
+        is_1_1: false,
+        keep_alive: false,
+        body: Body::Length(0),
+        expects_continue: false,
+        if_match: Field::Absent,
+        if_none_match: Field::Absent,
+        if_modified_since: Field::Absent,
+        if_unmodified_since: Field::Absent,
+        if_range: Field::Absent,
+        range: Field::Absent,
+        accept_encoding: Field::Absent,
+        referer: Field::Absent,
+        user_agent: Field::Absent,
+        length: 0,
+    };
+
     #[inline(always)]
-    fn meet(&mut self, field: &Header<'b>) -> Result<(), Status> {
+    fn meet(&mut self, field: &Header<'b>, framing: &mut Framing<'b>) -> Result<(), Status> {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         // Names are told apart by their length first.
         match field.name.len() {
-            4 if is("host") => self.host.meet(field.value),
+            4 if is("host") => framing.host.meet(field.value),
             5 if is("range") => self.range.meet(field.value),
             6 if is("expect") => {
                 if !field.value.eq_ignore_ascii_case(b"100-continue") {
@@ -280,22 +270,24 @@ impl<'b> Found<'b> {
             8 if is("if-range") => self.if_range.meet(field.value),
             10 if is("connection") => {
                 for token in field.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
-                    self.close |= token.eq_ignore_ascii_case(b"close");
-                    self.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+                    framing.close |= token.eq_ignore_ascii_case(b"close");
+                    framing.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
             10 if is("user-agent") => self.user_agent.meet(field.value),
             13 if is("if-none-match") => self.if_none_match.meet(field.value),
-            14 if is("content-length") => self.length.meet(field.value),
+            14 if is("content-length") => framing.length.meet(field.value),
             15 if is("accept-encoding") => self.accept_encoding.meet(field.value),
             17 if is("if-modified-since") => self.if_modified_since.meet(field.value),
-            17 if is("transfer-encoding") => self.transfer.meet(field.value),
+            17 if is("transfer-encoding") => framing.transfer.meet(field.value),
             19 if is("if-unmodified-since") => self.if_unmodified_since.meet(field.value),
             _ => {}
         }
         Ok(())
     }
+}
 
+impl Framing<'_> {
     #[inline]
     fn body(&self, is_1_1: bool) -> Result<Body, Status> {
         match (self.length, self.transfer) {

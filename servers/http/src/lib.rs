@@ -11,5 +11,5 @@ pub mod range;
 pub mod status;
 pub mod target;
 
-pub use head::{Body, Limits, Method, Request, parse};
+pub use head::{Body, Fields, Limits, Method, Request, parse};
 pub use status::Status;

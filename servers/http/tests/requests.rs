@@ -3,9 +3,13 @@
 use proptest::prelude::*;
 use sinew_http_protocol::body::Discard;
 use sinew_http_protocol::head::{Field, MOST_FIELDS};
-use sinew_http_protocol::{Body, Limits, Method, Request, Status, parse};
+use sinew_http_protocol::{Body, Fields, Limits, Method, Request, Status};
 
 const LIMITS: Limits = Limits { head: 4096, target: 512 };
+
+fn parse<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Option<Request<'b>>, Status> {
+    sinew_http_protocol::parse(bytes, limits, &mut Fields::default())
+}
 
 fn whole(head: &str) -> Request<'_> {
     match parse(head.as_bytes(), &LIMITS) {
@@ -120,6 +124,20 @@ fn what_is_too_long_is_refused_before_it_is_whole() {
 fn there_may_be_many_fields_but_not_any_number() {
     whole(&with(&"X: y\r\n".repeat(MOST_FIELDS - 1)));
     assert_eq!(refused(&with(&"X: y\r\n".repeat(MOST_FIELDS))), Status::HEADERS_TOO_LARGE);
+}
+
+#[test]
+fn the_room_for_fields_is_kept() {
+    let mut fields = Fields::default();
+    let heads = [with(&"X: y\r\n".repeat(100)), with(""), "GET".to_owned(), with("X: y\n")];
+    let outcomes = heads.iter().map(|head| {
+        let parsed = sinew_http_protocol::parse(head.as_bytes(), &LIMITS, &mut fields);
+        (parsed.map(|request| request.is_some()), fields.capacity())
+    });
+    let capacity = MOST_FIELDS;
+    let expected =
+        [(Ok(true), capacity), (Ok(true), capacity), (Ok(false), capacity), (Err(Status::BAD_REQUEST), capacity)];
+    assert_eq!(outcomes.collect::<Vec<_>>(), expected);
 }
 
 /// The body's length, or the refusal.

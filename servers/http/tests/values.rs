@@ -6,7 +6,11 @@ use sinew_http_protocol::encoding::{Encoding, is_accepted};
 use sinew_http_protocol::media::content_type;
 use sinew_http_protocol::range::{MOST_PARTS, Wanted, wanted};
 use sinew_http_protocol::target::{encode, place};
-use sinew_http_protocol::{Limits, Status, date, parse};
+use sinew_http_protocol::{Fields, Limits, Request, Status, date};
+
+fn parse<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Option<Request<'b>>, Status> {
+    sinew_http_protocol::parse(bytes, limits, &mut Fields::default())
+}
 
 fn path(target: &str) -> Result<(String, bool), Status> {
     place(target).map(|place| (String::from_utf8(place.path.into_owned()).unwrap(), place.is_directory))

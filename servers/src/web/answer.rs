@@ -1,6 +1,5 @@
 //! Answers: their heads, and what follows them.
 
-use super::buffers::Borrowed;
 use super::clock::Calendar;
 use super::files::{Content, Form, resident};
 use super::transport::{PIECE, Transport};
@@ -22,7 +21,7 @@ pub struct Output<'a, T> {
     pub transport: &'a mut T,
     pub calendar: &'a mut Calendar,
     /// Answers that have not been sent.
-    pub pending: Borrowed<'a>,
+    pub pending: &'a mut Vec<u8>,
 }
 
 /// How an answer is to be given.
@@ -63,7 +62,7 @@ impl<T: Transport> Output<'_, T> {
     #[inline]
     pub fn flush(&mut self) -> io::Result<()> {
         if !self.pending.is_empty() {
-            self.transport.write(&self.pending, &[])?;
+            self.transport.write(self.pending, &[])?;
             self.pending.clear();
         }
         Ok(())
@@ -228,7 +227,7 @@ impl<T: Transport> Output<'_, T> {
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > COPIED {
-            self.transport.write(&self.pending, bytes)?;
+            self.transport.write(self.pending, bytes)?;
             self.pending.clear();
             return Ok(());
         }

@@ -1,8 +1,8 @@
 #![doc = include_str!("README.md")]
 
 mod answer;
-mod buffers;
 mod clock;
+mod desks;
 mod files;
 mod input;
 mod listen;
@@ -16,7 +16,7 @@ mod transport;
 pub use options::Options;
 
 use crate::{runtime, stop::StopSignal};
-use buffers::Buffers;
+use desks::Desks;
 use files::Files;
 use log::Log;
 use sinew::sync::Semaphore;
@@ -30,13 +30,13 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What a client may say in a head. nginx allows for 32 KiB, in pieces of 8.
-const LIMITS: Limits = Limits { head: buffers::SIZE, target: 8 * 1024 };
+const LIMITS: Limits = Limits { head: desks::SIZE, target: 8 * 1024 };
 
 /// What all sessions share.
 struct Server {
     options: Options,
     files: Files,
-    buffers: Buffers,
+    desks: Desks,
     /// A permit for each connection.
     room: Semaphore,
     log: Option<Log>,
@@ -64,7 +64,7 @@ pub fn run(options: Options) -> io::Result<()> {
     let mut stop = StopSignal::catch()?;
     let server = Server {
         files: Files::open(&options)?,
-        buffers: Buffers::default(),
+        desks: Desks::default(),
         room: Semaphore::new(options.connections.into()),
         log: options.log.as_deref().map(Log::open).transpose()?,
         tls: options.tls.as_deref().map(tls::config).transpose()?,

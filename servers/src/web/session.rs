@@ -2,13 +2,14 @@
 
 use super::answer::{Given, Manner, Output};
 use super::clock::Calendar;
+use super::desks::Desk;
 use super::files::Found;
-use super::input::{Input, SMALL};
+use super::input::Input;
 use super::transport::Transport;
 use super::{LIMITS, Server, listing};
 use sinew_http_protocol::body::Discard;
 use sinew_http_protocol::condition::{self, Verdict};
-use sinew_http_protocol::{Body, Method, Request, Status, parse, range, target};
+use sinew_http_protocol::{Body, Fields, Method, Request, Status, parse, range, target};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -42,18 +43,17 @@ enum After {
 ///
 /// What an idle connection needs is in this frame, so it is kept small.
 pub fn serve<T: Transport>(server: &Server, transport: &mut T, client: Client) {
-    let mut small = [0; SMALL];
     let mut calendar = Calendar::new();
     let mut patience = server.options.header_timeout;
     loop {
         // Between requests a connection may be cancelled, in them it may not.
-        let Ok(count @ 1..) = transport.read(&mut small, Instant::now() + patience) else { return };
+        let received = transport.receive(&server.desks, Instant::now() + patience);
+        let Ok((mut desk, count @ 1..)) = received else { return };
         patience = server.options.idle_timeout;
-        let outcome =
-            sinew::cancel::shield(|| requests(server, transport, client, &mut calendar, Input::new(&mut small, count)));
+        let outcome = sinew::cancel::shield(|| requests(server, transport, client, &mut calendar, &mut desk, count));
         match outcome {
             Ok(After::Stay) if !server.is_stopping() => {}
-            Ok(After::Farewell) => return sinew::cancel::shield(|| farewell(transport, &mut small)),
+            Ok(After::Farewell) => return sinew::cancel::shield(|| farewell(transport, &mut desk.input)),
             Ok(_) => return sinew::cancel::shield(|| transport.close()),
             // The client is gone, or too slow, or the file has become shorter.
             Err(_) => return,
@@ -75,19 +75,21 @@ fn farewell(transport: &mut impl Transport, buffer: &mut [u8]) {
     }
 }
 
-/// Answers what has been received, and what is needed to complete it.
+/// Answers the first `count` bytes on the desk, and what is needed to complete them.
 #[inline(never)]
-fn requests<'a, T: Transport>(
-    server: &'a Server,
-    transport: &'a mut T,
+fn requests<T: Transport>(
+    server: &Server,
+    transport: &mut T,
     client: Client,
-    calendar: &'a mut Calendar,
-    mut input: Input<'a>,
+    calendar: &mut Calendar,
+    desk: &mut Desk,
+    count: usize,
 ) -> io::Result<After> {
-    let pending = server.buffers.take();
-    let mut talk = Talk { server, client, output: Output { transport, calendar, pending } };
+    let Desk { input, output, fields } = desk;
+    let mut input = Input::new(input, count);
+    let mut talk = Talk { server, client, output: Output { transport, calendar, pending: output } };
     while !input.is_empty() {
-        let after = match parse(input.bytes(), &LIMITS) {
+        let after = match parse(input.bytes(), &LIMITS, fields) {
             Ok(Some(request)) if request.body == Body::Length(0) => {
                 let after = talk.answer(&request)?;
                 let length = request.length;
@@ -96,9 +98,9 @@ fn requests<'a, T: Transport>(
             }
             Ok(Some(request)) => {
                 let head = input.bytes()[..request.length].to_vec();
-                talk.answer_with_body(&head, &mut input)?
+                talk.answer_with_body(&head, &mut input, fields)?
             }
-            Ok(None) => talk.complete(&mut input)?,
+            Ok(None) => talk.complete(&mut input, fields)?,
             Err(status) => talk.refuse(status)?,
         };
         if after != After::Stay {
@@ -117,23 +119,23 @@ struct Talk<'a, T> {
     output: Output<'a, T>,
 }
 
-impl<'a, T: Transport> Talk<'a, T> {
+impl<T: Transport> Talk<'_, T> {
     /// Waits for the rest of a head.
     #[cold]
     #[inline(never)]
-    fn complete(&mut self, input: &mut Input<'a>) -> io::Result<After> {
+    fn complete(&mut self, input: &mut Input<'_>, fields: &mut Fields) -> io::Result<After> {
         // The client may wait for these before it goes on.
         self.output.flush()?;
         let deadline = Instant::now() + self.server.options.header_timeout;
         loop {
-            match input.receive(&self.server.buffers, self.output.transport, deadline) {
+            match input.receive(self.output.transport, deadline) {
                 Ok(0) => return Ok(After::Close),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::TimedOut => return self.refuse(Status::REQUEST_TIMEOUT),
                 Err(error) => return Err(error),
             }
             // What is wrong with it is found out again.
-            if !matches!(parse(input.bytes(), &LIMITS), Ok(None)) {
+            if !matches!(parse(input.bytes(), &LIMITS, fields), Ok(None)) {
                 return Ok(After::Stay);
             }
         }
@@ -143,8 +145,8 @@ impl<'a, T: Transport> Talk<'a, T> {
     /// it has been sent.
     #[cold]
     #[inline(never)]
-    fn answer_with_body(&mut self, head: &[u8], input: &mut Input<'a>) -> io::Result<After> {
-        let Ok(Some(request)) = parse(head, &LIMITS) else {
+    fn answer_with_body(&mut self, head: &[u8], input: &mut Input<'_>, fields: &mut Fields) -> io::Result<After> {
+        let Ok(Some(request)) = parse(head, &LIMITS, fields) else {
             return self.refuse(Status::BAD_REQUEST);
         };
         input.consume(head.len());
@@ -155,7 +157,7 @@ impl<'a, T: Transport> Talk<'a, T> {
         }
     }
 
-    fn discard(&mut self, request: &Request<'_>, input: &mut Input<'a>) -> Result<(), Discarded> {
+    fn discard(&mut self, request: &Request<'_>, input: &mut Input<'_>) -> Result<(), Discarded> {
         let mut body = Discard::new(request.body, self.server.options.max_body)?;
         if request.expects_continue && input.is_empty() {
             self.output.pending.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -168,7 +170,7 @@ impl<'a, T: Transport> Talk<'a, T> {
             if body.is_done() {
                 return Ok(());
             }
-            match input.receive(&self.server.buffers, self.output.transport, deadline) {
+            match input.receive(self.output.transport, deadline) {
                 Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::TimedOut => return Err(Status::REQUEST_TIMEOUT.into()),

@@ -1,5 +1,6 @@
 //! A connection, plain or over TLS.
 
+use super::desks::{Borrowed, Desks};
 use super::files::resident;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sinew::fs::File;
@@ -16,6 +17,13 @@ pub const PIECE: u64 = 256 * 1024;
 /// What a session needs of its connection. Nothing waits longer than the send timeout for a
 /// client to take what is sent.
 pub trait Transport {
+    /// Waits for something, and only then borrows a desk to receive it at. Gives how many
+    /// bytes came; nothing is the end.
+    ///
+    /// # Errors
+    /// Those of the connection; `TimedOut` beyond the deadline.
+    fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)>;
+
     /// Receives something; nothing is the end.
     ///
     /// # Errors
@@ -78,6 +86,11 @@ impl Plain {
 
 impl Transport for Plain {
     #[inline]
+    fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)> {
+        self.stream.read_lent(deadline, || desks.take())
+    }
+
+    #[inline]
     fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
         self.stream.read_deadline(buffer, deadline)
     }
@@ -126,6 +139,16 @@ impl Secure {
 }
 
 impl Transport for Secure {
+    fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)> {
+        let state = self.stream.conn.process_new_packets().map_err(io::Error::other)?;
+        if state.plaintext_bytes_to_read() == 0 {
+            time::deadline(deadline, || self.stream.sock.peek(&mut [0]))?;
+        }
+        let mut desk = desks.take();
+        let count = self.read(&mut desk.input, deadline)?;
+        Ok((desk, count))
+    }
+
     fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
         match time::deadline(deadline, || self.stream.read(buffer)) {
             // The client hung up without a word. Heads and bodies have ends of their own.
