@@ -196,12 +196,12 @@ fn partial<'b>(bytes: &[u8], limits: &Limits) -> Result<Option<Request<'b>>, Sta
     }
 }
 
-/// A version that is none, or one that is not spoken here.
+/// A version that is not spoken here, or none at all. Its end may not have come yet.
 #[cold]
 fn wrong_version(bytes: &[u8]) -> Status {
     let line = bytes.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
-    match line.trim_ascii_end().rsplit(|&byte| byte == b' ').next() {
-        Some([b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']) => Status::VERSION_NOT_SUPPORTED,
+    match line.split(|&byte| byte == b' ').nth(2).and_then(|version| version.strip_prefix(b"HTTP/")) {
+        Some([b'0'..=b'9', ..]) => Status::VERSION_NOT_SUPPORTED,
         _ => Status::BAD_REQUEST,
     }
 }

@@ -75,9 +75,7 @@ pub fn run(options: Options) -> io::Result<()> {
         let doors = listen::open(&server.options)?;
         listen::announce(&server.options, &doors)?;
         sinew::scope(|scope| {
-            if let Some(log) = &server.log {
-                scope.spawn(|| log.write());
-            }
+            let writer = server.log.as_ref().map(|log| scope.spawn(|| log.write()));
             for door in &doors {
                 let server = &server;
                 scope.spawn(move || listen::serve(server, door, scope));
@@ -90,6 +88,8 @@ pub fn run(options: Options) -> io::Result<()> {
                 log.close();
             }
             if everybody.is_err() {
+                // A log that takes longer is lost.
+                let _ = writer.map(|writer| writer.join_timeout(Duration::from_secs(1)));
                 eprintln!("sinew: web: some connections did not end within {} s", GRACE.as_secs());
                 std::process::exit(0);
             }

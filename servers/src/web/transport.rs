@@ -57,19 +57,23 @@ pub trait Transport {
 pub struct Plain {
     stream: TcpStream,
     patience: Duration,
+    /// Until when an answer may wait to be sent. Counted from the last deadline, so that the
+    /// clock need not be asked for it.
+    limit: Instant,
 }
 
 impl Plain {
     /// Over this connection, to a client that may take so long to receive something.
     pub fn new(stream: TcpStream, patience: Duration) -> Plain {
-        Plain { stream, patience }
+        Plain { stream, patience, limit: Instant::now() + patience }
     }
 
     /// What did not go at once.
     #[cold]
     #[inline(never)]
     fn write_rest(&mut self, mut first: &[u8], mut second: &[u8]) -> io::Result<()> {
-        time::timeout(self.patience, || {
+        self.limit = Instant::now() + self.patience;
+        time::deadline(self.limit, || {
             while !first.is_empty() || !second.is_empty() {
                 let sent = (&self.stream).write_vectored(&[IoSlice::new(first), IoSlice::new(second)])?;
                 if sent == 0 {
@@ -87,11 +91,13 @@ impl Plain {
 impl Transport for Plain {
     #[inline]
     fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)> {
+        self.limit = deadline + self.patience;
         self.stream.read_lent(deadline, || desks.take())
     }
 
     #[inline]
     fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        self.limit = deadline + self.patience;
         self.stream.read_deadline(buffer, deadline)
     }
 
@@ -100,13 +106,13 @@ impl Transport for Plain {
         if !second.is_empty() {
             return self.write_rest(first, second);
         }
-        // It waits only if nothing can be sent at all.
-        let sent = time::timeout(self.patience, || (&self.stream).write(first))?;
+        let sent = self.stream.write_deadline(first, self.limit)?;
         if sent == first.len() { Ok(()) } else { self.write_rest(&first[sent..], second) }
     }
 
     fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()> {
-        let sent = time::timeout(self.patience, || sinew::io::sendfile(file, &self.stream, offset, count))?;
+        self.limit = Instant::now() + self.patience;
+        let sent = time::deadline(self.limit, || sinew::io::sendfile(file, &self.stream, offset, count))?;
         if sent == count { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
     }
 

@@ -33,6 +33,9 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOC
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
 
+/// As often as a path is resolved while names in it change.
+const MOST_ATTEMPTS: usize = 16;
+
 /// For looking only.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
@@ -71,13 +74,14 @@ impl Top {
     fn resolve(&self, path: &[u8], how: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         match self.resolve {
-            // `AGAIN`: something was renamed meanwhile, and the kernel is not sure.
-            Some(resolve) => loop {
-                match openat2(&self.directory, path, how, Mode::empty(), resolve) {
-                    Err(Errno::AGAIN | Errno::INTR) => {}
-                    outcome => return outcome,
-                }
-            },
+            Some(resolve) => {
+                let attempt = |_| match openat2(&self.directory, path, how, Mode::empty(), resolve) {
+                    // Something was renamed meanwhile, and the kernel is not sure.
+                    Err(Errno::AGAIN | Errno::INTR) => None,
+                    outcome => Some(outcome),
+                };
+                (0..MOST_ATTEMPTS).find_map(attempt).unwrap_or(Err(Errno::AGAIN))
+            }
             None => self.walk(path, how),
         }
     }
