@@ -164,6 +164,7 @@ fn chunks_end_where_they_say() {
         b"3\r\nabcd\r\n",
         b"3\r\nabc\n0\r\n\r\n",
         b"3\r\nabc0\r\n\r\n",
+        b"3\r\nabcx\n0\r\n\r\n",
         b"3;\n\r\n",
         b"0\r\n\n",
         b"0\r\n folded\r\n\r\n",
