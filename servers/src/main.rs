@@ -3,6 +3,7 @@
 mod memcached;
 mod runtime;
 mod stop;
+mod web;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -18,11 +19,13 @@ struct Command {
 #[derive(Subcommand)]
 enum Server {
     Memcached(memcached::Options),
+    Web(web::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Command::parse().server {
         Server::Memcached(options) => memcached::run(options),
+        Server::Web(options) => web::run(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

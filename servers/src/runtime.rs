@@ -8,7 +8,7 @@ use sinew::{BuildError, Runtime};
 #[derive(Args, Clone, Debug)]
 pub struct RuntimeOptions {
     /// How many kernel threads run the sessions; as many as there are CPUs, if not given
-    #[arg(short = 't', long = "threads", value_name = "NUM")]
+    #[arg(short = 't', long = "threads", visible_alias = "processors", value_name = "NUM")]
     pub threads: Option<usize>,
 
     /// What decides which session runs next, and where

@@ -26,13 +26,13 @@ fn main() -> io::Result<()> {
         for stream in listener.incoming() {
             let stream = stream?;
             stream.set_nodelay(true)?;
-            let _ = sinew::task::spawn(async move {
+            drop(sinew::task::spawn(async move {
                 let mut connection = http1::Builder::new();
                 connection.timer(SinewTimer::new());
                 if let Err(error) = connection.serve_connection(SinewIo::new(stream), service_fn(greet)).await {
                     eprintln!("a connection failed: {error}");
                 }
-            });
+            }));
         }
         Ok(())
     })

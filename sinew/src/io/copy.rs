@@ -1,11 +1,12 @@
 //! From one end to another.
 #![allow(unsafe_code)]
 
-use super::descriptor::length;
+use super::descriptor::{length, result};
 use super::{Done, Side};
 use crate::fs::File;
 use crate::net::TcpStream;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::RawFd;
 
 /// What is copied at a time: as much as a pipe holds. Unmeasured beyond that.
 const BUFFER: usize = 64 * 1024;
@@ -58,9 +59,10 @@ pub fn sendfile(file: &File, socket: &TcpStream, offset: u64, count: u64) -> io:
         let piece = left.min(PIECE) as usize;
         let sent = socket.socket().operate(Side::Write, |fd| {
             // SAFETY: the place is valid for reading and writing.
-            let sent = unsafe { libc::sendfile(fd, descriptor, &mut place, piece) };
-            // Less than asked may be due to the file's end: nothing is concluded.
-            Ok(Done::some(length(sent)?))
+            let sent = length(unsafe { libc::sendfile(fd, descriptor, &mut place, piece) })?;
+            // Less than asked may be due to the file's end; if not, there is no more room.
+            let is_short = sent > 0 && sent < piece && has_more(descriptor, place);
+            Ok(if is_short { Done::bytes(sent, piece) } else { Done::some(sent) })
         })?;
         if sent == 0 {
             break;
@@ -68,4 +70,14 @@ pub fn sendfile(file: &File, socket: &TcpStream, offset: u64, count: u64) -> io:
         left -= sent as u64;
     }
     Ok(count - left)
+}
+
+/// Whether a file goes on beyond this place.
+#[cold]
+fn has_more(descriptor: RawFd, place: libc::off_t) -> bool {
+    // SAFETY: all-zero is a valid status.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the status is valid for writing.
+    let asked = result(unsafe { libc::fstat(descriptor, &mut status) });
+    asked.is_ok() && status.st_size > place
 }

@@ -84,6 +84,37 @@ impl TcpStream {
         Ok(TcpStream { socket })
     }
 
+    /// As [`read_deadline`](TcpStream::read_deadline), into a buffer that is asked for only
+    /// when there may be something to receive: a connection that waits needs none. Gives the
+    /// buffer, and how many bytes were received; no byte is the end.
+    ///
+    /// `lend` is called again if there was nothing after all; the buffer that it gave before
+    /// has been dropped then.
+    ///
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// use std::io::Write;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let mut client = TcpStream::connect(listener.local_addr()?)?;
+    ///     let (stream, _) = listener.accept()?;
+    ///     client.write_all(b"hello")?;
+    ///     let deadline = Instant::now() + Duration::from_secs(5);
+    ///     let (buffer, count) = stream.read_lent(deadline, || vec![0; 100])?;
+    ///     assert_eq!(&buffer[..count], b"hello");
+    ///     Ok(())
+    /// })
+    /// # .map_err(|error: std::io::Error| panic!("{error}"));
+    /// ```
+    ///
+    /// # Errors
+    /// The kernel's; `TimedOut` beyond the deadline.
+    pub fn read_lent<B: AsMut<[u8]>>(&self, deadline: Instant, lend: impl FnMut() -> B) -> io::Result<(B, usize)> {
+        self.socket.read_lent(deadline, lend)
+    }
+
     /// Waits for bytes as `read` does, but leaves them there.
     ///
     /// # Errors

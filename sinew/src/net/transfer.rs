@@ -40,6 +40,20 @@ impl Socket {
         self.operate_until(Side::Read, deadline, |fd| receive_bytes(fd, buffer))
     }
 
+    /// Receives from a TCP stream, into a buffer that is made for each attempt.
+    #[inline]
+    pub(crate) fn read_lent<B: AsMut<[u8]>>(
+        &self,
+        deadline: Instant,
+        mut lend: impl FnMut() -> B,
+    ) -> io::Result<(B, usize)> {
+        self.operate_until(Side::Read, deadline, |fd| {
+            let mut buffer = lend();
+            let Done { value, shown } = receive_bytes(fd, buffer.as_mut())?;
+            Ok(Done { value: (buffer, value), shown })
+        })
+    }
+
     /// Receives from any stream.
     pub(crate) fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         self.operate(Side::Read, |fd| receive_message(fd, buffers))

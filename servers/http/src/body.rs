@@ -1,0 +1,127 @@
+//! Where a body ends. What is in it is discarded.
+
+use crate::head::Body;
+use crate::status::Status;
+
+/// Bytes that the lines of chunk sizes, with their extensions, and those after the last
+/// chunk may have: all that is not data.
+const MOST_BESIDE: u64 = 16 * 1024;
+
+/// A body on its way.
+#[derive(Debug)]
+pub struct Discard {
+    state: State,
+    /// Data that may still come.
+    allowance: u64,
+    /// Other bytes that may still come.
+    beside: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// So many bytes are left of a body with a length.
+    Length(u64),
+    /// In a chunk's size; how many digits there were.
+    Size {
+        size: u64,
+        digits: u32,
+    },
+    /// Behind it, before CR.
+    Extension(u64),
+    /// CR was the last one.
+    SizeEnd(u64),
+    /// So many bytes are left of a chunk.
+    Data(u64),
+    /// A chunk's data is to be followed by CR, LF.
+    DataCr,
+    DataLf,
+    /// At the beginning of a line after the last chunk.
+    Trailer,
+    /// In such a line.
+    TrailerLine,
+    /// CR was the last one in it.
+    TrailerLf,
+    /// The empty line's CR was the last one.
+    EndLf,
+    Done,
+}
+
+impl Discard {
+    /// A body of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// 413 if it is known to be longer.
+    pub fn new(body: Body, limit: u64) -> Result<Discard, Status> {
+        let state = match body {
+            Body::Length(0) => State::Done,
+            Body::Length(length) if length > limit => return Err(Status::CONTENT_TOO_LARGE),
+            Body::Length(length) => State::Length(length),
+            Body::Chunked => State::Size { size: 0, digits: 0 },
+        };
+        Ok(Discard { state, allowance: limit, beside: MOST_BESIDE })
+    }
+
+    /// Whether all of it has come.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Takes what belongs to the body. Gives how many bytes that were: all of them, unless
+    /// the body ends in them.
+    ///
+    /// # Errors
+    /// 400 if it is not made as it should be, 413 if it is too long. Nothing more can be
+    /// read from the connection.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<usize, Status> {
+        let mut at = 0;
+        while at < bytes.len() && self.state != State::Done {
+            at += match self.state {
+                State::Length(left) => {
+                    let count = left.min((bytes.len() - at) as u64);
+                    self.state = if count == left { State::Done } else { State::Length(left - count) };
+                    count as usize
+                }
+                State::Data(left) => {
+                    let count = left.min((bytes.len() - at) as u64);
+                    self.state = if count == left { State::DataCr } else { State::Data(left - count) };
+                    count as usize
+                }
+                _ => {
+                    self.beside = self.beside.checked_sub(1).ok_or(Status::CONTENT_TOO_LARGE)?;
+                    self.step(bytes[at])?;
+                    1
+                }
+            };
+        }
+        Ok(at)
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), Status> {
+        self.state = match (self.state, byte) {
+            (State::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if digits < 15 => {
+                let digit = (byte as char).to_digit(16).map_or(0, u64::from);
+                State::Size { size: size << 4 | digit, digits: digits + 1 }
+            }
+            (State::Size { size, digits: 1.. }, b'\r') => State::SizeEnd(size),
+            (State::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => State::Extension(size),
+            (State::Extension(size), b'\r') => State::SizeEnd(size),
+            (State::Extension(size), b'\t' | b' '..=b'~' | 0x80..) => State::Extension(size),
+            (State::SizeEnd(0), b'\n') => State::Trailer,
+            (State::SizeEnd(size), b'\n') => {
+                self.allowance = self.allowance.checked_sub(size).ok_or(Status::CONTENT_TOO_LARGE)?;
+                State::Data(size)
+            }
+            (State::DataCr, b'\r') => State::DataLf,
+            (State::DataLf, b'\n') => State::Size { size: 0, digits: 0 },
+            (State::Trailer, b'\r') => State::EndLf,
+            (State::EndLf, b'\n') => State::Done,
+            (State::TrailerLine, b'\r') => State::TrailerLf,
+            (State::TrailerLf, b'\n') => State::Trailer,
+            // A line that begins with a space would go on from the one before.
+            (State::Trailer, b'!'..=b'~') => State::TrailerLine,
+            (State::TrailerLine, b'\t' | b' '..=b'~' | 0x80..) => State::TrailerLine,
+            _ => return Err(Status::BAD_REQUEST),
+        };
+        Ok(())
+    }
+}

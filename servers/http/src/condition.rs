@@ -1,0 +1,85 @@
+//! Whether the client has it already.
+
+use crate::date;
+use crate::head::{Field, Request};
+
+/// What the conditions of a request come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They hold, or there are none: answer.
+    Answer,
+    /// 304: the client has it.
+    NotModified,
+    /// 412: it is not what the client takes it for.
+    Failed,
+}
+
+/// A file as conditions know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'a> {
+    /// Its tag, with the quotes. It is a strong one.
+    pub tag: &'a [u8],
+    /// When it was changed, in seconds since 1970.
+    pub modified: i64,
+}
+
+/// Judges a request for a file, in the order of RFC 9110, section 13.2.2.
+#[inline]
+pub fn judge(request: &Request<'_>, version: Version<'_>) -> Verdict {
+    let is_conditional = request.if_none_match.is_present()
+        || request.if_modified_since.is_present()
+        || request.if_match.is_present()
+        || request.if_unmodified_since.is_present();
+    if is_conditional { judge_slow(request, version) } else { Verdict::Answer }
+}
+
+#[cold]
+fn judge_slow(request: &Request<'_>, version: Version<'_>) -> Verdict {
+    let time = |field: Field<'_>| field.value().and_then(date::parse);
+    match request.if_match {
+        Field::Absent => {
+            if time(request.if_unmodified_since).is_some_and(|since| version.modified > since) {
+                return Verdict::Failed;
+            }
+        }
+        Field::Once(tags) if matches(tags, version.tag, Comparison::Strong) => {}
+        _ => return Verdict::Failed,
+    }
+    match request.if_none_match {
+        Field::Absent => match time(request.if_modified_since) {
+            Some(since) if version.modified <= since => Verdict::NotModified,
+            _ => Verdict::Answer,
+        },
+        Field::Once(tags) if matches(tags, version.tag, Comparison::Weak) => Verdict::NotModified,
+        _ => Verdict::Answer,
+    }
+}
+
+/// Whether `Range` counts: without `If-Range`, or if the client has a part of this version.
+pub fn range_counts(request: &Request<'_>, version: Version<'_>) -> bool {
+    match request.if_range {
+        Field::Absent => true,
+        Field::Once(tag) if tag.first() == Some(&b'"') => tag == version.tag,
+        Field::Once(date) => date::parse(date) == Some(version.modified),
+        Field::Repeated => false,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    /// Weak tags match nothing.
+    Strong,
+    /// A weak tag matches what it would without the `W/`.
+    Weak,
+}
+
+fn matches(list: &[u8], tag: &[u8], comparison: Comparison) -> bool {
+    if list == b"*" {
+        return true;
+    }
+    // No tag of ours has a comma in it, so one that does is cut into pieces that match nothing.
+    list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(|item| match item.strip_prefix(b"W/") {
+        Some(item) => comparison == Comparison::Weak && item == tag,
+        None => item == tag,
+    })
+}

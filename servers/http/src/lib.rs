@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+pub mod body;
+pub mod condition;
+pub mod date;
+pub mod encoding;
+pub mod head;
+pub mod media;
+pub mod range;
+pub mod status;
+pub mod target;
+
+pub use head::{Body, Fields, Limits, Method, Request, parse};
+pub use status::Status;

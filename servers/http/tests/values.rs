@@ -1,0 +1,209 @@
+//! Paths, ranges, dates, tags and encodings.
+
+use proptest::prelude::*;
+use sinew_http_protocol::condition::{Verdict, Version, judge, range_counts};
+use sinew_http_protocol::encoding::{Encoding, is_accepted};
+use sinew_http_protocol::media::content_type;
+use sinew_http_protocol::range::{MOST_PARTS, Wanted, wanted};
+use sinew_http_protocol::target::{encode, place};
+use sinew_http_protocol::{Fields, Limits, Request, Status, date};
+
+fn parse<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Option<Request<'b>>, Status> {
+    sinew_http_protocol::parse(bytes, limits, &mut Fields::default())
+}
+
+fn path(target: &str) -> Result<(String, bool), Status> {
+    place(target).map(|place| (String::from_utf8(place.path.into_owned()).unwrap(), place.is_directory))
+}
+
+#[test]
+fn targets_name_places_below_the_top() {
+    for (target, expected, is_directory) in [
+        ("/", "", true),
+        ("/a", "a", false),
+        ("/a/", "a", true),
+        ("/a/b.c", "a/b.c", false),
+        ("//a///b", "a/b", false),
+        ("/./a/.", "a", true),
+        ("/a/../b", "b", false),
+        ("/a/..", "", true),
+        ("/a/b/../../c/", "c", true),
+        ("/%61%2e%62", "a.b", false),
+        ("/a/%2e%2e/b", "b", false),
+        ("/...", "...", false),
+        ("/a%20b?c=%2f", "a b", false),
+        ("http://example.org/a", "a", false),
+        ("HTTPS://example.org", "", true),
+        ("http://example.org?x", "", true),
+        ("/a\\..\\b", "a\\..\\b", false),
+    ] {
+        assert_eq!(path(target), Ok((expected.to_owned(), is_directory)), "{target}");
+    }
+}
+
+#[test]
+fn targets_that_lead_out_or_nowhere_are_refused() {
+    for target in [
+        "/..",
+        "/../etc/passwd",
+        "/a/../../b",
+        "/%2e%2e/b",
+        "/%2E./b",
+        "/.%2e",
+        "/a%2fb",
+        "/a%2F..%2f..",
+        "/a%00",
+        "/%",
+        "/%1",
+        "/%zz",
+        "/%%32e",
+        "/a#b",
+        "*",
+        "",
+        "a",
+        "ftp://example.org/",
+        "http:///a",
+        "example.org:80",
+    ] {
+        assert_eq!(path(target), Err(Status::BAD_REQUEST), "{target}");
+    }
+}
+
+#[test]
+fn hidden_names_are_known() {
+    let hidden = |target: &str| place(target).unwrap().is_hidden();
+    assert!(hidden("/.git/config") && hidden("/a/.htpasswd") && hidden("/%2egit/") && hidden("/.well-known/.x"));
+    assert!(!hidden("/") && !hidden("/a.b/c.") && !hidden("/.well-known/acme"));
+}
+
+#[test]
+fn ranges_are_read() {
+    let parts = |value: &str| wanted(value.as_bytes(), 100);
+    assert_eq!(parts("bytes=0-9"), Wanted::Part(0..10));
+    assert_eq!(parts("Bytes= 90-"), Wanted::Part(90..100));
+    assert_eq!(parts("bytes=-1"), Wanted::Part(99..100));
+    assert_eq!(parts("bytes=-1000"), Wanted::Part(0..100));
+    assert_eq!(parts("bytes=50-1000"), Wanted::Part(50..100));
+    assert_eq!(parts("bytes=99-99999999999999999999"), Wanted::Part(99..100));
+    assert_eq!(parts("bytes=0-0, 5-6,-1"), Wanted::Parts(vec![0..1, 5..7, 99..100]));
+    assert_eq!(parts("bytes=0-0,100-"), Wanted::Part(0..1));
+    for nothing in ["bytes=100-", "bytes=-0", "bytes=100-200,300-", "bytes="] {
+        assert_eq!(parts(nothing), Wanted::Nothing, "{nothing}");
+    }
+    for whole in ["bytes=9-1", "bytes=a-", "bytes=-", "bytes=1", "lines=1-2", "bytes", "bytes=0-,0-", "bytes=+1-2"] {
+        assert_eq!(parts(whole), Wanted::Whole, "{whole}");
+    }
+    assert_eq!(parts(&format!("bytes={}", "1-1,".repeat(MOST_PARTS + 1))), Wanted::Whole);
+    assert_eq!(wanted(b"bytes=0-", 0), Wanted::Nothing);
+}
+
+#[test]
+fn the_three_forms_of_a_date_are_read() {
+    for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+        assert_eq!(date::parse(text.as_bytes()), Some(784_111_777), "{text}");
+    }
+    for text in ["", "yesterday", "Sun, 06 Nov 1994", "Sun, 06 Nov 1994 24:00:00 GMT", "Sun, 00 Nov 1994 08:49:37 GMT"]
+    {
+        assert_eq!(date::parse(text.as_bytes()), None, "{text}");
+    }
+    assert_eq!(&date::format(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_eq!(&date::format(951_782_400), b"Tue, 29 Feb 2000 00:00:00 GMT");
+    assert_eq!(&date::format(i64::MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
+}
+
+#[test]
+fn conditions_are_judged_in_order() {
+    let version = Version { tag: b"\"v1\"", modified: 784_111_777 };
+    for (fields, expected) in [
+        ("", Verdict::Answer),
+        ("If-None-Match: \"v1\"", Verdict::NotModified),
+        ("If-None-Match: W/\"v1\"", Verdict::NotModified),
+        ("If-None-Match: \"v0\", \"v1\"", Verdict::NotModified),
+        ("If-None-Match: *", Verdict::NotModified),
+        ("If-None-Match: \"v0\"", Verdict::Answer),
+        ("If-None-Match: \"v0\"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", Verdict::Answer),
+        ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", Verdict::NotModified),
+        ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", Verdict::Answer),
+        ("If-Modified-Since: whenever", Verdict::Answer),
+        ("If-Match: \"v1\"", Verdict::Answer),
+        ("If-Match: W/\"v1\"", Verdict::Failed),
+        ("If-Match: \"v0\"", Verdict::Failed),
+        ("If-Match: *", Verdict::Answer),
+        ("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT", Verdict::Failed),
+        ("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT", Verdict::Answer),
+    ] {
+        let end = if fields.is_empty() { "" } else { "\r\n" };
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}{end}\r\n");
+        let limits = Limits { head: 1000, target: 100 };
+        let Ok(Some(request)) = parse(head.as_bytes(), &limits) else { panic!("{head:?}") };
+        assert_eq!(judge(&request, version), expected, "{fields}");
+    }
+    for (field, expected) in [
+        ("If-Range: \"v1\"", true),
+        ("If-Range: W/\"v1\"", false),
+        ("If-Range: \"v0\"", false),
+        ("If-Range: Sun, 06 Nov 1994 08:49:37 GMT", true),
+        ("If-Range: Sun, 06 Nov 1994 08:49:38 GMT", false),
+        ("X: y", true),
+    ] {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+        let Ok(Some(request)) = parse(head.as_bytes(), &Limits { head: 1000, target: 100 }) else { panic!() };
+        assert_eq!(range_counts(&request, version), expected, "{field}");
+    }
+}
+
+#[test]
+fn encodings_are_accepted_as_the_client_says() {
+    let (br, gzip) = (Encoding::Brotli, Encoding::Gzip);
+    assert!(is_accepted(b"gzip, deflate, br", br) && is_accepted(b"GZIP;q=0.5", gzip));
+    assert!(is_accepted(b"*", br) && !is_accepted(b"*;q=0", br) && is_accepted(b"br, *;q=0", br));
+    assert!(!is_accepted(b"gzip;q=0, *", gzip) && !is_accepted(b"gzip; q=0.00", gzip));
+    assert!(!is_accepted(b"", gzip) && !is_accepted(b"xgzip, identity", gzip));
+}
+
+#[test]
+fn content_types_follow_the_last_ending() {
+    assert_eq!(content_type(b"a/b.HTML"), "text/html; charset=utf-8");
+    assert_eq!(content_type(b"a.tar.gz"), "application/gzip");
+    assert_eq!(content_type(b"a.html/b"), "application/octet-stream");
+    assert_eq!(content_type(b""), "application/octet-stream");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn no_target_leads_out(target in "(http://h)?/([./%a]|%2e|%2f|%00|%5c|//|\\.\\.|[!-~]){0,12}") {
+        if let Ok(place) = place(&target) {
+            let names: Vec<&[u8]> = place.path.split(|&byte| byte == b'/').collect();
+            let is_name = |name: &&[u8]| !matches!(name, &b"" | &b"." | &b"..") && !name.contains(&0);
+            prop_assert!(place.path.is_empty() || names.iter().all(is_name), "{:?}", place);
+        }
+    }
+
+    #[test]
+    fn every_name_can_be_written_and_read(name in prop::collection::vec(1u8..=255, 1..40)) {
+        let name: Vec<u8> = name.into_iter().filter(|&byte| byte != b'/').collect();
+        prop_assume!(!matches!(&name[..], b"" | b"." | b".."));
+        let mut target = "/".to_owned();
+        encode(&name, &mut target);
+        prop_assert!(target.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>&\"'".contains(&byte)));
+        prop_assert_eq!(&place(&target).unwrap().path[..], &name[..]);
+    }
+
+    #[test]
+    fn dates_are_read_as_they_were_written(seconds in 0i64..253_402_300_799) {
+        prop_assert_eq!(date::parse(&date::format(seconds)), Some(seconds));
+    }
+
+    #[test]
+    fn parts_are_parts(value in "bytes=([0-9]{0,3}-[0-9]{0,3},? ?){0,20}", size in 0u64..1000) {
+        let parts = match wanted(value.as_bytes(), size) {
+            Wanted::Part(part) => vec![part],
+            Wanted::Parts(parts) => parts,
+            _ => vec![],
+        };
+        prop_assert!(parts.len() <= MOST_PARTS);
+        prop_assert!(parts.iter().all(|part| part.start < part.end && part.end <= size));
+    }
+}

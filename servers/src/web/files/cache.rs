@@ -1,0 +1,121 @@
+//! A bounded number of entries, in a bounded amount of memory.
+//!
+//! Who has to go is found by a hand that goes round: an entry that was used since the hand
+//! was there last stays for another round.
+
+use super::entry::Entry;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes that all entries may hold together.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Entries by where they are asked for: the path of a file; of a directory, for its index,
+/// with a slash behind it.
+pub struct Cache {
+    places: HashMap<Box<[u8]>, usize>,
+    slots: Vec<Slot>,
+    hand: usize,
+    most: usize,
+    bytes: usize,
+}
+
+struct Slot {
+    key: Box<[u8]>,
+    entry: Arc<Entry>,
+    weight: usize,
+}
+
+impl Cache {
+    /// For so many entries at most.
+    pub fn new(most: usize) -> Cache {
+        Cache { places: HashMap::new(), slots: Vec::new(), hand: 0, most, bytes: 0 }
+    }
+
+    /// The entry for this path.
+    #[inline]
+    pub fn find(&self, path: &[u8], is_directory: bool) -> Option<Arc<Entry>> {
+        let place = if is_directory { self.places.get(&key(path, true)) } else { self.places.get(path) };
+        let entry = &self.slots[*place?].entry;
+        // Most have been used already, and need not be written to.
+        if !entry.used.load(Relaxed) {
+            entry.used.store(true, Relaxed);
+        }
+        Some(Arc::clone(entry))
+    }
+
+    /// Keeps an entry, in the place of others if need be.
+    pub fn insert(&mut self, path: &[u8], is_directory: bool, entry: Arc<Entry>) {
+        self.remove(path, is_directory);
+        let weight = entry.weight();
+        while self.slots.len() >= self.most || !self.slots.is_empty() && self.bytes + weight > MOST_BYTES {
+            self.evict();
+        }
+        let key = key(path, is_directory);
+        self.places.insert(key.clone(), self.slots.len());
+        self.slots.push(Slot { key, entry, weight });
+        self.bytes += weight;
+    }
+
+    /// Forgets an entry.
+    pub fn remove(&mut self, path: &[u8], is_directory: bool) {
+        if let Some(&place) = self.places.get(&key(path, is_directory)) {
+            self.take_out(place);
+        }
+    }
+
+    fn evict(&mut self) {
+        loop {
+            self.hand = if self.hand < self.slots.len() { self.hand } else { 0 };
+            if !self.slots[self.hand].entry.used.swap(false, Relaxed) {
+                return self.take_out(self.hand);
+            }
+            self.hand += 1;
+        }
+    }
+
+    /// The last one takes its place.
+    fn take_out(&mut self, place: usize) {
+        let slot = self.slots.swap_remove(place);
+        self.places.remove(&slot.key);
+        self.bytes -= slot.weight;
+        if let Some(moved) = self.slots.get(place) {
+            self.places.insert(moved.key.clone(), place);
+        }
+    }
+}
+
+/// The path of a file never ends with a slash.
+fn key(path: &[u8], is_directory: bool) -> Box<[u8]> {
+    let slash: &[u8] = if is_directory { b"/" } else { b"" };
+    [path, slash].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::beneath::Top;
+    use super::*;
+
+    #[test]
+    fn the_number_of_entries_is_bounded_and_those_in_use_stay() {
+        let directory = std::env::temp_dir().join(format!("sinew-web-cache-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("file"), "content").unwrap();
+        let top = Top::open(&directory, false).unwrap();
+        let entry = || Arc::new(Entry::new(&top, b"file", top.open_file(b"file").unwrap().0, None, 0).unwrap());
+        let mut cache = Cache::new(8);
+        cache.insert(b"popular", false, entry());
+        cache.insert(b"popular", true, entry());
+        for number in 0..100 {
+            assert!(cache.find(b"popular", false).is_some() && cache.find(b"popular", true).is_some());
+            cache.insert(format!("other {number}").as_bytes(), false, entry());
+            assert!(cache.slots.len() <= 8 && cache.places.len() == cache.slots.len());
+        }
+        assert_eq!(cache.bytes, cache.slots.iter().map(|slot| slot.weight).sum());
+        assert!(cache.places.iter().all(|(key, &place)| cache.slots[place].key == *key));
+        cache.remove(b"popular", true);
+        assert!(cache.find(b"popular", true).is_none() && cache.find(b"popular", false).is_some());
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -1,0 +1,129 @@
+//! The files that are served: found, opened, kept for a while.
+//!
+//! What can wait for a disk happens on the pool for calls that block: opening, asking
+//! for the status, reading what is not in the page cache. A session asks the cache first.
+
+mod beneath;
+mod cache;
+mod entry;
+pub mod resident;
+
+pub use entry::{Content, Entry, Form};
+
+use super::{Options, clock};
+use beneath::{Kind, Top};
+use cache::Cache;
+use rustix::io::Errno;
+use sinew_http_protocol::target::Place;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The file that is shown for a directory.
+const INDEX: &[u8] = b"index.html";
+
+/// What there is at a place.
+pub enum Found {
+    /// A file, in one form or several.
+    File(Arc<Entry>),
+    /// A directory, which is asked for without the slash at the end.
+    WithoutSlash,
+    /// A directory without an index.
+    Directory,
+    /// Nothing.
+    Nothing,
+    /// Something that is not shown.
+    Forbidden,
+    /// It is not known: the system has not got what it takes to look.
+    Unavailable,
+}
+
+/// The directory, and what is known of the files in it.
+pub struct Files {
+    top: Top,
+    max_age: Option<u32>,
+    /// No suspension happens under the lock.
+    cache: Mutex<Cache>,
+}
+
+impl Files {
+    /// Of the directory that the options name.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is not a directory.
+    pub fn open(options: &Options) -> io::Result<Files> {
+        let top = Top::open(&options.directory, options.follow_links)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", options.directory.display())))?;
+        Ok(Files { top, max_age: options.max_age, cache: Mutex::new(Cache::new(options.cached_files as usize)) })
+    }
+
+    /// What is at this place, as it was less than a second or so ago.
+    #[inline]
+    pub fn find(&self, place: &Place<'_>) -> Found {
+        let known = self.cache().find(&place.path, place.is_directory);
+        match known {
+            Some(entry) if entry.is_fresh(clock::now()) => Found::File(entry),
+            known => self.find_slow(place, known),
+        }
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the disk. What has not changed is kept.
+    #[cold]
+    #[inline(never)]
+    fn find_slow(&self, place: &Place<'_>, known: Option<Arc<Entry>>) -> Found {
+        if let Some(entry) = known {
+            // One looks; meanwhile the others take it as it is.
+            if !entry.claim(clock::now()) || sinew::blocking(|| entry.is_unchanged(&self.top)) {
+                return Found::File(entry);
+            }
+            self.cache().remove(&place.path, place.is_directory);
+        }
+        let found = sinew::blocking(|| self.look(place)).unwrap_or_else(refusal);
+        if let Found::File(entry) = &found {
+            self.cache().insert(&place.path, place.is_directory, Arc::clone(entry));
+        }
+        found
+    }
+
+    /// On a thread that may block.
+    fn look(&self, place: &Place<'_>) -> Result<Found, Errno> {
+        let entry = |path: &[u8], opened| {
+            let entry = Entry::new(&self.top, path, opened, self.max_age, clock::now())?;
+            Ok(Found::File(Arc::new(entry)))
+        };
+        if !place.is_directory {
+            let (opened, kind) = self.top.open_file(&place.path)?;
+            return match kind {
+                Kind::File => entry(&place.path, opened),
+                Kind::Directory => Ok(Found::WithoutSlash),
+                Kind::Other => Ok(Found::Forbidden),
+            };
+        }
+        let index = if place.path.is_empty() { INDEX.to_vec() } else { [&place.path, INDEX].join(&b'/') };
+        match self.top.open_file(&index) {
+            Ok((opened, Kind::File)) => entry(&index, opened),
+            Ok(_) | Err(Errno::NOENT) => self.top.open_directory(&place.path).map(|_| Found::Directory),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is in a directory.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn list<T: Send>(&self, place: &Place<'_>, read: impl FnOnce(rustix::fs::Dir) -> T + Send) -> io::Result<T> {
+        sinew::blocking(|| Ok(read(rustix::fs::Dir::new(self.top.open_directory(&place.path)?)?)))
+    }
+}
+
+fn refusal(error: Errno) -> Found {
+    match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => Found::Nothing,
+        // A link, or a place that is outside.
+        Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM | Errno::NXIO => Found::Forbidden,
+        _ => Found::Unavailable,
+    }
+}

@@ -1,0 +1,105 @@
+//! Where clients come in.
+
+use super::session::{self, Client};
+use super::transport::{Plain, Secure};
+use super::{Options, Server, tls};
+use sinew::net::{TcpListener, TcpStream};
+use sinew::sync::Permit;
+use sinew::{FibreBuilder, Scope};
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// As many connections as may wait to be accepted; the kernel's own limit is mostly this.
+const BACKLOG: u32 = 4096;
+
+/// Descriptors that the server needs beside those of connections and of files.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Makes sure that there are descriptors for as many connections as the options allow.
+///
+/// # Errors
+/// If the system does not allow it.
+pub fn allow_descriptors(options: &Options) -> io::Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let wanted = u64::from(options.connections) + u64::from(options.cached_files) + OTHER_DESCRIPTORS;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    limit.current = Some(wanted);
+    limit.maximum = limit.maximum.map(|maximum| maximum.max(wanted));
+    setrlimit(Resource::Nofile, limit).map_err(|error| {
+        let text = format!("no {wanted} descriptors: {error}; lower --connections, or see ulimit -n");
+        io::Error::new(ErrorKind::PermissionDenied, text)
+    })
+}
+
+/// Listens as the options say.
+///
+/// # Errors
+/// The kernel's, with the address.
+pub fn open(options: &Options) -> io::Result<Vec<TcpListener>> {
+    let open = |address: &String| {
+        let listener = TcpListener::builder().backlog(BACKLOG).bind(address.as_str())?;
+        // Connections inherit it.
+        rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
+        Ok(listener)
+    };
+    let explain = |address: &String, error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
+    };
+    options.listen.iter().map(|address| open(address).map_err(|error| explain(address, error))).collect()
+}
+
+/// Says where it listens.
+///
+/// # Errors
+/// Those of standard output.
+pub fn announce(options: &Options, doors: &[TcpListener]) -> io::Result<()> {
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let mut output = io::stdout().lock();
+    for door in doors {
+        writeln!(output, "serving {} at {scheme}://{}", options.directory.display(), door.local_addr()?)?;
+    }
+    output.flush()
+}
+
+/// Lets clients in, each to a fibre of its own, until this fibre is cancelled.
+pub fn serve<'scope>(server: &'scope Server, door: &TcpListener, scope: &'scope Scope<'scope, '_>) {
+    let mut incoming = door.incoming();
+    loop {
+        let permit = server.room.acquire();
+        let stream = incoming.next().expect("connections come for ever");
+        if server.is_stopping() {
+            return;
+        }
+        match stream {
+            Ok(stream) => admit(server, scope, permit, stream),
+            Err(error) => eprintln!("sinew: web: accept: {error}"),
+        }
+    }
+}
+
+fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, permit: Permit<'scope>, stream: TcpStream) {
+    // Who has gone already has no address; nobody will miss its line in the log.
+    let address: Option<SocketAddr> = server.log.as_ref().and_then(|_| stream.peer_addr().ok());
+    let spawned = match &server.tls {
+        None => FibreBuilder::new().spawn_scoped(scope, move || {
+            let _permit = permit;
+            session::serve(server, &mut Plain::new(stream, server.options.send_timeout), Client { address });
+        }),
+        Some(config) => {
+            let config = Arc::clone(config);
+            FibreBuilder::new().stack_size(tls::STACK).spawn_scoped(scope, move || {
+                let _permit = permit;
+                if let Ok(mut secure) = Secure::new(stream, config, server.options.send_timeout) {
+                    session::serve(server, &mut secure, Client { address });
+                }
+            })
+        }
+    };
+    if let Err(error) = spawned {
+        eprintln!("sinew: web: no fibre for a connection: {error}");
+    }
+}

@@ -1,0 +1,99 @@
+#![doc = include_str!("README.md")]
+
+mod answer;
+mod clock;
+mod desks;
+mod files;
+mod input;
+mod listen;
+mod listing;
+mod log;
+mod options;
+mod session;
+mod tls;
+mod transport;
+
+pub use options::Options;
+
+use crate::{runtime, stop::StopSignal};
+use desks::Desks;
+use files::Files;
+use log::Log;
+use sinew::sync::Semaphore;
+use sinew_http_protocol::Limits;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// For so long answers that have begun may take to be completed, when the server stops.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What a client may say in a head. nginx allows for 32 KiB, in pieces of 8.
+const LIMITS: Limits = Limits { head: desks::SIZE, target: 8 * 1024 };
+
+/// What all sessions share.
+struct Server {
+    options: Options,
+    files: Files,
+    desks: Desks,
+    /// A permit for each connection.
+    room: Semaphore,
+    log: Option<Log>,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    /// Set once, before idle sessions are cancelled.
+    stopping: AtomicBool,
+}
+
+impl Server {
+    /// Whether it has been told to stop. Who misses it is cancelled a moment later, or sees
+    /// it after the next answer.
+    #[inline]
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+}
+
+/// Serves until it is told to stop.
+///
+/// # Errors
+/// If it cannot begin to.
+pub fn run(options: Options) -> io::Result<()> {
+    listen::allow_descriptors(&options)?;
+    let runtime = runtime::build(&options.runtime)?;
+    let mut stop = StopSignal::catch()?;
+    let server = Server {
+        files: Files::open(&options)?,
+        desks: Desks::default(),
+        room: Semaphore::new(options.connections.into()),
+        log: options.log.as_deref().map(Log::open).transpose()?,
+        tls: options.tls.as_deref().map(tls::config).transpose()?,
+        stopping: AtomicBool::new(false),
+        options,
+    };
+    runtime.run(|| {
+        let doors = listen::open(&server.options)?;
+        listen::announce(&server.options, &doors)?;
+        sinew::scope(|scope| {
+            let writer = server.log.as_ref().map(|log| scope.spawn(|| log.write()));
+            for door in &doors {
+                let server = &server;
+                scope.spawn(move || listen::serve(server, door, scope));
+            }
+            let told = stop.wait();
+            server.stopping.store(true, Relaxed);
+            scope.cancel();
+            let everybody = server.room.acquire_timeout(server.options.connections.into(), GRACE);
+            if let Some(log) = &server.log {
+                log.close();
+            }
+            if everybody.is_err() {
+                // A log that takes longer is lost.
+                let _ = writer.map(|writer| writer.join_timeout(Duration::from_secs(1)));
+                eprintln!("sinew: web: some connections did not end within {} s", GRACE.as_secs());
+                std::process::exit(0);
+            }
+            told
+        })
+    })
+}

@@ -1,0 +1,276 @@
+//! One connection.
+
+use super::answer::{Given, Manner, Output};
+use super::clock::Calendar;
+use super::desks::Desk;
+use super::files::Found;
+use super::input::Input;
+use super::transport::Transport;
+use super::{LIMITS, Server, listing};
+use sinew_http_protocol::body::Discard;
+use sinew_http_protocol::condition::{self, Verdict};
+use sinew_http_protocol::{Body, Fields, Method, Request, Status, parse, range, target};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Who asks.
+#[derive(Clone, Copy)]
+pub struct Client {
+    /// Where it is, if somebody wants to know.
+    pub address: Option<SocketAddr>,
+}
+
+const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
+
+/// For so long, and so many bytes, the client may go on talking after an answer that it did
+/// not wait for. To close at once would make the kernel throw the answer away.
+const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL_BYTES: usize = 1 << 20;
+
+/// Whether a connection stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// For another request.
+    Stay,
+    /// It is to be closed, all has been said.
+    Close,
+    /// It is to be closed, but the client may not have finished.
+    Farewell,
+}
+
+/// Answers requests until the client leaves or breaks the rules, or the server stops.
+///
+/// What an idle connection needs is in this frame, so it is kept small.
+pub fn serve<T: Transport>(server: &Server, transport: &mut T, client: Client) {
+    let mut calendar = Calendar::new();
+    let mut patience = server.options.header_timeout;
+    loop {
+        // Between requests a connection may be cancelled, in them it may not.
+        let received = transport.receive(&server.desks, Instant::now() + patience);
+        let Ok((mut desk, count @ 1..)) = received else { return };
+        patience = server.options.idle_timeout;
+        let outcome = sinew::cancel::shield(|| requests(server, transport, client, &mut calendar, &mut desk, count));
+        match outcome {
+            Ok(After::Stay) if !server.is_stopping() => {}
+            Ok(After::Farewell) => return sinew::cancel::shield(|| farewell(transport, &mut desk.input)),
+            Ok(_) => return sinew::cancel::shield(|| transport.close()),
+            // The client is gone, or too slow, or the file has become shorter.
+            Err(_) => return,
+        }
+    }
+}
+
+/// Lets the client finish.
+#[cold]
+fn farewell(transport: &mut impl Transport, buffer: &mut [u8]) {
+    let deadline = Instant::now() + FAREWELL;
+    let mut left = FAREWELL_BYTES;
+    if transport.finish().is_ok() {
+        while let Ok(count @ 1..) = transport.read(buffer, deadline)
+            && count < left
+        {
+            left -= count;
+        }
+    }
+}
+
+/// Answers the first `count` bytes on the desk, and what is needed to complete them.
+#[inline(never)]
+fn requests<T: Transport>(
+    server: &Server,
+    transport: &mut T,
+    client: Client,
+    calendar: &mut Calendar,
+    desk: &mut Desk,
+    count: usize,
+) -> io::Result<After> {
+    let Desk { input, output, fields } = desk;
+    let mut input = Input::new(input, count);
+    let mut talk = Talk { server, client, output: Output { transport, calendar, pending: output } };
+    while !input.is_empty() {
+        let after = match parse(input.bytes(), &LIMITS, fields) {
+            Ok(Some(request)) if request.body == Body::Length(0) => {
+                let after = talk.answer(&request)?;
+                let length = request.length;
+                input.consume(length);
+                after
+            }
+            Ok(Some(request)) => {
+                let head = input.bytes()[..request.length].to_vec();
+                talk.answer_with_body(&head, &mut input, fields)?
+            }
+            Ok(None) => talk.complete(&mut input, fields)?,
+            Err(status) => talk.refuse(status)?,
+        };
+        if after != After::Stay {
+            talk.output.flush()?;
+            return Ok(if input.is_empty() { after } else { After::Farewell });
+        }
+    }
+    talk.output.flush()?;
+    Ok(After::Stay)
+}
+
+/// What answering takes.
+struct Talk<'a, T> {
+    server: &'a Server,
+    client: Client,
+    output: Output<'a, T>,
+}
+
+impl<T: Transport> Talk<'_, T> {
+    /// Waits for the rest of a head.
+    #[cold]
+    #[inline(never)]
+    fn complete(&mut self, input: &mut Input<'_>, fields: &mut Fields) -> io::Result<After> {
+        // The client may wait for these before it goes on.
+        self.output.flush()?;
+        let deadline = Instant::now() + self.server.options.header_timeout;
+        loop {
+            match input.receive(self.output.transport, deadline) {
+                Ok(0) => return Ok(After::Close),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::TimedOut => return self.refuse(Status::REQUEST_TIMEOUT),
+                Err(error) => return Err(error),
+            }
+            // What is wrong with it is found out again.
+            if !matches!(parse(input.bytes(), &LIMITS, fields), Ok(None)) {
+                return Ok(After::Stay);
+            }
+        }
+    }
+
+    /// Answers a request after its body has been read, for the client may not listen before
+    /// it has been sent.
+    #[cold]
+    #[inline(never)]
+    fn answer_with_body(&mut self, head: &[u8], input: &mut Input<'_>, fields: &mut Fields) -> io::Result<After> {
+        let Ok(Some(request)) = parse(head, &LIMITS, fields) else {
+            return self.refuse(Status::BAD_REQUEST);
+        };
+        input.consume(head.len());
+        match self.discard(&request, input) {
+            Ok(()) => self.answer(&request),
+            Err(Discarded::Refused(status)) => self.refuse(status),
+            Err(Discarded::Broken(error)) => Err(error),
+        }
+    }
+
+    fn discard(&mut self, request: &Request<'_>, input: &mut Input<'_>) -> Result<(), Discarded> {
+        let mut body = Discard::new(request.body, self.server.options.max_body)?;
+        if request.expects_continue && input.is_empty() {
+            self.output.pending.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self.output.flush()?;
+        let deadline = Instant::now() + self.server.options.send_timeout;
+        loop {
+            let taken = body.take(input.bytes())?;
+            input.consume(taken);
+            if body.is_done() {
+                return Ok(());
+            }
+            match input.receive(self.output.transport, deadline) {
+                Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::TimedOut => return Err(Status::REQUEST_TIMEOUT.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Says what is wrong with what the client sent. Nothing behind it can be understood.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, status: Status) -> io::Result<After> {
+        let given = self.output.status(status, "", Manner::LAST)?;
+        if let Some(log) = &self.server.log {
+            log.refusal(self.client.address, given);
+        }
+        Ok(After::Farewell)
+    }
+
+    #[inline]
+    fn answer(&mut self, request: &Request<'_>) -> io::Result<After> {
+        let manner = Manner::of(request, !self.server.is_stopping());
+        let shows = matches!(request.method, Method::Get | Method::Head);
+        let given = if self.server.options.plaintext && shows && request.target == "/plaintext" {
+            self.output.plaintext(manner)?
+        } else {
+            self.answer_slow(request, manner)?
+        };
+        if let Some(log) = &self.server.log {
+            log.request(self.client.address, request, given);
+        }
+        Ok(if manner.stay { After::Stay } else { After::Close })
+    }
+
+    #[inline(never)]
+    fn answer_slow(&mut self, request: &Request<'_>, manner: Manner) -> io::Result<Given> {
+        match request.method {
+            Method::Get | Method::Head => {}
+            Method::Options => return self.output.bare(Status::NO_CONTENT, ALLOW, manner),
+            Method::Other => return self.output.status(Status::METHOD_NOT_ALLOWED, ALLOW, manner),
+        }
+        let place = match target::place(request.target) {
+            Ok(place) => place,
+            Err(status) => return self.output.status(status, "", manner),
+        };
+        if !self.server.options.hidden && place.is_hidden() {
+            return self.output.status(Status::NOT_FOUND, "", manner);
+        }
+        match self.server.files.find(&place) {
+            Found::File(entry) => {
+                let form = entry.form(request.accept_encoding.value());
+                match condition::judge(request, form.version()) {
+                    Verdict::Answer => {}
+                    Verdict::NotModified => return self.output.bare(Status::NOT_MODIFIED, &form.fields, manner),
+                    Verdict::Failed => return self.output.status(Status::PRECONDITION_FAILED, "", manner),
+                }
+                match request.range.value() {
+                    Some(wanted)
+                        if request.method == Method::Get && condition::range_counts(request, form.version()) =>
+                    {
+                        self.output.parts(form, range::wanted(wanted, form.size()), manner)
+                    }
+                    _ => self.output.whole(form, manner),
+                }
+            }
+            Found::WithoutSlash => {
+                let location = listing::with_slash(&place);
+                self.output.status(Status::MOVED_PERMANENTLY, &format!("Location: {location}\r\n"), manner)
+            }
+            Found::Directory if self.server.options.list => self.list(&place, manner),
+            Found::Directory | Found::Forbidden => self.output.status(Status::FORBIDDEN, "", manner),
+            Found::Nothing => self.output.status(Status::NOT_FOUND, "", manner),
+            Found::Unavailable => self.output.status(Status::UNAVAILABLE, "Retry-After: 1\r\n", manner),
+        }
+    }
+
+    #[cold]
+    fn list(&mut self, place: &target::Place<'_>, manner: Manner) -> io::Result<Given> {
+        let hidden = self.server.options.hidden;
+        match self.server.files.list(place, |directory| listing::page(directory, &place.path, hidden)) {
+            Ok(page) => self.output.page(Status::OK, listing::FIELDS, page.as_bytes(), manner),
+            Err(_) => self.output.status(Status::FORBIDDEN, "", manner),
+        }
+    }
+}
+
+/// Why a body was not read to its end.
+enum Discarded {
+    Refused(Status),
+    Broken(io::Error),
+}
+
+impl From<Status> for Discarded {
+    fn from(status: Status) -> Discarded {
+        Discarded::Refused(status)
+    }
+}
+
+impl From<io::Error> for Discarded {
+    fn from(error: io::Error) -> Discarded {
+        Discarded::Broken(error)
+    }
+}

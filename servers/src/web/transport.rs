@@ -1,0 +1,202 @@
+//! A connection, plain or over TLS.
+
+use super::desks::{Borrowed, Desks};
+use super::files::resident;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use sinew::fs::File;
+use sinew::net::{Shutdown, TcpStream};
+use sinew::time;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A file is sent in pieces of this size: for each, its pages are looked for in the page
+/// cache first, and each has to be gone in time.
+pub const PIECE: u64 = 256 * 1024;
+
+/// What a session needs of its connection. Nothing waits longer than the send timeout for a
+/// client to take what is sent.
+pub trait Transport {
+    /// Waits for something, and only then borrows a desk to receive it at. Gives how many
+    /// bytes came; nothing is the end.
+    ///
+    /// # Errors
+    /// Those of the connection; `TimedOut` beyond the deadline.
+    fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)>;
+
+    /// Receives something; nothing is the end.
+    ///
+    /// # Errors
+    /// Those of the connection; `TimedOut` beyond the deadline.
+    fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize>;
+
+    /// Sends both, one behind the other, at once.
+    ///
+    /// # Errors
+    /// Those of the connection; `TimedOut` if the client is too slow.
+    fn write(&mut self, first: &[u8], second: &[u8]) -> io::Result<()>;
+
+    /// Sends `count` bytes of a file, [`PIECE`] at most, which are in the page cache.
+    ///
+    /// # Errors
+    /// Those of the connection; `TimedOut` if the client is too slow; `UnexpectedEof` if
+    /// the file has become shorter.
+    fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()>;
+
+    /// Says that nothing more will be sent, but listens on.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    fn finish(&mut self) -> io::Result<()>;
+
+    /// Says goodbye to a client that says nothing more: the connection is closed next.
+    fn close(&mut self);
+}
+
+/// TCP.
+pub struct Plain {
+    stream: TcpStream,
+    patience: Duration,
+    /// Until when an answer may wait to be sent. Counted from the last deadline, so that the
+    /// clock need not be asked for it.
+    limit: Instant,
+}
+
+impl Plain {
+    /// Over this connection, to a client that may take so long to receive something.
+    pub fn new(stream: TcpStream, patience: Duration) -> Plain {
+        Plain { stream, patience, limit: Instant::now() + patience }
+    }
+
+    /// What did not go at once.
+    #[cold]
+    #[inline(never)]
+    fn write_rest(&mut self, mut first: &[u8], mut second: &[u8]) -> io::Result<()> {
+        self.limit = Instant::now() + self.patience;
+        time::deadline(self.limit, || {
+            while !first.is_empty() || !second.is_empty() {
+                let sent = (&self.stream).write_vectored(&[IoSlice::new(first), IoSlice::new(second)])?;
+                if sent == 0 {
+                    return Err(ErrorKind::WriteZero.into());
+                }
+                let of_first = sent.min(first.len());
+                first = &first[of_first..];
+                second = &second[sent - of_first..];
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Transport for Plain {
+    #[inline]
+    fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)> {
+        self.limit = deadline + self.patience;
+        self.stream.read_lent(deadline, || desks.take())
+    }
+
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        self.limit = deadline + self.patience;
+        self.stream.read_deadline(buffer, deadline)
+    }
+
+    #[inline]
+    fn write(&mut self, first: &[u8], second: &[u8]) -> io::Result<()> {
+        if !second.is_empty() {
+            return self.write_rest(first, second);
+        }
+        let sent = self.stream.write_deadline(first, self.limit)?;
+        if sent == first.len() { Ok(()) } else { self.write_rest(&first[sent..], second) }
+    }
+
+    fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()> {
+        self.limit = Instant::now() + self.patience;
+        let sent = time::deadline(self.limit, || sinew::io::sendfile(file, &self.stream, offset, count))?;
+        if sent == count { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    #[inline]
+    fn close(&mut self) {}
+}
+
+/// TLS over TCP.
+pub struct Secure {
+    stream: StreamOwned<ServerConnection, TcpStream>,
+    patience: Duration,
+}
+
+/// What is encrypted at a time: a record of TLS.
+const RECORD: usize = 16 * 1024;
+
+impl Secure {
+    /// Over this connection. Hands are shaken when something is first read.
+    ///
+    /// # Errors
+    /// rustls's.
+    pub fn new(stream: TcpStream, config: Arc<ServerConfig>, patience: Duration) -> io::Result<Secure> {
+        let connection = ServerConnection::new(config).map_err(io::Error::other)?;
+        Ok(Secure { stream: StreamOwned::new(connection, stream), patience })
+    }
+}
+
+impl Transport for Secure {
+    fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)> {
+        let state = self.stream.conn.process_new_packets().map_err(io::Error::other)?;
+        if state.plaintext_bytes_to_read() == 0 {
+            time::deadline(deadline, || self.stream.sock.peek(&mut [0]))?;
+        }
+        let mut desk = desks.take();
+        let count = self.read(&mut desk.input, deadline)?;
+        Ok((desk, count))
+    }
+
+    fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        match time::deadline(deadline, || self.stream.read(buffer)) {
+            // The client hung up without a word. Heads and bodies have ends of their own.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+            outcome => outcome,
+        }
+    }
+
+    fn write(&mut self, first: &[u8], second: &[u8]) -> io::Result<()> {
+        time::timeout(self.patience, || {
+            self.stream.write_all(first)?;
+            self.stream.write_all(second)?;
+            self.stream.flush()
+        })
+    }
+
+    fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()> {
+        let mut buffer = vec![0; RECORD.min(count as usize)];
+        time::timeout(self.patience, || {
+            let mut done = 0;
+            while done < count {
+                let room = buffer.len().min((count - done) as usize);
+                let got = resident::read(file, &mut buffer[..room], offset + done)?;
+                if got == 0 {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+                self.stream.write_all(&buffer[..got])?;
+                done += got as u64;
+            }
+            self.stream.flush()
+        })
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.stream.conn.send_close_notify();
+        time::timeout(self.patience, || self.stream.flush())?;
+        self.stream.sock.shutdown(Shutdown::Write)
+    }
+
+    fn close(&mut self) {
+        self.stream.conn.send_close_notify();
+        // A client that is gone misses nothing.
+        let _ = time::timeout(self.patience, || self.stream.flush());
+    }
+}
