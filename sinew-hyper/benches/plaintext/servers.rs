@@ -77,9 +77,9 @@ fn on_sinew() -> io::Result<()> {
             let stream = stream?;
             stream.set_nodelay(true)?;
             // A client that breaks off is no concern of the others.
-            let _ = sinew::task::spawn(async {
+            drop(sinew::task::spawn(async {
                 let _ = http1::Builder::new().serve_connection(SinewIo::new(stream), service_fn(answer)).await;
-            });
+            }));
         }
         Ok(())
     })
