@@ -164,7 +164,7 @@ fn a_waker_that_panics_keeps_no_other_from_being_called() {
             .collect();
         condvar.notify_all();
         assert_eq!(counts.0.load(Ordering::Relaxed), 2);
-        waiting.iter_mut().for_each(|wait| block_on(wait));
+        waiting.iter_mut().for_each(block_on);
     });
 }
 
