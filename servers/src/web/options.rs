@@ -63,7 +63,7 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
     pub header_timeout: Duration,
 
-    /// How long a connection may stay between requests
+    /// How long a connection may stay between requests, give or take a second
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub idle_timeout: Duration,
 

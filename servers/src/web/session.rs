@@ -44,15 +44,16 @@ enum After {
 /// What an idle connection needs is in this frame, so it is kept small.
 pub fn serve<T: Transport>(server: &Server, transport: &mut T, client: Client) {
     let mut calendar = Calendar::new();
-    let mut patience = server.options.header_timeout;
+    let mut deadline = Instant::now() + server.options.header_timeout;
     loop {
         // Between requests a connection may be cancelled, in them it may not.
-        let received = transport.receive(&server.desks, Instant::now() + patience);
-        let Ok((mut desk, count @ 1..)) = received else { return };
-        patience = server.options.idle_timeout;
+        let Ok((mut desk, count @ 1..)) = transport.receive(&server.desks, deadline) else { return };
         let outcome = sinew::cancel::shield(|| requests(server, transport, client, &mut calendar, &mut desk, count));
         match outcome {
-            Ok(After::Stay) if !server.is_stopping() => {}
+            // To the second: the clock is not asked for this.
+            Ok(After::Stay) if !server.is_stopping() => {
+                deadline = calendar.end_of_second() + server.options.idle_timeout;
+            }
             Ok(After::Farewell) => return sinew::cancel::shield(|| farewell(transport, &mut desk.input)),
             Ok(_) => return sinew::cancel::shield(|| transport.close()),
             // The client is gone, or too slow, or the file has become shorter.
