@@ -11,9 +11,13 @@
 //! 3. Every new run is worse than the old median, and every old run is better than
 //!    the new one.
 //!
-//! What slows a family's runtime rarely slows one figure alone. So all figures of a
-//! family in one experiment are looked at together, too: their mean shift has less
-//! noise than each of them, and counts by the same measure.
+//! Peers take turns, so that each run has runs of other families at its side that
+//! met the machine in nearly the same state. Where the runs' ratios to those scatter
+//! less than the runs themselves, they are what is compared.
+//!
+//! What slows a family's runtime rarely slows one figure alone. So the figures of a
+//! family by one metric of an experiment are looked at together, too: their mean
+//! shift has less noise than each of them, and counts by the same measure.
 //!
 //! The peers of the same family as the figure's own (`sinew` of `sinew/fair`) are
 //! never its control: what slows one of them may slow them all.
@@ -41,10 +45,21 @@ const ASSUMED_WITHIN: f64 = 0.10;
 struct Pair<'a> {
     old: &'a Row,
     new: &'a Row,
-    /// How much worse it became, as a logarithm: 0.1 is about a tenth.
+    /// Of the figure itself.
+    plain: Shift,
+    /// Of its ratio to other families' runs of the same rounds.
+    paired: Option<Shift>,
+}
+
+/// From some runs to others, as logarithms: 0.1 is about a tenth.
+#[derive(Clone, Copy)]
+struct Shift {
+    /// How much worse the median became.
     worse: f64,
-    /// How far the difference of the medians can be off by the repeats alone.
+    /// How far that can be off by the repeats alone.
     within: f64,
+    /// Whether the runs lie on two sides.
+    is_apart: bool,
 }
 
 /// A figure that changed beyond the noise.
@@ -84,57 +99,96 @@ fn values(row: &Row) -> Vec<f64> {
     }
 }
 
-/// How far the median of these may be off, as a logarithm.
-fn error_of_median(values: &[f64]) -> f64 {
+/// How far the median of these logarithms may be off.
+fn error_of_median(logs: &[f64]) -> f64 {
     /// What the range of that many normal values is in standard deviations.
     const RANGES: [f64; 9] = [1.13, 1.69, 2.06, 2.33, 2.53, 2.70, 2.85, 2.97, 3.08];
-    let (Some(least), Some(most)) = (values.iter().copied().reduce(f64::min), values.iter().copied().reduce(f64::max))
-    else {
-        return ASSUMED_WITHIN;
-    };
-    if values.len() < 2 || least <= 0.0 {
+    if logs.len() < 2 {
         return ASSUMED_WITHIN;
     }
-    let deviation = (most / least).ln() / RANGES[(values.len() - 2).min(RANGES.len() - 1)];
-    1.25 * deviation / (values.len() as f64).sqrt()
+    let (least, most) = (logs.iter().copied().fold(f64::MAX, f64::min), logs.iter().copied().fold(f64::MIN, f64::max));
+    let deviation = (most - least) / RANGES[(logs.len() - 2).min(RANGES.len() - 1)];
+    1.25 * deviation / (logs.len() as f64).sqrt()
+}
+
+impl Shift {
+    /// Between runs whose logarithms are greater the worse they are.
+    fn between(old: &[f64], new: &[f64]) -> Option<Shift> {
+        let (before, after) = (median(old)?, median(new)?);
+        let rises = after > before;
+        Some(Shift {
+            worse: after - before,
+            within: error_of_median(old).hypot(error_of_median(new)),
+            is_apart: new.iter().all(|&log| (log > before) == rises && log != before)
+                && old.iter().all(|&log| (log < after) == rises && log != after),
+        })
+    }
+}
+
+/// The logarithms of a figure's runs, greater the worse they are.
+fn logs(row: &Row) -> Option<Vec<f64>> {
+    let sign = match row.better {
+        Better::Higher => -1.0,
+        Better::Lower => 1.0,
+        Better::Neither => return None,
+    };
+    let values = values(row);
+    values.iter().all(|&value| value > 0.0).then(|| values.iter().map(|value| sign * value.ln()).collect())
+}
+
+/// Other families' figures of the same configuration, of whom every round is there.
+fn controls<'a>(rows: &'a [Row], row: &Row) -> Vec<&'a Row> {
+    let configuration =
+        |row: &Row| (row.experiment.clone(), row.processors, row.threads, row.variant.clone(), row.metric.clone());
+    let is_control = |other: &&Row| {
+        family(&other.peer) != family(&row.peer)
+            && configuration(other) == configuration(row)
+            && !row.values.is_empty()
+            && other.values.len() == row.values.len()
+    };
+    rows.iter().filter(is_control).collect()
+}
+
+/// What is left of a figure's runs when those of its controls are taken off, round by
+/// round.
+fn relative(row: &Row, controls: &[&Row]) -> Option<Vec<f64>> {
+    let mut left = logs(row)?;
+    for control in controls {
+        for (log, theirs) in left.iter_mut().zip(logs(control)?) {
+            *log -= theirs / controls.len() as f64;
+        }
+    }
+    Some(left)
 }
 
 impl<'a> Pair<'a> {
-    fn of(old: &'a Row, new: &'a Row) -> Option<Pair<'a>> {
-        let (before, after) = (old.median?, new.median?);
-        if before <= 0.0 || after <= 0.0 {
-            return None;
-        }
-        let worse = match new.better {
-            Better::Higher => (before / after).ln(),
-            Better::Lower => (after / before).ln(),
-            Better::Neither => return None,
+    fn of(old: &'a Row, new: &'a Row, old_rows: &[Row], new_rows: &[Row]) -> Option<Pair<'a>> {
+        let plain = Shift::between(&logs(old)?, &logs(new)?)?;
+        let (mut before, mut after) = (controls(old_rows, old), controls(new_rows, new));
+        before.retain(|control| after.iter().any(|other| other.peer == control.peer));
+        after.retain(|control| before.iter().any(|other| other.peer == control.peer));
+        let paired = match before.is_empty() {
+            true => None,
+            false => relative(old, &before).zip(relative(new, &after)).and_then(|(b, a)| Shift::between(&b, &a)),
         };
-        let within = error_of_median(&values(old)).hypot(error_of_median(&values(new)));
-        Some(Pair { old, new, worse, within })
+        Some(Pair { old, new, plain, paired })
     }
 
-    /// Whether the runs lie on two sides.
-    fn is_apart(&self) -> bool {
-        let (Some(before), Some(after)) = (self.old.median, self.new.median) else { return false };
-        let rises = after > before;
-        values(self.new).iter().all(|&value| (value > before) == rises && value != before)
-            && values(self.old).iter().all(|&value| (value < after) == rises && value != after)
-    }
-
-    fn noise(&self, drift: Drift) -> f64 {
-        self.within.hypot(drift.scatter)
+    /// What is left when the machine's part is taken off, by whichever way has less
+    /// noise, and that noise.
+    fn shift(&self, drift: Drift) -> (Shift, f64) {
+        let plain = Shift { worse: self.plain.worse - drift.centre, ..self.plain };
+        let less = self.paired.filter(|paired| paired.within < plain.within).unwrap_or(plain);
+        (less, less.within.hypot(drift.scatter))
     }
 
     fn judge(&self, drift: Drift) -> Option<Change> {
-        let worse = self.worse - drift.centre;
-        let noise = self.noise(drift);
-        let counts = counts(worse, noise) && self.is_apart();
-        counts.then(|| Change {
+        let (shift, noise) = self.shift(drift);
+        (counts(shift.worse, noise) && shift.is_apart).then(|| Change {
             what: what(self.new),
             old: self.old.median.unwrap_or(0.0),
             new: self.new.median.unwrap_or(0.0),
-            worse,
+            worse: shift.worse,
             noise,
         })
     }
@@ -144,13 +198,15 @@ fn counts(worse: f64, noise: f64) -> bool {
     worse.abs() > LEAST_EFFECT.ln_1p().max(SIGMAS * noise)
 }
 
-/// All figures of a family in one experiment, together.
-fn judge_together(pairs: &[Pair], experiment: &str, own: &str) -> Option<Change> {
-    let members = pairs.iter().filter(|pair| pair.new.experiment == experiment && family(&pair.new.peer) == own);
+/// All figures of a family by one metric of an experiment, together.
+fn judge_together(pairs: &[Pair], experiment: &str, metric: &str, own: &str) -> Option<Change> {
+    let is_member =
+        |pair: &&Pair| pair.new.experiment == experiment && pair.new.metric == metric && family(&pair.new.peer) == own;
+    let members = pairs.iter().filter(is_member);
     let shifts: Vec<(f64, f64)> = members
         .map(|pair| {
-            let drift = drift(pairs, own, pair.new.processors);
-            (pair.worse - drift.centre, pair.noise(drift))
+            let (shift, noise) = pair.shift(drift(pairs, pair.new));
+            (shift.worse, noise)
         })
         .collect();
     let many = shifts.len() as f64;
@@ -158,7 +214,7 @@ fn judge_together(pairs: &[Pair], experiment: &str, own: &str) -> Option<Change>
     let noise = shifts.iter().map(|shift| shift.1.powi(2)).sum::<f64>().sqrt() / many;
     let agree = shifts.iter().filter(|shift| shift.0.signum() == worse.signum()).count();
     let is_found = shifts.len() > 1 && counts(worse, noise) && 4 * agree >= 3 * shifts.len();
-    let what = format!("{experiment}, {own}: all {} figures together", shifts.len());
+    let what = format!("{experiment}, {own}: {metric}, all {} together", shifts.len());
     is_found.then_some(Change { what, old: 0.0, new: 0.0, worse, noise })
 }
 
@@ -167,12 +223,14 @@ fn what(row: &Row) -> String {
     format!("{}{variant}, {} on {}: {}", row.experiment, row.peer, row.processors, row.metric)
 }
 
-/// The controls of a family's figures: those of all others, on as many
-/// processors if there are enough of them.
-fn drift(pairs: &[Pair], own: &str, processors: usize) -> Drift {
+/// Of a figure's controls: those of all other families, on as many processors if there
+/// are enough of them. What others do on the machine is not in CPU time, so that such
+/// figures have only their like.
+fn drift(pairs: &[Pair], row: &Row) -> Drift {
     let others = |narrow: bool| -> Vec<f64> {
-        let others = pairs.iter().filter(|pair| family(&pair.new.peer) != own);
-        others.filter(|pair| !narrow || pair.new.processors == processors).map(|pair| pair.worse).collect()
+        let others = pairs.iter().filter(|pair| family(&pair.new.peer) != family(&row.peer));
+        let others = others.filter(|pair| is_cpu_time(pair.new) == is_cpu_time(row));
+        others.filter(|pair| !narrow || pair.new.processors == row.processors).map(|pair| pair.plain.worse).collect()
     };
     let mut shifts = others(true);
     if shifts.len() < LEAST_CONTROLS {
@@ -189,6 +247,10 @@ fn drift(pairs: &[Pair], own: &str, processors: usize) -> Drift {
     Drift { centre, scatter, controls }
 }
 
+fn is_cpu_time(row: &Row) -> bool {
+    row.metric.contains("cpu")
+}
+
 impl Comparison {
     pub fn of(old: &[Row], new: &[Row]) -> Result<Comparison, String> {
         let partner = |rows: &'_ [Row], row: &Row| rows.iter().position(|other| other.key() == row.key());
@@ -196,7 +258,7 @@ impl Comparison {
         if both.is_empty() {
             return Err("the two files have no figure in common".to_owned());
         }
-        let pairs: Vec<Pair> = both.iter().filter_map(|(old, new)| Pair::of(old, new)).collect();
+        let pairs: Vec<Pair> = both.iter().filter_map(|(one, other)| Pair::of(one, other, old, new)).collect();
         let mut comparison = Comparison {
             compared: pairs.len(),
             only_old: old.iter().filter(|row| row.completed && partner(new, row).is_none()).count(),
@@ -209,24 +271,24 @@ impl Comparison {
                 .filter(|(old, new)| !old.completed && new.completed)
                 .map(|(_, new)| what(new))
                 .collect(),
-            drift: pairs.first().map(|pair| drift(&pairs, family(&pair.new.peer), pair.new.processors)),
+            drift: pairs.first().map(|pair| drift(&pairs, pair.new)),
         };
-        let mut families: Vec<(&str, &str)> = Vec::new();
+        let mut families: Vec<(&str, &str, &str)> = Vec::new();
         for pair in &pairs {
-            let own = (pair.new.experiment.as_str(), family(&pair.new.peer));
+            let own = (pair.new.experiment.as_str(), pair.new.metric.as_str(), family(&pair.new.peer));
             if !families.contains(&own) {
                 families.push(own);
             }
         }
-        for (experiment, own) in families {
-            match judge_together(&pairs, experiment, own) {
+        for (experiment, metric, own) in families {
+            match judge_together(&pairs, experiment, metric, own) {
                 Some(change) if change.worse > 0.0 => comparison.slower.push(change),
                 Some(change) => comparison.faster.push(change),
                 None => {}
             }
         }
         for pair in &pairs {
-            let drift = drift(&pairs, family(&pair.new.peer), pair.new.processors);
+            let drift = drift(&pairs, pair.new);
             match pair.judge(drift) {
                 Some(change) if change.worse > 0.0 => comparison.slower.push(change),
                 Some(change) => comparison.faster.push(change),
@@ -350,7 +412,7 @@ mod tests {
         let found = (0..100).filter(|seed| {
             let (old, new) = (results(2 * seed, 0.04, 0.04, |_, _| 1.0), results(2 * seed + 1, 0.04, 0.04, slowed));
             let comparison = Comparison::of(&old, &new).unwrap();
-            comparison.slower.iter().any(|change| change.what.starts_with("yield, sinew: all"))
+            comparison.slower.iter().any(|change| change.what.starts_with("yield, sinew: "))
         });
         let found = found.count();
         assert!(found >= 95, "{found} of 100");

@@ -27,6 +27,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::case::{Case, Outcome, Reading};
+use crate::load::server;
 use crate::peers::{Contender, Kind};
 
 /// In the order of the report.
@@ -186,13 +187,16 @@ impl Experiment {
         match () {
             _ if self.name == migrate::MIGRATE.name && !peer.has_clusters => Some("no clusters"),
             _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
-            _ if self.name == memcached::MEMCACHED.name
-                && peer.family() == "sinew"
-                && memcached::sinew_command().is_none() =>
-            {
-                Some("the sinew command is not built beside the lab (cargo build --release -p sinew-servers)")
-            }
             _ if matches!(peer.kind, Kind::Program(_)) && !peer.is_installed() => Some("not installed"),
+            _ => self.command(peer).and_then(|server| server::sinew_command(server).err()),
+        }
+    }
+
+    /// The part of the `sinew` command that this peer is measured by, if it is.
+    fn command(&self, peer: &Contender) -> Option<&'static str> {
+        match peer.kind {
+            Kind::Command(server) => Some(server),
+            Kind::Inside if self.name == memcached::MEMCACHED.name => Some(memcached::MEMCACHED.name),
             _ => None,
         }
     }
@@ -200,7 +204,7 @@ impl Experiment {
     /// Whether this peer has anything to do with it.
     pub fn concerns(&self, peer: &Contender) -> bool {
         match peer.kind {
-            Kind::Server | Kind::Program(_) => peer.only_for == self.name,
+            Kind::Server | Kind::Program(_) | Kind::Command(_) => peer.only_for == self.name,
             _ if self.name == memcached::MEMCACHED.name => peer.family() == "sinew" && peer.name != "sinew/tasks",
             _ => true,
         }

@@ -12,6 +12,7 @@ mod connection;
 mod epoll;
 pub mod floor;
 pub mod server;
+pub mod wrk;
 
 use std::io;
 use std::net::SocketAddr;

@@ -29,6 +29,7 @@ pub static CHANNEL: Experiment = Experiment {
     good: "High: a message that nobody waited for costs an atomic instruction or two, one that wakes its receiver costs a switch.",
     metrics: &[
         Metric::higher("ops_per_s", "million/s", 1e6),
+        Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
         Metric::beside("void_per_s", "million/s that nobody had to wait for", 1e6),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
@@ -114,7 +115,7 @@ fn ping_pong<P: Peer>(peer: P, case: &Case) -> Reading {
         crowd.release();
         crowd.join().await
     });
-    window.reading(&counts, timekeeper.elapsed())
+    window.reading(&counts, timekeeper.span())
 }
 
 /// Who sends, and what lets it send more.
@@ -149,7 +150,7 @@ fn fan_in<P: Peer>(peer: P, case: &Case) -> Reading {
         crowd.release();
         crowd.join().await
     });
-    window.reading(&counts, timekeeper.elapsed())
+    window.reading(&counts, timekeeper.span())
 }
 
 async fn count_messages<P: Peer>(receiver: &mut P::Receiver, credit: &Credit<P>, mut tally: Tally) -> u64 {
@@ -204,5 +205,5 @@ fn pipeline<P: Peer>(peer: P, case: &Case) -> Reading {
         crowd.release();
         crowd.join().await
     });
-    window.reading(&counts, timekeeper.elapsed())
+    window.reading(&counts, timekeeper.span())
 }

@@ -26,6 +26,7 @@ pub static CHURN: Experiment = Experiment {
     good: "High. More processors cost more communication, so twice the processors rarely give twice the figure. Operations that did not block are not in the figure but beside it.",
     metrics: &[
         Metric::higher("ops_per_s", "million blocking operations/s", 1e6),
+        Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
         Metric::beside("void_per_s", "million operations/s that did not block", 1e6),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
@@ -140,6 +141,6 @@ impl Body for Churn {
             counts.extend(others.join().await);
             counts
         });
-        window.reading(&counts, timekeeper.elapsed())
+        window.reading(&counts, timekeeper.span())
     }
 }

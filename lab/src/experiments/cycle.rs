@@ -29,6 +29,7 @@ pub static CYCLE: Experiment = Experiment {
     good: "High, and twice as high with twice the processors. With few rings the ready queues run empty, and what counts is how a processor that finds nothing waits.",
     metrics: &[
         Metric::higher("ops_per_s", "million hops/s", 1e6),
+        Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
         Metric::beside("void_per_s", "million hops/s without a wait", 1e6),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
@@ -135,6 +136,6 @@ impl Body for Cycle {
             let (least, most) = (ring.iter().min(), ring.iter().max());
             assert!(most <= least.map(|least| least + 1).as_ref(), "hops of a ring that differ: {ring:?}");
         }
-        window.reading(&counts, timekeeper.elapsed())
+        window.reading(&counts, timekeeper.span())
     }
 }

@@ -5,9 +5,10 @@
 //! first their CPU time and how often one of them blocked anew, then, for as
 //! long again, their system calls with `strace`, which would disturb the former.
 //! A call counts when it returns: one in which a thread sleeps all along does
-//! not.
+//! not. Thousands of kernel threads are not traced: attaching to them takes longer
+//! than the rest, and whichever of them returned from a call has blocked anew.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,15 +17,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Experiment, Metric, PLAIN, Plot, Variant};
-use crate::case::{Case, Reading};
+use crate::case::{Case, Outcome, Reading};
 use crate::kernel;
 use crate::measure::crowd::Crowd;
-use crate::measure::procfs::{Usage, threads_but};
-use crate::peers::{self, Body, Peer};
+use crate::measure::procfs::{Usage, other_threads};
+use crate::peers::{self, Body, Peer, go};
 
 const STRANDS: usize = 10_000;
 const CONNECTIONS: usize = 1_000;
 const SETTLE: Duration = Duration::from_millis(100);
+const MOST_TRACED: usize = 100;
 
 pub static IDLE: Experiment = Experiment {
     name: "idle",
@@ -43,14 +45,33 @@ pub static IDLE: Experiment = Experiment {
         strands if strands <= peer.most_strands => vec![Variant::new("-", strands)],
         _ => vec![],
     },
-    measure: peers::measure::<Idle>,
+    measure: |case| match case.peer.as_str() {
+        "go" => watch_go(case),
+        _ => peers::measure::<Idle>(case),
+    },
     ..PLAIN
 };
 
-/// Waits until a strand says that all is parked, and looks.
-fn watch(window: Duration) -> Reading {
+/// A program of its own, which says when all is parked, and stays until its input ends.
+fn watch_go(case: &Case) -> Outcome {
+    let watched = || -> io::Result<Reading> {
+        let mut program = go::start(case)?;
+        let mut line = String::new();
+        BufReader::new(program.stdout.take().expect("a pipe")).read_line(&mut line)?;
+        let reading = watch(program.id(), case.window());
+        drop(program.stdin.take());
+        match (line.trim(), program.wait()?.success()) {
+            ("parked", true) => Ok(reading),
+            _ => Err(io::Error::other(format!("go says {line:?}"))),
+        }
+    };
+    watched().map_or_else(|error| Outcome::Failed(error.to_string()), Outcome::Measured)
+}
+
+/// Looks at a process whose strands are all parked.
+fn watch(process: u32, window: Duration) -> Reading {
     thread::sleep(SETTLE);
-    let others = threads_but(kernel::thread_id());
+    let others = other_threads(process);
     let before = Usage::of(&others);
     thread::sleep(window);
     let after = Usage::of(&others);
@@ -68,6 +89,9 @@ fn watch(window: Duration) -> Reading {
 /// The system calls that these threads make in a window; `None` without a
 /// working `strace`.
 fn system_calls(threads: &[i32], window: Duration) -> Option<u64> {
+    if threads.len() > MOST_TRACED {
+        return None;
+    }
     let mut command = Command::new("strace");
     for thread in threads {
         command.arg("-p").arg(thread.to_string());
@@ -123,7 +147,7 @@ impl Body for Idle {
             let over = over.clone();
             move || {
                 let root = announced.recv().expect("a root");
-                let reading = watch(window);
+                let reading = watch(std::process::id(), window);
                 drop(clients);
                 // Pairs with the root's load.
                 over.store(true, Ordering::Release);

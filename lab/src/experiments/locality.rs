@@ -29,6 +29,7 @@ pub static LOCALITY: Experiment = Experiment {
     good: "High. A runtime that unparks on the local processor should do better in share, one that unparks where a strand last ran should do better in noshare.",
     metrics: &[
         Metric::higher("ops_per_s", "million blocking operations/s", 1e6),
+        Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
         Metric::beside("void_per_s", "million operations/s that did not block", 1e6),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
@@ -146,6 +147,6 @@ impl Body for Locality {
             counts.extend(others.join().await);
             counts
         });
-        window.reading(&counts, timekeeper.elapsed())
+        window.reading(&counts, timekeeper.span())
     }
 }

@@ -1,7 +1,6 @@
 //! `memcached`: Sinew's server beside the real one, with nine reads to one write.
 
 use std::io;
-use std::path::PathBuf;
 use std::process::Command;
 
 use super::web::{METRICS, drive};
@@ -49,17 +48,10 @@ fn requests() -> Vec<Request> {
 }
 
 fn measure(case: &Case) -> Outcome {
-    match drive(case, requests()) {
+    match drive(case, requests(), None) {
         Ok(reading) => Outcome::Measured(reading),
         Err(error) => Outcome::Failed(error.to_string()),
     }
-}
-
-/// The `sinew` command, beside this one.
-pub fn sinew_command() -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    let beside = own.with_file_name("sinew");
-    beside.is_file().then_some(beside)
 }
 
 /// In the server's process.
@@ -67,9 +59,8 @@ fn serve(case: &Case) -> io::Result<()> {
     let port = server::free_port()?;
     let mut command = match case.peer.strip_prefix("sinew/") {
         Some(scheduler) => {
-            let program = sinew_command().ok_or_else(|| io::Error::other("the sinew command is not built"))?;
-            let mut command = Command::new(program);
-            command.args(["memcached", "--scheduler", scheduler]);
+            let mut command = server::sinew_command(MEMCACHED.name).map_err(io::Error::other)?;
+            command.args(["--scheduler", scheduler]);
             command
         }
         None => {

@@ -13,7 +13,10 @@ pub static MIGRATE: Experiment = Experiment {
     source: "Barghi's thesis, 4.2",
     measures: "Migrations per second of strands that do nothing but go to and fro between two clusters with half of the processors each.",
     good: "High. Each migration puts a strand into a queue of another cluster, so this is what a scheduler's queues stand from outside; one shared queue for each cluster is the baseline.",
-    metrics: &[Metric::higher("ops_per_s", "million migrations/s", 1e6)],
+    metrics: &[
+        Metric::higher("ops_per_s", "million migrations/s", 1e6),
+        Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
+    ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
     least_processors: 2,
     variants: |_, processors, _| vec![Variant::new("-", MANY * processors)],
@@ -51,6 +54,6 @@ impl Body for Migrate {
             crowd.release();
             crowd.join().await
         });
-        window.reading(&counts, timekeeper.elapsed())
+        window.reading(&counts, timekeeper.span())
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
+use crate::kernel::cpu_time;
 use crate::peers::{self, Body, Peer};
 
 pub static SPAWN: Experiment = Experiment {
@@ -13,7 +14,10 @@ pub static SPAWN: Experiment = Experiment {
     source: "Sinew",
     measures: "Nanoseconds to spawn a strand that returns at once and to join it: one at a time (single), or a thousand spawned and then joined (batch).",
     good: "Low: so low that nobody thinks of pooling threads.",
-    metrics: &[Metric::lower("spawn_join_ns", "ns per spawn and join", 1.0)],
+    metrics: &[
+        Metric::lower("spawn_join_ns", "ns per spawn and join", 1.0),
+        Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
+    ],
     plots: &[Plot::Bars { metric: "spawn_join_ns" }],
     variants: |_, _, _| vec![Variant::new(SINGLE, 1), Variant::new("batch", STRANDS_PER_ROUND as usize)],
     measure: peers::measure::<Spawn>,
@@ -46,21 +50,22 @@ impl Body for Spawn {
     fn measure<P: Peer>(peer: P, case: &Case) -> Reading {
         let batch = if case.variant == SINGLE { 1 } else { STRANDS_PER_ROUND };
         let window = case.window();
-        let ns = peer.run(async move {
+        let (ns, cpu_ns) = peer.run(async move {
             let mut handles = Vec::with_capacity(batch as usize);
-            let mut ns = f64::NAN;
+            let (mut ns, mut cpu_ns) = (f64::NAN, f64::NAN);
             let warm_up = Duration::from_millis(50).min(window);
             for length in [warm_up, window] {
-                let begun = Instant::now();
+                let (begun, used) = (Instant::now(), cpu_time());
                 let mut strands = 0;
                 while begun.elapsed() < length {
                     round::<P>(batch, &mut handles).await;
                     strands += STRANDS_PER_ROUND;
                 }
                 ns = begun.elapsed().as_nanos() as f64 / strands as f64;
+                cpu_ns = (cpu_time() - used).as_nanos() as f64 / strands as f64;
             }
-            ns
+            (ns, cpu_ns)
         });
-        Reading::of([("spawn_join_ns", ns)])
+        Reading::of([("spawn_join_ns", ns), ("cpu_ns_per_op", cpu_ns)])
     }
 }

@@ -1,9 +1,11 @@
 //! `web`: a plaintext server with one strand for each connection, against a bare
-//! epoll loop and nginx.
+//! epoll loop, nginx, and `sinew web`: a real server, which parses what it is asked
+//! and says the date.
 //!
 //! The server is a process of its own on as many CPUs as the case has processors;
 //! the load comes from the others, if there are any. First all connections ask as
-//! fast as they get replies, then requests come at a fixed rate.
+//! fast as they get replies, then those of `wrk` if it is installed, then requests
+//! come at a fixed rate.
 
 use std::fs;
 use std::io;
@@ -14,10 +16,12 @@ use super::{Depth, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::kernel;
 use crate::load::server::{self, Server};
-use crate::load::{Load, Request, floor};
+use crate::load::{Load, Request, floor, wrk};
 use crate::peers::{self, Body, Peer};
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// Where `sinew web` has the fixed reply; the others have it everywhere.
+const PATH: &str = "/plaintext";
+const REQUEST: &[u8] = b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 
 /// Requests per second of the open loop: a fraction of what one core can do.
@@ -26,6 +30,7 @@ pub const RATE: f64 = 10_000.0;
 pub const METRICS: &[Metric] = &[
     Metric::higher("ops_per_s", "thousand requests/s, closed loop", 1e3),
     Metric::higher("ops_per_cpu_s", "thousand requests per second of server CPU", 1e3),
+    Metric::beside("wrk_per_s", "the same by wrk", 1e3),
     Metric::beside("p50_us", "µs at 10,000/s, median", 1.0),
     Metric::beside("p90_us", "p90", 1.0),
     Metric::beside("p99_us", "p99", 1.0),
@@ -64,14 +69,15 @@ fn whole_reply(bytes: &[u8]) -> Option<usize> {
 
 fn measure(case: &Case) -> Outcome {
     let request = Request { bytes: REQUEST.to_vec(), share: 1.0, whole: whole_reply };
-    match drive(case, vec![request]) {
+    match drive(case, vec![request], Some(PATH)) {
         Ok(reading) => Outcome::Measured(reading),
         Err(error) => Outcome::Failed(error.to_string()),
     }
 }
 
-/// Starts the case's server and puts load on it, both ways, half of the time each.
-pub fn drive(case: &Case, requests: Vec<Request>) -> io::Result<Reading> {
+/// Starts the case's server and puts load on it, each way for half of the time. Only
+/// what has a path for `wrk` is asked by it.
+pub fn drive(case: &Case, requests: Vec<Request>, path: Option<&str>) -> io::Result<Reading> {
     kernel::raise_descriptor_limit()?;
     let server = Server::start(case)?;
     let cpus = kernel::allowed_cpus()?.len();
@@ -84,12 +90,16 @@ pub fn drive(case: &Case, requests: Vec<Request>) -> io::Result<Reading> {
     let used = server.cpu();
     let rate = load.closed(half)?;
     let used = (server.cpu() - used).as_secs_f64();
+    let by_wrk = path.and_then(|path| wrk::per_second(server.address, path, case.threads, half));
     let served = load.open(half, RATE)?;
     let mut reading = Reading::of([
         ("ops_per_s", rate.per_second),
         ("ops_per_cpu_s", rate.all as f64 / used),
         ("lost", served.lost as f64),
     ]);
+    if let Some(rate) = by_wrk {
+        reading.set("wrk_per_s", rate);
+    }
     served.times.read_into(&mut reading);
     Ok(reading)
 }
@@ -99,6 +109,7 @@ fn serve(case: &Case) -> io::Result<()> {
     match case.peer.as_str() {
         "epoll" => floor::serve(server::listener()?, REPLY),
         "nginx" => Err(nginx(case)?),
+        "sinew/web" => Err(sinew_web(case)?),
         _ => match peers::measure::<Serve>(case) {
             Outcome::Measured(_) => Ok(()),
             other => Err(io::Error::other(format!("{other:?}"))),
@@ -127,6 +138,19 @@ fn nginx(case: &Case) -> io::Result<io::Error> {
     )?;
     let mut command = Command::new("nginx");
     command.arg("-p").arg(&folder).arg("-c").arg(&path);
+    Ok(server::become_program(command, port))
+}
+
+/// It serves an empty folder besides.
+fn sinew_web(case: &Case) -> io::Result<io::Error> {
+    let port = server::free_port()?;
+    let folder = server::folder_of(std::process::id());
+    fs::create_dir_all(&folder)?;
+    let mut command = server::sinew_command("web").map_err(io::Error::other)?;
+    command.arg("--plaintext").arg("--listen").arg(format!("127.0.0.1:{port}"));
+    // Those of wrk come beside the lab's own.
+    command.arg("--threads").arg(case.processors.to_string());
+    command.arg("--connections").arg((2 * case.threads + 100).to_string()).arg(folder);
     Ok(server::become_program(command, port))
 }
 

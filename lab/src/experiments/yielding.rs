@@ -17,6 +17,7 @@ pub static YIELD: Experiment = Experiment {
     good: "High, twice as high with twice the processors, and every strand gets about as many turns as every other. Yields that found nobody else to run are not in the figure but beside it.",
     metrics: &[
         Metric::higher("ops_per_s", "million switches/s", 1e6),
+        Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
         Metric::beside("void_per_s", "million yields/s to nobody", 1e6),
         Metric::beside("turns_max_min_ratio", "most/fewest turns of a strand", 1.0),
     ],
@@ -61,7 +62,7 @@ impl Body for Yield {
             crowd.release();
             crowd.join().await
         });
-        let mut reading = window.reading(&counts, timekeeper.elapsed());
+        let mut reading = window.reading(&counts, timekeeper.span());
         let (most, least) = (counts.iter().max().copied(), counts.iter().min().copied());
         reading.set("turns_max_min_ratio", most.unwrap_or(0) as f64 / least.unwrap_or(0) as f64);
         reading

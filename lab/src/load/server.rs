@@ -1,6 +1,6 @@
 //! Servers as processes of their own, pinned apart from the load.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -39,20 +39,32 @@ impl Server {
             .arg(case)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()?;
+        let mut stderr = process.stderr.take().expect("a pipe");
+        let complaints = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).trim().to_owned()
+        });
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line)?;
         let mut server = Server { process, address: (Ipv4Addr::LOCALHOST, 0).into() };
-        let port = line.trim().parse().map_err(|_| io::Error::other(format!("a server that says {line:?}")))?;
-        server.address.set_port(port);
         let begun = Instant::now();
-        while let Err(error) = TcpStream::connect(server.address) {
-            if begun.elapsed() > STARTING {
-                return Err(error);
+        while let Some(port) = line.trim().parse().ok().filter(|_| begun.elapsed() < STARTING) {
+            server.address.set_port(port);
+            if TcpStream::connect(server.address).is_ok() {
+                return Ok(server);
+            }
+            if let Some(status) = server.process.try_wait()? {
+                let complaint = complaints.join().unwrap_or_default();
+                return Err(io::Error::other(format!("the server ended ({status}): {complaint}")));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(server)
+        drop(server);
+        let complaint = complaints.join().unwrap_or_default();
+        Err(io::Error::other(format!("a server that says {line:?} and does not listen: {complaint}")))
     }
 
     /// CPU time of all its threads and of processes that it has started.
@@ -81,8 +93,29 @@ pub fn free_port() -> io::Result<u16> {
 /// Becomes another program, after having said at which port it will listen.
 pub fn become_program(mut command: Command, port: u16) -> io::Error {
     println!("{port}");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).exec()
+    command.stdin(Stdio::null()).stdout(Stdio::null()).exec()
 }
+
+/// The part of that name of the `sinew` command beside this one, or how to get it.
+pub fn sinew_command(server: &str) -> Result<Command, &'static str> {
+    let program = std::env::current_exe().map(|own| own.with_file_name("sinew"));
+    let command = |program: &PathBuf| {
+        let mut command = Command::new(program);
+        command.arg(server);
+        command
+    };
+    let is_there = |program: &PathBuf| {
+        let help =
+            command(program).arg("--help").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        help.is_ok_and(|status| status.success())
+    };
+    program.ok().filter(is_there).map(|program| command(&program)).ok_or(HOW_TO_BUILD)
+}
+
+const HOW_TO_BUILD: &str = match cfg!(debug_assertions) {
+    true => "not in the sinew command beside the lab: cargo build -p sinew-servers",
+    false => "not in the sinew command beside the lab: cargo build --release -p sinew-servers",
+};
 
 /// Whether a command of that name can be started.
 pub fn is_installed(program: &str) -> bool {

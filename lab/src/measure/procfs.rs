@@ -1,6 +1,8 @@
-//! What `/proc` says about this process.
+//! What `/proc` says about this process and others.
 
 use std::fs;
+
+use crate::kernel;
 
 /// Resident bytes.
 pub fn resident_bytes() -> u64 {
@@ -8,11 +10,11 @@ pub fn resident_bytes() -> u64 {
     field(&status, "VmRSS:").expect("VmRSS in /proc/self/status") * 1024
 }
 
-/// The kernel threads of this process but for one.
-pub fn threads_but(own: i32) -> Vec<i32> {
-    let entries = fs::read_dir("/proc/self/task").expect("/proc/self/task").flatten();
+/// The kernel threads of a process but for the calling one.
+pub fn other_threads(process: u32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter(|&thread| thread != own).collect()
+    numbers.filter(|&thread| thread != kernel::thread_id()).collect()
 }
 
 /// What some threads have used up so far.
@@ -24,8 +26,9 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Of threads of any process.
     pub fn of(threads: &[i32]) -> Usage {
-        Usage::sum(threads.iter().map(|thread| format!("/proc/self/task/{thread}")))
+        Usage::sum(threads.iter().map(|thread| format!("/proc/{thread}/task/{thread}")))
     }
 
     /// Of another process, and of those that it has started.

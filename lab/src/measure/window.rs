@@ -123,12 +123,17 @@ impl Window {
         (audited > 0).then(|| self.void.load(Relaxed) as f64 / audited as f64)
     }
 
-    /// Sets `ops_per_s`, of those that were not void, and `void_per_s` where
-    /// that was looked for.
-    pub fn reading(&self, counts: &[u64], elapsed: Duration) -> Reading {
-        let rate = counts.iter().sum::<u64>() as f64 / elapsed.as_secs_f64();
+    /// Sets `ops_per_s`, of those that were not void, `void_per_s` where that was
+    /// looked for, and `cpu_ns_per_op` of both: what a machine with other work
+    /// disturbs least.
+    pub fn reading(&self, counts: &[u64], span: Span) -> Reading {
+        let count = counts.iter().sum::<u64>() as f64;
+        let rate = count / span.elapsed.as_secs_f64();
         let void = self.void_share();
-        let mut reading = Reading::of([("ops_per_s", rate * (1.0 - void.unwrap_or(0.0)))]);
+        let mut reading = Reading::of([
+            ("ops_per_s", rate * (1.0 - void.unwrap_or(0.0))),
+            ("cpu_ns_per_op", span.cpu.as_nanos() as f64 / count),
+        ]);
         if let Some(void) = void {
             reading.set("void_per_s", rate * void);
         }

@@ -2,9 +2,10 @@
 //! when it is asked for, takes a case as its argument, and prints what a child of
 //! the lab prints.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::case::{Case, Outcome};
 
@@ -52,10 +53,19 @@ pub fn hand_down(command: &mut Command, program: &Path) {
 
 /// In a child that has been pinned: becomes the program.
 pub fn replace_process(case: &Case) -> Outcome {
-    let Some(program) = std::env::var_os(VARIABLE) else {
-        return Outcome::Failed(format!("{VARIABLE} is not set"));
-    };
-    let case = serde_json::to_string(case).expect("a case is plain data");
-    let error = Command::new(program).arg(case).env("GOMAXPROCS", "").exec();
+    let error = command(case).map_or_else(|error| error, |mut command| command.exec());
     Outcome::Failed(format!("go: {error}"))
+}
+
+/// As a process of its own, with pipes to talk to it. It ends when its input does,
+/// if its experiment is one that is watched.
+pub fn start(case: &Case) -> io::Result<Child> {
+    command(case)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+}
+
+fn command(case: &Case) -> io::Result<Command> {
+    let program = std::env::var_os(VARIABLE).ok_or_else(|| io::Error::other(format!("{VARIABLE} is not set")))?;
+    let mut command = Command::new(program);
+    command.arg(serde_json::to_string(case).expect("a case is plain data")).env("GOMAXPROCS", "");
+    Ok(command)
 }
