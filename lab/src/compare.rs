@@ -138,8 +138,9 @@ fn logs(row: &Row) -> Option<Vec<f64>> {
 
 /// Other families' figures of the same configuration, of whom every round is there.
 fn controls<'a>(rows: &'a [Row], row: &Row) -> Vec<&'a Row> {
-    let configuration =
-        |row: &Row| (row.experiment.clone(), row.processors, row.threads, row.variant.clone(), row.metric.clone());
+    fn configuration(row: &Row) -> (&str, usize, usize, &str, &str) {
+        (&row.experiment, row.processors, row.threads, &row.variant, &row.metric)
+    }
     let is_control = |other: &&Row| {
         family(&other.peer) != family(&row.peer)
             && configuration(other) == configuration(row)

@@ -57,7 +57,9 @@ fn watch_go(case: &Case) -> Outcome {
     let watched = || -> io::Result<Reading> {
         let mut program = go::start(case)?;
         let mut line = String::new();
-        BufReader::new(program.stdout.take().expect("a pipe")).read_line(&mut line)?;
+        // Kept until the end: it prints what a child of the lab prints.
+        let mut output = BufReader::new(program.stdout.take().expect("a pipe"));
+        output.read_line(&mut line)?;
         let reading = watch(program.id(), case.window());
         drop(program.stdin.take());
         match (line.trim(), program.wait()?.success()) {
