@@ -111,7 +111,9 @@ impl Load {
         }
         // The last ones of each connection came too late for the rate, and cost no less.
         let all = replies + (self.connections.len() - waiting) as u64;
-        Ok(Rate { per_second: replies as f64 / elapsed.as_secs_f64(), all })
+        // But for a server that was too slow to send any in time.
+        let (counted, elapsed) = if replies > 0 { (replies, elapsed) } else { (all, begun.elapsed()) };
+        Ok(Rate { per_second: counted as f64 / elapsed.as_secs_f64(), all })
     }
 
     /// Requests at `rate` per second.

@@ -146,7 +146,8 @@ matrix! {
     switching_is_possible: "yield", "cycle", "churn", "locality";
     fairness_is_possible: "transfer";
     balance_is_possible: "skew", "migrate";
-    spawning_is_possible: "spawn", "memory", "idle";
+    idling_is_possible: "idle";
+    spawning_is_possible: "spawn", "memory";
     synchronising_is_possible: "mutex", "channel", "timers";
     the_models_loops_are_possible: "scalability", "efficiency", "utilisation";
     serving_is_possible: "web";

@@ -2,11 +2,11 @@
 //! does when nothing happens: nothing, one hopes.
 //!
 //! A kernel thread of the lab's own watches the others, after they have settled:
-//! first their CPU time and how often one of them blocked anew, then, for as
+//! first their CPU time and how often one of them was given a CPU, then, for as
 //! long again, their system calls with `strace`, which would disturb the former.
 //! A call counts when it returns: one in which a thread sleeps all along does
 //! not. Thousands of kernel threads are not traced: attaching to them takes longer
-//! than the rest, and whichever of them returned from a call has blocked anew.
+//! than the rest, and whichever of them returned from a call was given a CPU.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -31,7 +31,7 @@ const MOST_TRACED: usize = 100;
 pub static IDLE: Experiment = Experiment {
     name: "idle",
     source: "Sinew, after Delisle 2022, chapter 6",
-    measures: "CPU time, system calls and wake-ups per second of a runtime that has 10,000 parked strands and 1,000 connections on which nothing comes.",
+    measures: "CPU time, system calls and wake-ups per second of a runtime that has 10,000 parked strands and 1,000 connections on which nothing comes. So many kernel threads are not traced for their calls.",
     good: "Zero of each: what sleeps costs nothing.",
     metrics: &[
         Metric::beside("cpu_us_per_s", "CPU µs per second", 1.0),
@@ -80,7 +80,7 @@ fn watch(process: u32, window: Duration) -> Reading {
     let per_second = |count: u64| count as f64 / window.as_secs_f64();
     let mut reading = Reading::of([
         ("cpu_us_per_s", per_second(after.cpu_ns - before.cpu_ns) / 1e3),
-        ("wakeups_per_s", per_second(after.blocked - before.blocked)),
+        ("wakeups_per_s", per_second(after.turns - before.turns)),
     ]);
     if let Some(calls) = system_calls(&others, window) {
         reading.set("calls_per_s", per_second(calls));

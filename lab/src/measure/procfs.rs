@@ -21,8 +21,8 @@ pub fn other_threads(process: u32) -> Vec<i32> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub cpu_ns: u64,
-    /// How often a thread gave up its CPU: it blocked in a system call.
-    pub blocked: u64,
+    /// How often a thread was given a CPU.
+    pub turns: u64,
 }
 
 impl Usage {
@@ -49,12 +49,12 @@ impl Usage {
     fn sum(folders: impl Iterator<Item = String>) -> Usage {
         let mut sum = Usage::default();
         for folder in folders {
-            let read = |file| fs::read_to_string(format!("{folder}/{file}"));
             // A thread may have ended since.
-            let (Ok(schedstat), Ok(status)) = (read("schedstat"), read("status")) else { continue };
-            let ran = schedstat.split_whitespace().next();
-            sum.cpu_ns += ran.and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
-            sum.blocked += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
+            let Ok(schedstat) = fs::read_to_string(format!("{folder}/schedstat")) else { continue };
+            let mut fields = schedstat.split_whitespace().map(|field| field.parse::<u64>().unwrap_or(0));
+            sum.cpu_ns += fields.next().unwrap_or(0);
+            // Between the two: how long it waited for one.
+            sum.turns += fields.nth(1).unwrap_or(0);
         }
         sum
     }
