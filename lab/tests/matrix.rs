@@ -2,6 +2,7 @@
 //! them end, or are known not to, and what they count is possible.
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::process::Command;
 
 use serde_json::Value;
@@ -59,7 +60,15 @@ fn rows_of(experiment: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
+/// A machine that stands still for a while makes counts impossible, and peers late: but not
+/// twice.
 fn check(experiment: &str) {
+    if catch_unwind(|| check_once(experiment)).is_err() {
+        check_once(experiment);
+    }
+}
+
+fn check_once(experiment: &str) {
     let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for row in rows_of(experiment) {
         assert_eq!(row["experiment"], experiment);
