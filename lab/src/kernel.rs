@@ -53,6 +53,16 @@ pub fn interrupt(child: &std::process::Child) -> io::Result<()> {
     check(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) })
 }
 
+/// Ends a process that this one has started and has not waited for, and all that it has
+/// started: nginx leaves its workers behind when only its master is killed.
+pub fn kill_family(child: &std::process::Child) {
+    for process in crate::measure::procfs::family_of(child.id()) {
+        // SAFETY: takes numbers. The eldest is a child that has not been waited for. The
+        // others were alive a moment ago, and numbers are not reused as soon as that.
+        unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
+    }
+}
+
 fn usage(who: libc::c_int) -> libc::rusage {
     // SAFETY: all bits zero is a valid structure of numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -123,6 +123,22 @@ fn programs_are_measured_where_they_are_installed() {
     }
 }
 
+/// With several processors it has a master and workers, whose folder is the lab's.
+#[test]
+fn nginx_leaves_no_worker_behind() {
+    let folder = std::env::temp_dir().join(format!("sinew-lab-nginx-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let arguments = ["run", "web", "--peers", "nginx", "--processors", "2", "--seconds", "0.05", "--repeat", "1"];
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab"));
+    let output = lab.args(arguments).arg("--first-variant").current_dir(&folder).output().expect("the lab");
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let is_there =
+        |entry: &std::fs::DirEntry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|at| at == folder);
+    let left: Vec<_> = processes.filter(is_there).map(|entry| entry.file_name()).collect();
+    let _ = std::fs::remove_dir(&folder);
+    assert!(left.is_empty(), "{left:?} after {}", String::from_utf8_lossy(&output.stdout));
+}
+
 #[test]
 fn the_sinew_commands_servers_are_measured_where_they_are_built() {
     for (experiment, peer) in [("memcached", "sinew/fair"), ("web", "sinew/web")] {

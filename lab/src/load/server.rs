@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::case::Case;
+use crate::kernel;
 use crate::measure::procfs::Usage;
 
 /// The hidden command of a server.
@@ -23,7 +24,10 @@ pub struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        // Who has been waited for has no family any more.
+        if let Ok(None) = self.process.try_wait() {
+            kernel::kill_family(&self.process);
+        }
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(folder_of(self.process.id()));
     }

@@ -1,6 +1,7 @@
 //! What `/proc` says about this process and others.
 
 use std::fs;
+use std::path::PathBuf;
 
 use crate::kernel;
 
@@ -15,6 +16,24 @@ pub fn other_threads(process: u32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(|&thread| thread != kernel::thread_id()).collect()
+}
+
+fn threads_of(process: u32) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// A process and those that it has started, and they; the eldest first.
+pub fn family_of(process: u32) -> Vec<u32> {
+    let mut family = vec![process];
+    let mut next = 0;
+    while let Some(&process) = family.get(next) {
+        next += 1;
+        for thread in threads_of(process) {
+            let children = fs::read_to_string(thread.join("children")).unwrap_or_default();
+            family.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+    }
+    family
 }
 
 /// What some threads have used up so far.
@@ -33,17 +52,8 @@ impl Usage {
 
     /// Of another process, and of those that it has started.
     pub fn of_process(process: u32) -> Usage {
-        let mut folders = Vec::new();
-        let mut processes = vec![process];
-        while let Some(process) = processes.pop() {
-            let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-            for thread in threads.map(|entry| entry.path()) {
-                let children = fs::read_to_string(thread.join("children")).unwrap_or_default();
-                processes.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
-                folders.push(thread.display().to_string());
-            }
-        }
-        Usage::sum(folders.into_iter())
+        let threads = family_of(process).into_iter().flat_map(threads_of);
+        Usage::sum(threads.map(|thread| thread.display().to_string()))
     }
 
     fn sum(folders: impl Iterator<Item = String>) -> Usage {

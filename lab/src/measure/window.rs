@@ -96,14 +96,14 @@ impl Window {
         while self.started.load(Relaxed) < strands {
             thread::sleep(Duration::from_millis(1));
         }
-        thread::sleep(LONGEST_WARM_UP.min(length));
+        thread::sleep(LONGEST_WARM_UP.min(length / 2));
         let (begun, used) = (Instant::now(), cpu_time());
         self.phase.store(OPEN, Relaxed);
         thread::sleep(length);
         let span = Span { elapsed: begun.elapsed(), cpu: cpu_time() - used };
         if matches!(self.audit, Audit::Turns | Audit::Probes) {
             self.phase.store(AUDITING, Relaxed);
-            thread::sleep(LONGEST_AUDIT.min(length));
+            thread::sleep(LONGEST_AUDIT.min(length / 4));
         }
         self.phase.store(OVER, Relaxed);
         span

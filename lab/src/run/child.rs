@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::plan::Planned;
 use crate::case::Outcome;
+use crate::kernel;
 use crate::peers::go;
 
 /// The hidden command.
@@ -26,8 +27,9 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail harmlessly on a child that has been waited for.
-        let _ = self.0.kill();
+        if let Ok(None) = self.0.try_wait() {
+            kernel::kill_family(&self.0);
+        }
         let _ = self.0.wait();
     }
 }
