@@ -735,8 +735,8 @@ impl Processor {
                 }
             };
             let slept = match self.cluster.pollers().to_sleep_in(self.seat.id(), announced.is_sentinel()) {
-                Some(poller) => announced.sleep_polling(poller.alarm(), || {
-                    self.is_slack.set(poller.wait(timeout) < 2);
+                Some(poller) => announced.sleep_polling(poller.alarm(), |waited| {
+                    self.is_slack.set(poller.wait(timeout, waited) < 2);
                 }),
                 None => announced.sleep(timeout),
             };

@@ -194,6 +194,24 @@ fn a_request_needs_hardly_a_call_besides_those_that_move_its_bytes() {
     assert!(per_request <= 0.25, "{per_request} other calls per request: {counts:#?}");
 }
 
+/// A server of which little is asked falls asleep after each answer.
+#[test]
+fn a_lonely_request_wakes_the_server_by_itself() {
+    const REQUESTS: usize = 2_000;
+    if std::env::var_os(SERVER).is_some() {
+        return be_server();
+    }
+    let Some(server) = Traced::start(name_of_test!(), &["-c"]) else { return };
+    load(&mut server.connect(1), REQUESTS);
+    let counts = counts(&server.end());
+    let others: u64 = counts.values().map(|(calls, _)| calls).sum::<u64>() - 2 * REQUESTS as u64;
+    let per_request = others as f64 / REQUESTS as f64;
+    println!("{per_request} other calls per request: {counts:?}");
+    // To sleep in the poller, a barrier before that, and at times a look: 2.5 here. An alarm
+    // that the server rings for itself would be three more.
+    assert!(per_request <= 3.5, "{per_request} other calls per request: {counts:#?}");
+}
+
 #[test]
 fn idle_connections_cost_no_call_at_all() {
     const IDLE: usize = 1_000;

@@ -167,7 +167,7 @@ impl Idle {
         let mut seen = state.load(Relaxed);
         while matches!(seen & !HIDDEN, SEARCHING | ASLEEP | POLLING) && kind(seen) {
             // Release: the sleeper sees what the notifier published; pairs with
-            // the Acquire in `Announced::sleep` and `Announced::retract`.
+            // the Acquire in `Announced::sleep`, `sleep_polling` and `retract`.
             match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Relaxed) {
                 Ok(_) => {
                     if is_counted(seen) {
@@ -380,16 +380,20 @@ impl<'a> Announced<'a> {
         Slept::Notified
     }
 
-    /// As [`sleep`](Announced::sleep), but `poll` does it, which returns when `alarm`
-    /// rings at the latest.
-    pub(crate) fn sleep_polling(self, alarm: &Arc<Alarm>, poll: impl FnOnce()) -> Slept<'a> {
+    /// As [`sleep`](Announced::sleep), but `poll` does it, which ceases to wait when `alarm`
+    /// rings at the latest, and calls what it is given before it makes anybody ready: for
+    /// that the alarm need not ring.
+    pub(crate) fn sleep_polling(self, alarm: &Arc<Alarm>, poll: impl FnOnce(&dyn Fn())) -> Slept<'a> {
         let sleeper = &self.idle.sleepers[self.id.index()];
         sleeper.alarm.get_or_init(|| Arc::clone(alarm));
         // Acquire pairs with the Release in `claim`.
         let mut notified = sleeper.state.compare_exchange(SEARCHING, POLLING, AcqRel, Acquire).is_err();
         if !notified {
-            poll();
-            notified = sleeper.state.compare_exchange(POLLING, SEARCHING, AcqRel, Acquire).is_err();
+            poll(&|| {
+                // If it has been claimed already, that is seen below.
+                let _ = sleeper.state.compare_exchange(POLLING, SEARCHING, AcqRel, Relaxed);
+            });
+            notified = sleeper.state.load(Acquire) == NOTIFIED;
         }
         if !notified {
             return Slept::TimedOut(self);

@@ -192,7 +192,7 @@ impl Poller {
             return false;
         }
         self.looked.store(now, Relaxed);
-        let found = self.wait(Some(Duration::ZERO)) > 0;
+        let found = self.wait(Some(Duration::ZERO), || {}) > 0;
         self.busy.store(false, Release);
         found
     }
@@ -202,12 +202,13 @@ impl Poller {
         now.saturating_sub(self.looked.load(Relaxed)) > clock::ticks_in_us(LOOK_US) && self.look(now)
     }
 
-    /// Waits for events, for no longer than `timeout`, and makes those ready who can go
-    /// on. How many these are.
-    pub(crate) fn wait(&self, timeout: Option<Duration>) -> usize {
+    /// Waits for events, for no longer than `timeout`, says when that is over, and makes
+    /// those ready who can go on. How many these are.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, waited: impl FnOnce()) -> usize {
         // Not filled first: that would be 3 KiB at each look.
         let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; EVENTS];
         let count = self.wait_for(&mut events, timeout);
+        waited();
         let (mut ready, mut inherited) = (Fifo::new(), false);
         // SAFETY: the kernel has written as many.
         let event = |index: usize| unsafe { events[index].assume_init() };

@@ -117,7 +117,7 @@ impl Pollers {
         cluster.home().spawn(format!("{}-poller", cluster.name()), move || {
             // Acquire pairs with the Release in `stop`.
             while !stopped.load(Acquire) {
-                poller.wait(None);
+                poller.wait(None, || {});
             }
         })
     }
