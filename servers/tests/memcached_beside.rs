@@ -109,6 +109,31 @@ fn exchange(talk: &mut Talk, random: &mut Random, request: &[u8]) -> Vec<u8> {
     talk.ask(b"")
 }
 
+/// What led to the last of these requests: those before it, and those that named its key.
+fn history(requests: &[String]) -> Vec<&str> {
+    let key = |request: &str| request.split([' ', '\\', '"']).nth(2).map(str::to_owned);
+    let wanted = requests.last().and_then(|last| key(last));
+    let is_near = |number: usize| number + 12 >= requests.len();
+    let tells =
+        |(number, request): (usize, &str)| is_near(number) || request.contains("flush_all") || key(request) == wanted;
+    let shown = requests.iter().map(String::as_str).enumerate().filter(|&entry| tells(entry));
+    shown.map(|(_, request)| request).collect()
+}
+
+/// The items of both as far as they differ.
+fn items(ours: &Running, theirs: &Running) -> String {
+    let mut said = String::new();
+    for key in KEYS {
+        let request = format!("mg {key} s f t v\r\n");
+        let [our, their] = [ours, theirs].map(|server| normal(&server.connect().ask(request.as_bytes())));
+        if our != their {
+            let shown = |text: &str| text.chars().take(100).collect::<String>();
+            said += &format!("{key} here: {:?}\n{key} there: {:?}\n", shown(&our), shown(&their));
+        }
+    }
+    said
+}
+
 #[test]
 fn random_requests_have_the_same_answers() {
     let mut random = Random::new();
@@ -122,12 +147,12 @@ fn random_requests_have_the_same_answers() {
             last.push(format!("{:?}", String::from_utf8_lossy(&request[..request.len().min(100)])));
             let our_answer = exchange(&mut our_talk, &mut random, &request);
             let their_answer = exchange(&mut their_talk, &mut random, &request);
-            let history = || last[last.len().saturating_sub(12)..].join("\n  ");
             let (our_answer, their_answer) = (normal(&our_answer), normal(&their_answer));
             assert!(
                 our_answer == their_answer,
-                "round {round}, request {number}:\n  {}\nours:   {:?}\ntheirs: {:?}",
-                history(),
+                "round {round}, request {number}:\n  {}\n{}\nours:   {:?}\ntheirs: {:?}",
+                history(&last).join("\n  "),
+                items(&ours, &theirs),
                 &our_answer[..our_answer.len().min(300)],
                 &their_answer[..their_answer.len().min(300)]
             );
@@ -211,9 +236,10 @@ fn random_binary_requests_have_the_same_answers() {
             let shown = |bytes: &[u8]| format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(200)]));
             assert!(
                 our_answer == their_answer,
-                "round {round}, request {number}: {:02x?} {}\nours:   {}\ntheirs: {}",
+                "round {round}, request {number}: {:02x?} {}\n{}\nours:   {}\ntheirs: {}",
                 &request[..request.len().min(60)],
                 shown(&request),
+                items(&ours, &theirs),
                 shown(&our_answer),
                 shown(&their_answer)
             );

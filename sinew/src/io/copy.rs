@@ -37,8 +37,8 @@ where
     }
 }
 
-/// What the kernel is asked to send at a time: so long is a processor busy with it.
-/// Unmeasured.
+/// What the kernel is asked to send at a time: so long is a processor busy with it. A
+/// megabyte at a time was not measured to be faster.
 const PIECE: u64 = 256 * 1024;
 
 /// Sends `count` bytes of a file, from `offset` on, without a detour through a buffer of
