@@ -1,6 +1,7 @@
 //! The `sinew` command: real servers, each a plain blocking function per session.
 
 mod memcached;
+mod message;
 mod runtime;
 mod stop;
 mod web;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sinew: {error}");
+            message::say(format_args!("sinew: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -3,6 +3,7 @@
 use super::session::Session;
 use super::stream::Stream;
 use super::{Options, Server};
+use crate::message;
 use sinew::net::{TcpListener, UnixListener};
 use sinew::{FibreBuilder, Scope};
 use std::fs::Permissions;
@@ -86,12 +87,12 @@ impl Door {
     pub fn announce(&self) {
         match self {
             Door::Tcp(listener) => match listener.local_addr() {
-                Ok(address) => eprintln!("listening at {address}"),
-                Err(error) => eprintln!("listening: {error}"),
+                Ok(address) => message::say(format_args!("listening at {address}")),
+                Err(error) => message::say(format_args!("listening: {error}")),
             },
             Door::Unix(listener) => match listener.local_addr() {
-                Ok(address) => eprintln!("listening at {address:?}"),
-                Err(error) => eprintln!("listening: {error}"),
+                Ok(address) => message::say(format_args!("listening at {address:?}")),
+                Err(error) => message::say(format_args!("listening: {error}")),
             },
         }
     }

@@ -27,7 +27,7 @@ mod traffic;
 
 pub use options::Options;
 
-use crate::{runtime, stop::StopSignal};
+use crate::{message, runtime, stop::StopSignal};
 use clock::Clock;
 use std::io;
 use std::sync::OnceLock;
@@ -114,7 +114,7 @@ impl Server {
 #[cold]
 #[inline(never)]
 fn say(text: &str) {
-    eprintln!("sinew: memcached: {text}");
+    message::say(format_args!("sinew: memcached: {text}"));
 }
 
 /// Serves until it is told to stop.

@@ -3,6 +3,7 @@
 use super::session::{self, Client};
 use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
+use crate::message;
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::Permit;
 use sinew::{FibreBuilder, Scope};
@@ -76,7 +77,7 @@ pub fn serve<'scope>(server: &'scope Server, door: &TcpListener, scope: &'scope 
         }
         match stream {
             Ok(stream) => admit(server, scope, permit, stream),
-            Err(error) => eprintln!("sinew: web: accept: {error}"),
+            Err(error) => message::say(format_args!("sinew: web: accept: {error}")),
         }
     }
 }
@@ -100,6 +101,6 @@ fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, permi
         }
     };
     if let Err(error) = spawned {
-        eprintln!("sinew: web: no fibre for a connection: {error}");
+        message::say(format_args!("sinew: web: no fibre for a connection: {error}"));
     }
 }

@@ -5,6 +5,7 @@
 
 use super::answer::Given;
 use super::clock;
+use crate::message;
 use sinew::sync::{Condvar, Mutex, MutexGuard};
 use sinew_http_protocol::{Request, date};
 use std::fs::File;
@@ -104,7 +105,7 @@ impl Log {
             }
             self.changed.notify_all();
             if let Err(error) = sinew::blocking(|| (&self.file).write_all(&text)) {
-                eprintln!("sinew: web: the log cannot be written: {error}");
+                message::say(format_args!("sinew: web: the log cannot be written: {error}"));
             }
         }
     }

@@ -15,7 +15,7 @@ mod transport;
 
 pub use options::Options;
 
-use crate::{runtime, stop::StopSignal};
+use crate::{message, runtime, stop::StopSignal};
 use desks::Desks;
 use files::Files;
 use log::Log;
@@ -90,7 +90,7 @@ pub fn run(options: Options) -> io::Result<()> {
             if everybody.is_err() {
                 // A log that takes longer is lost.
                 let _ = writer.map(|writer| writer.join_timeout(Duration::from_secs(1)));
-                eprintln!("sinew: web: some connections did not end within {} s", GRACE.as_secs());
+                message::say(format_args!("sinew: web: some connections did not end within {} s", GRACE.as_secs()));
                 std::process::exit(0);
             }
             told

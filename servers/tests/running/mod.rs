@@ -21,17 +21,27 @@ pub struct Running {
 impl Running {
     /// The server of this package, at a port of its own.
     pub fn sinew(options: &[&str]) -> Running {
+        let (running, mut errors) = Running::start(options);
+        // What it says later is not to stop it.
+        std::thread::spawn(move || io::copy(&mut errors, &mut io::sink()));
+        running
+    }
+
+    /// The same; nobody hears what it says when it has begun.
+    pub fn unheard(options: &[&str]) -> Running {
+        Running::start(options).0
+    }
+
+    fn start(options: &[&str]) -> (Running, impl Read + use<>) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.args(["memcached", "-p", "0"]).args(options).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary of this package");
         let mut line = String::new();
         let mut errors = BufReader::new(child.stderr.take().expect("it was piped"));
         errors.read_line(&mut line).expect("its first line");
-        // What it says later is not to stop it.
-        std::thread::spawn(move || io::copy(&mut errors, &mut io::sink()));
         let address = line.trim().strip_prefix("listening at ").unwrap_or_else(|| panic!("it said: {line}"));
         let address = address.parse().unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        Running { name: "sinew", address, child }
+        (Running { name: "sinew", address, child }, errors)
     }
 
     /// The system's memcached, at a port of its own; `None` if it is not installed.

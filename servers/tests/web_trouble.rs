@@ -1,0 +1,64 @@
+//! What goes wrong around the web server, and must not harm those who have nothing to do with
+//! it.
+
+mod site;
+
+use site::{PATIENCE, Site};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// A server that ends with this value.
+struct Started(Child);
+
+impl Started {
+    fn with(site: &Site, options: &[&str]) -> Started {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+        command.arg("web").arg(site.path("")).args(["--listen", "127.0.0.1:0"]).args(options);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Started(command.spawn().expect("the binary of this package"))
+    }
+
+    /// Where it says that it serves.
+    fn addresses<const N: usize>(&mut self) -> [String; N] {
+        let mut output = BufReader::new(self.0.stdout.take().expect("it was piped"));
+        [(); N].map(|()| {
+            let mut line = String::new();
+            output.read_line(&mut line).expect("its line");
+            line.trim().rsplit("//").next().expect("an address").to_owned()
+        })
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Says this, and hears as many bytes.
+fn ask(address: &str, request: &[u8], count: usize) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(request).expect("to send");
+    let mut heard = vec![0; count];
+    stream.read_exact(&mut heard).expect("to receive");
+    heard
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nobody() {
+    let site = Site::new();
+    let mut started = Started::with(&site, &["--plaintext", "--log", "/dev/full"]);
+    // Nor can anybody be told.
+    drop(started.0.stderr.take());
+    let [address] = started.addresses();
+    // More than the log keeps.
+    let agent = "x".repeat(10_000);
+    let request = format!("GET /plaintext HTTP/1.1\r\nHost: h\r\nUser-Agent: {agent}\r\n\r\n");
+    for _ in 0..200 {
+        assert_eq!(ask(&address, request.as_bytes(), 15), b"HTTP/1.1 200 OK");
+    }
+}
