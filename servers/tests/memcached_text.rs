@@ -92,6 +92,7 @@ fn numbers_are_those_of_the_c_library() {
             (b"set a 4294967298 0 1\r\nx\r\nget a\r\n", b"STORED\r\nVALUE a 2 1\r\nx\r\nEND\r\n"),
             (b"set a +5 -0 +1\r\nx\r\nget a\r\n", b"STORED\r\nVALUE a 5 1\r\nx\r\nEND\r\n"),
             (b"set a -0 0 1\r\nx\r\nget a\r\n", b"STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
+            (b"set a \t 0 1\r\n", malformed),
             (b"cas a 0 0 1 x\r\n", malformed),
             (b"cas a 0 0 1 18446744073709551616\r\n", malformed),
             (b"touch a x\r\n", b"CLIENT_ERROR invalid exptime argument\r\n"),
@@ -120,6 +121,9 @@ fn arithmetic_wraps_and_stops_at_zero() {
             (b"set n 0 0 0\r\n\r\nincr n 1\r\n", &[b"STORED\r\n", not_numeric].concat()),
             (b"set n 0 0 4\r\n 5 x\r\nincr n 1\r\n", b"STORED\r\n6\r\n"),
             (b"set n 0 0 21\r\n118446744073709551615\r\nincr n 1\r\n", &[b"STORED\r\n", not_numeric].concat()),
+            (b"set n 0 0 1\r\n \r\nincr n 1\r\n", &[b"STORED\r\n", not_numeric].concat()),
+            (b"set n 0 0 2\r\n x\r\nincr n 1\r\n", &[b"STORED\r\n", not_numeric].concat()),
+            (b"set n 0 0 2\r\n7\0\r\nincr n 1\r\n", b"STORED\r\n8\r\n"),
         ],
     );
 }

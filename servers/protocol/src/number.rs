@@ -1,6 +1,7 @@
 //! Numbers as memcached reads them: with the C library, and so with its habits. White space
-//! and a sign may stand before a number, white space and anything after that behind it; what
-//! does not fit into 64 bits is no number, but what does is then cut to the size wanted.
+//! and a sign may stand before a number, white space or NUL and anything after that behind
+//! it; what does not fit into 64 bits is no number, but what does is then cut to the size
+//! wanted.
 
 /// A signed number of 32 bits, cut from one of 64.
 pub fn signed(word: &[u8]) -> Option<i32> {
@@ -50,12 +51,9 @@ fn parts(word: &[u8]) -> Option<(bool, u64)> {
         value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
         (rest, digits) = (others, digits + 1);
     }
-    if digits == 0 {
-        // Nothing was read: the end is where the beginning was.
-        return word.first().is_some_and(|first| is_space(*first)).then_some((false, 0));
-    }
     match rest.first() {
-        Some(byte) if !is_space(*byte) => None,
+        _ if digits == 0 => None,
+        Some(byte) if !is_space(*byte) && *byte != 0 => None,
         _ => Some((negative, value)),
     }
 }

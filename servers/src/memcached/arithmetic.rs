@@ -54,7 +54,9 @@ pub fn calculate(
     }
     let mut text = Vec::with_capacity(LONGEST as usize);
     shard.blocks.copy_out(&mut shard.blocks.value(item), length.min(LONGEST) as usize, &mut text);
-    let Some(value) = number::unsigned(&text) else { return Calculated::NotNumeric };
+    // A number that goes on behind what was looked at is taken for none.
+    let is_cut = length > LONGEST && text.trim_ascii_start().iter().all(u8::is_ascii_digit);
+    let Some(value) = number::unsigned(&text).filter(|_| !is_cut) else { return Calculated::NotNumeric };
     let value = if add { value.wrapping_add(delta) } else { value.saturating_sub(delta) };
     *(if add { &mut shard.counters.incr_hits } else { &mut shard.counters.decr_hits }) += 1;
     text.clear();
