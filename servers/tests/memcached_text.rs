@@ -69,6 +69,7 @@ fn noreply_hides_answers_and_most_errors() {
             ),
             (b"touch n 0 noreply\r\ndelete n noreply\r\nflush_all noreply\r\nverbosity 0 noreply\r\n", b""),
             (b"delete n 0 noreply\r\nflush_all 0 noreply\r\n", b""),
+            (b"cache_memlimit 0 noreply\r\ncache_memlimit x noreply\r\n", b""),
         ],
     );
 }

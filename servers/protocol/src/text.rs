@@ -62,7 +62,10 @@ pub enum Command<'a> {
     /// `watch`.
     Watch,
     /// `cache_memlimit`, with a number.
-    MemoryLimit,
+    MemoryLimit {
+        /// Whether no answer is wanted.
+        noreply: bool,
+    },
     /// One of the meta commands.
     Meta(meta::Command<'a>),
     /// What cannot be done.
@@ -162,7 +165,7 @@ fn rest<'a>(name: &[u8], tokens: Tokens<'a>) -> Result<Command<'a>, Refusal> {
         b"quit" => Command::Quit,
         b"shutdown" => Command::Shutdown,
         b"watch" => Command::Watch,
-        b"cache_memlimit" if { tokens }.next().and_then(number::unsigned_short).is_some() => Command::MemoryLimit,
+        b"cache_memlimit" => return memory_limit(tokens),
         _ => return Err(Refusal::ERROR),
     })
 }
@@ -273,6 +276,13 @@ fn flush_all(tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
         _ => number::signed(words[0]).ok_or(INVALID_EXPIRY.unless(noreply))?,
     };
     Ok(Command::FlushAll { delay, noreply })
+}
+
+fn memory_limit(tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
+    let words = Few::<2>::of(tokens);
+    let noreply = words.noreply();
+    number::unsigned_short(words[0]).ok_or(Refusal::ERROR.unless(noreply))?;
+    Ok(Command::MemoryLimit { noreply })
 }
 
 fn verbosity(tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {

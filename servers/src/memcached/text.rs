@@ -297,7 +297,9 @@ impl<S: Stream> Session<'_, S> {
             Command::Version => self.say(&format!("VERSION {VERSION}"), false),
             Command::Shutdown => self.say("ERROR: shutdown not enabled", false),
             Command::Watch => self.say("CLIENT_ERROR watch commands not allowed", false),
-            Command::MemoryLimit => self.say("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust", false),
+            Command::MemoryLimit { noreply } => {
+                self.say("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust", noreply);
+            }
             Command::Get(_) | Command::Store(_) | Command::Quit => {}
         }
         Ok(())
