@@ -3,7 +3,7 @@
 
 mod running;
 
-use running::Running;
+use running::{Running, Talk};
 
 #[test]
 fn messages_that_nobody_hears_end_nobody() {
@@ -14,5 +14,24 @@ fn messages_that_nobody_hears_end_nobody() {
     assert!(served.hear_until(b"\r\n").starts_with(b"VERSION"));
     for _ in 0..2 {
         assert_eq!(server.connect().hear_until(b"\r\n"), b"ERROR Too many open connections\r\n");
+    }
+}
+
+/// Of the connection that this talks over, at the server's end: the kernel's column of timers.
+fn timer(talk: &Talk) -> String {
+    let (ours, theirs) = (talk.stream.local_addr().expect("ours"), talk.stream.peer_addr().expect("theirs"));
+    let (from, to) = (format!(":{:04X}", theirs.port()), format!(":{:04X}", ours.port()));
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let row = rows.find(|row| row[1].ends_with(&from) && row[2].ends_with(&to)).expect("the connection");
+    row[5].to_owned()
+}
+
+#[test]
+fn clients_that_are_gone_without_a_word_are_found_out() {
+    for server in Running::both(&[]) {
+        // Nothing is under way, for which there would be another timer.
+        let timer = timer(&server.connect());
+        assert!(timer.starts_with("02:"), "{}: {timer}", server.name);
     }
 }

@@ -40,7 +40,11 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
             }
             _ => listener.bind((address.trim_matches(['[', ']']), options.port)),
         };
-        bound.map(Door::Tcp).map_err(|error| explain(&address, error))
+        let listener = bound.map_err(|error| explain(&address, error))?;
+        // Connections inherit it. A client that is gone without a word is found out by it; there
+        // is no limit to how long others may be silent.
+        rustix::net::sockopt::set_socket_keepalive(&listener, true)?;
+        Ok(Door::Tcp(listener))
     };
     options.listen.iter().map(open).collect()
 }
