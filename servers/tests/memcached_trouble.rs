@@ -35,3 +35,21 @@ fn clients_that_are_gone_without_a_word_are_found_out() {
         assert!(timer.starts_with("02:"), "{}: {timer}", server.name);
     }
 }
+
+#[test]
+fn what_is_flushed_is_gone_for_those_who_were_held_up() {
+    let server = Running::sinew(&[]);
+    let mut slow = server.connect();
+    let value = vec![b'x'; 1_000_000];
+    assert_eq!(slow.ask(&[b"set big 0 0 1000000\r\n", &value[..], b"\r\n"].concat()), b"STORED\r\n");
+    assert_eq!(slow.ask(b"set small 0 0 1\r\n1\r\nset number 0 0 1\r\n1\r\n"), b"STORED\r\nSTORED\r\n");
+    // More than the kernel takes for a client that does not read: what comes behind it is
+    // answered later.
+    slow.say(&[b"get big\r\n".repeat(16), b"get small\r\nincr number 1\r\nmn\r\n".to_vec()].concat());
+    assert_eq!(slow.hear(8), b"VALUE bi");
+    assert_eq!(server.connect().ask(b"flush_all\r\n"), b"OK\r\n");
+    let heard = slow.hear_until(b"MN\r\n");
+    assert!(heard.ends_with(b"END\r\nNOT_FOUND\r\nMN\r\n"));
+    let end = &heard[heard.len().saturating_sub(60)..];
+    assert!(!end.windows(11).any(|part| part == b"VALUE small"), "{:?}", String::from_utf8_lossy(end));
+}

@@ -167,7 +167,16 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Sends if there is much to send.
     #[inline]
     pub(super) fn send_some(&mut self) -> io::Result<()> {
-        if self.out.len() >= MOST_UNSENT { self.send() } else { Ok(()) }
+        if self.out.len() >= MOST_UNSENT { self.send_much() } else { Ok(()) }
+    }
+
+    /// The client may take its time, in which items expire or are flushed.
+    #[cold]
+    #[inline(never)]
+    fn send_much(&mut self) -> io::Result<()> {
+        self.send()?;
+        self.moment = self.server.moment();
+        Ok(())
     }
 
     /// Appends a long value to the answers, and sends them, piece by piece. Its item has been
@@ -214,6 +223,7 @@ impl<'a, S: Stream> Session<'a, S> {
             if self.fill_within(input, false)? == 0 {
                 return Ok(false);
             }
+            self.moment = self.server.moment();
         }
         let is_whole = self.is_binary || input.bytes().starts_with(b"\r\n");
         input.consume(tail);
@@ -266,6 +276,7 @@ impl<'a, S: Stream> Session<'a, S> {
             if self.fill_within(input, false)? == 0 {
                 return Ok(false);
             }
+            self.moment = self.server.moment();
         }
     }
 
