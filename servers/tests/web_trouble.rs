@@ -62,3 +62,12 @@ fn a_log_that_cannot_be_written_stops_nobody() {
         assert_eq!(ask(&address, request.as_bytes(), 15), b"HTTP/1.1 200 OK");
     }
 }
+
+#[test]
+fn who_comes_in_by_one_door_does_not_wait_for_another() {
+    let site = Site::new().file("file", "content");
+    let mut started = Started::with(&site, &["--listen", "127.0.0.1:0", "--connections", "1"]);
+    for address in started.addresses::<2>() {
+        assert_eq!(ask(&address, b"GET /file HTTP/1.0\r\n\r\n", 15), b"HTTP/1.1 200 OK");
+    }
+}

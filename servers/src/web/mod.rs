@@ -37,7 +37,8 @@ struct Server {
     options: Options,
     files: Files,
     desks: Desks,
-    /// A permit for each connection.
+    /// A permit for each connection, and one for each listener but the first: each takes one
+    /// before it waits for a client.
     room: Semaphore,
     log: Option<Log>,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -54,6 +55,11 @@ impl Server {
     }
 }
 
+/// See [`Server::room`].
+fn permits(options: &Options) -> u64 {
+    u64::from(options.connections) + options.listen.len() as u64 - 1
+}
+
 /// Serves until it is told to stop.
 ///
 /// # Errors
@@ -65,7 +71,7 @@ pub fn run(options: Options) -> io::Result<()> {
     let server = Server {
         files: Files::open(&options)?,
         desks: Desks::default(),
-        room: Semaphore::new(options.connections.into()),
+        room: Semaphore::new(permits(&options)),
         log: options.log.as_deref().map(Log::open).transpose()?,
         tls: options.tls.as_deref().map(tls::config).transpose()?,
         stopping: AtomicBool::new(false),
@@ -83,7 +89,7 @@ pub fn run(options: Options) -> io::Result<()> {
             let told = stop.wait();
             server.stopping.store(true, Relaxed);
             scope.cancel();
-            let everybody = server.room.acquire_timeout(server.options.connections.into(), GRACE);
+            let everybody = server.room.acquire_timeout(permits(&server.options), GRACE);
             if let Some(log) = &server.log {
                 log.close();
             }
