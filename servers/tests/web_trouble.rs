@@ -3,7 +3,7 @@
 
 mod site;
 
-use site::{PATIENCE, Site};
+use site::{PATIENCE, Site, eventually};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -69,5 +69,17 @@ fn who_comes_in_by_one_door_does_not_wait_for_another() {
     let mut started = Started::with(&site, &["--listen", "127.0.0.1:0", "--connections", "1"]);
     for address in started.addresses::<2>() {
         assert_eq!(ask(&address, b"GET /file HTTP/1.0\r\n\r\n", 15), b"HTTP/1.1 200 OK");
+    }
+}
+
+#[test]
+fn times_that_no_clock_shows_are_refused() {
+    let site = Site::new();
+    for option in ["--header-timeout", "--idle-timeout", "--send-timeout"] {
+        let mut started = Started::with(&site, &[option, "1e19"]);
+        eventually(option, || started.0.try_wait().expect("its state").is_some_and(|status| !status.success()));
+        let mut said = String::new();
+        started.0.stderr.take().expect("it was piped").read_to_string(&mut said).expect("what it said");
+        assert!(said.contains("a number of seconds"), "{said}");
     }
 }

@@ -84,8 +84,12 @@ pub struct Options {
     pub runtime: RuntimeOptions,
 }
 
+/// The longest time that can be waited: a century. Two of them may be added to the present.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// A number of seconds that is not 0; parts of one are allowed.
 fn seconds(text: &str) -> Result<Duration, String> {
     let duration = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "a number of seconds above 0".to_owned())
+    let is_allowed = |duration: &Duration| !duration.is_zero() && *duration <= LONGEST;
+    duration.filter(is_allowed).ok_or_else(|| "a number of seconds above 0, a century at most".to_owned())
 }
