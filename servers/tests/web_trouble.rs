@@ -83,3 +83,19 @@ fn times_that_no_clock_shows_are_refused() {
         assert!(said.contains("a number of seconds"), "{said}");
     }
 }
+
+#[test]
+fn what_is_refused_has_no_body_if_only_the_head_was_asked_for() {
+    let serving = Site::new().serve(&[]);
+    for request in [
+        "HEAD / HTTP/1.1\r\n\r\n".to_owned(),
+        "HEAD / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n".to_owned(),
+        format!("HEAD /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(9000)),
+        format!("HEAD / HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "x".repeat(20_000)),
+    ] {
+        let mut talk = serving.connect();
+        talk.say(&request);
+        assert!(talk.hear_head().starts_with("HTTP/1.1 4"));
+        assert!(talk.is_closed(), "{}", &request[..request.len().min(60)]);
+    }
+}

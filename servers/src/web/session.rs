@@ -102,7 +102,7 @@ fn requests<T: Transport>(
                 talk.answer_with_body(&head, &mut input, fields)?
             }
             Ok(None) => talk.complete(&mut input, fields)?,
-            Err(status) => talk.refuse(status)?,
+            Err(status) => talk.refuse(status, input.bytes())?,
         };
         if after != After::Stay {
             talk.output.flush()?;
@@ -132,7 +132,9 @@ impl<T: Transport> Talk<'_, T> {
             match input.receive(self.output.transport, deadline) {
                 Ok(0) => return Ok(After::Close),
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::TimedOut => return self.refuse(Status::REQUEST_TIMEOUT),
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    return self.refuse(Status::REQUEST_TIMEOUT, input.bytes());
+                }
                 Err(error) => return Err(error),
             }
             // What is wrong with it is found out again.
@@ -148,12 +150,12 @@ impl<T: Transport> Talk<'_, T> {
     #[inline(never)]
     fn answer_with_body(&mut self, head: &[u8], input: &mut Input<'_>, fields: &mut Fields) -> io::Result<After> {
         let Ok(Some(request)) = parse(head, &LIMITS, fields) else {
-            return self.refuse(Status::BAD_REQUEST);
+            return self.refuse(Status::BAD_REQUEST, head);
         };
         input.consume(head.len());
         match self.discard(&request, input) {
             Ok(()) => self.answer(&request),
-            Err(Discarded::Refused(status)) => self.refuse(status),
+            Err(Discarded::Refused(status)) => self.refuse(status, head),
             Err(Discarded::Broken(error)) => Err(error),
         }
     }
@@ -180,11 +182,13 @@ impl<T: Transport> Talk<'_, T> {
         }
     }
 
-    /// Says what is wrong with what the client sent. Nothing behind it can be understood.
+    /// Says what is wrong with what the client sent, as far as it was received. Nothing behind
+    /// it can be understood.
     #[cold]
     #[inline(never)]
-    fn refuse(&mut self, status: Status) -> io::Result<After> {
-        let given = self.output.status(status, "", Manner::LAST)?;
+    fn refuse(&mut self, status: Status, sent: &[u8]) -> io::Result<After> {
+        let manner = Manner { with_body: !sent.starts_with(b"HEAD "), ..Manner::LAST };
+        let given = self.output.status(status, "", manner)?;
         if let Some(log) = &self.server.log {
             log.refusal(self.client.address, given);
         }
