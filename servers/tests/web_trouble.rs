@@ -99,3 +99,18 @@ fn what_is_refused_has_no_body_if_only_the_head_was_asked_for() {
         assert!(talk.is_closed(), "{}", &request[..request.len().min(60)]);
     }
 }
+
+#[test]
+fn there_are_descriptors_for_all_forms_of_a_file() {
+    let site = Site::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 100 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sinew")]);
+    command.arg("web").arg(site.path("")).args(["--listen", "127.0.0.1:0"]);
+    command.args(["--connections", "10", "--cached-files", "100"]).stdout(Stdio::piped());
+    let mut started = Started(command.spawn().expect("a shell"));
+    let [_] = started.addresses();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", started.0.id())).expect("its limits");
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("descriptors");
+    let limit: u64 = limit.split_whitespace().next().expect("a limit").parse().expect("a number");
+    assert!(limit >= 10 + 3 * 100, "{limit}");
+}

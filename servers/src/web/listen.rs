@@ -17,13 +17,18 @@ const BACKLOG: u32 = 4096;
 /// Descriptors that the server needs beside those of connections and of files.
 const OTHER_DESCRIPTORS: u64 = 64;
 
+/// Descriptors that a file may need while it is kept: its own, and two for what lies compressed
+/// beside it.
+const FORMS: u64 = 3;
+
 /// Makes sure that there are descriptors for as many connections as the options allow.
 ///
 /// # Errors
 /// If the system does not allow it.
 pub fn allow_descriptors(options: &Options) -> io::Result<()> {
     use rustix::process::{Resource, getrlimit, setrlimit};
-    let wanted = u64::from(options.connections) + u64::from(options.cached_files) + OTHER_DESCRIPTORS;
+    let files = FORMS * u64::from(options.cached_files);
+    let wanted = u64::from(options.connections) + files + OTHER_DESCRIPTORS;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
