@@ -26,7 +26,9 @@ enum State {
         size: u64,
         digits: u32,
     },
-    /// Behind it, before CR.
+    /// Behind it, before a semicolon or CR.
+    Blank(u64),
+    /// Behind the semicolon, before CR.
     Extension(u64),
     /// CR was the last one.
     SizeEnd(u64),
@@ -103,8 +105,9 @@ impl Discard {
                 State::Size { size: size << 4 | digit, digits: digits + 1 }
             }
             (State::Size { size, digits: 1.. }, b'\r') => State::SizeEnd(size),
-            (State::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => State::Extension(size),
-            (State::Extension(size), b'\r') => State::SizeEnd(size),
+            (State::Size { size, digits: 1.. } | State::Blank(size), b' ' | b'\t') => State::Blank(size),
+            (State::Size { size, digits: 1.. } | State::Blank(size), b';') => State::Extension(size),
+            (State::Blank(size) | State::Extension(size), b'\r') => State::SizeEnd(size),
             (State::Extension(size), b'\t' | b' '..=b'~' | 0x80..) => State::Extension(size),
             (State::SizeEnd(0), b'\n') => State::Trailer,
             (State::SizeEnd(size), b'\n') => {

@@ -154,6 +154,7 @@ fn chunks_end_where_they_say() {
     assert_eq!(chunked(b"3\r\nabc\r\n0\r\n\r\nGET"), Ok(Some(13)));
     assert_eq!(chunked(b"3;name=\"value\"\r\nabc\r\n0\r\nTrailer: x\r\n\r\n"), Ok(Some(38)));
     assert_eq!(chunked(b"0003\r\n\r\n\r\r\n0\r\n\r\n"), Ok(Some(16)));
+    assert_eq!(chunked(b"3 ;a=b\r\nabc\r\n0 \r\n\r\n"), Ok(Some(19)));
     assert_eq!(chunked(b"3\r\nab"), Ok(None));
     for wrong in [
         &b"\r\n"[..],
@@ -166,6 +167,7 @@ fn chunks_end_where_they_say() {
         b"3\r\nabc0\r\n\r\n",
         b"3\r\nabcx\n0\r\n\r\n",
         b"3;\n\r\n",
+        b"3 3\r\nabc\r\n0\r\n\r\n",
         b"0\r\n\n",
         b"0\r\n folded\r\n\r\n",
         b"0\r\nX: a\n\r\n",
