@@ -4,6 +4,7 @@
 mod running;
 
 use running::{Running, Talk};
+use std::os::unix::net::UnixStream;
 
 #[test]
 fn messages_that_nobody_hears_end_nobody() {
@@ -52,4 +53,16 @@ fn what_is_flushed_is_gone_for_those_who_were_held_up() {
     assert!(heard.ends_with(b"END\r\nNOT_FOUND\r\nMN\r\n"));
     let end = &heard[heard.len().saturating_sub(60)..];
     assert!(!end.windows(11).any(|part| part == b"VALUE small"), "{:?}", String::from_utf8_lossy(end));
+}
+
+#[test]
+fn the_socket_of_a_successor_is_not_taken_away() {
+    let path = std::env::temp_dir().join(format!("sinew-successor-{}", std::process::id()));
+    let options = ["-s", path.to_str().expect("a path of text")];
+    let first = Running::sinew(&options);
+    let _successor = Running::sinew(&options);
+    first.terminate();
+    assert!(first.wait().success());
+    UnixStream::connect(&path).expect("the successor's socket");
+    std::fs::remove_file(path).expect("to clean up");
 }

@@ -8,7 +8,7 @@ use sinew::net::{TcpListener, UnixListener};
 use sinew::{FibreBuilder, Scope};
 use std::fs::Permissions;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// Where the server listens.
@@ -84,6 +84,11 @@ fn open_unix(path: &Path, mask: u32) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(mask))?;
     Ok(listener)
+}
+
+/// Which file is there: a server that comes after this one may have put its own in its place.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Door {

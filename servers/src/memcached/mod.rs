@@ -148,6 +148,7 @@ pub fn run(options: Options) -> io::Result<()> {
     listen::allow_connections(server.options.conn_limit)?;
     let mut stop = StopSignal::catch()?;
     let doors = runtime.run(|| listen::open(&server.options))?;
+    let socket = server.options.unix_socket.as_deref().map(|path| (path, listen::identity(path)));
     doors.iter().for_each(listen::Door::announce);
     runtime.run(|| {
         sinew::scope(|scope| {
@@ -163,7 +164,9 @@ pub fn run(options: Options) -> io::Result<()> {
             told
         })
     })?;
-    if let Some(path) = &server.options.unix_socket {
+    if let Some((path, ours)) = socket
+        && listen::identity(path) == ours
+    {
         // It may have been taken away.
         let _ = std::fs::remove_file(path);
     }
