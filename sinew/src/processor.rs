@@ -15,7 +15,7 @@ use crate::fibre::stacks::Stacks;
 use crate::here;
 use crate::idle::Slept;
 use crate::io::Poller;
-use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US};
+use crate::sched::{Effort, Local, Place, ProcessorId, TICK_US, Wake};
 use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
 use crate::wait::Party;
 use std::cell::{Cell, RefCell};
@@ -45,6 +45,15 @@ const LOOK_DISTANCE_US: u64 = 5;
 /// this bounds how long a single strand can wait behind a busy processor.
 const WATCH_FIRST: Duration = Duration::from_micros(50);
 const WATCH_LAST: Duration = Duration::from_millis(1);
+
+/// Who has lingered so often in vain after it had run what the kernel told it of does not,
+/// until it is woken so soon after it fell asleep that it should have.
+const LUCK: u32 = 4;
+
+/// The deputy looks this often, and resigns when the sentinel has not left so many times
+/// in a row: for a request every 8 ms, waking a processor each time costs as much.
+const DEPUTY_LOOKS: Duration = Duration::from_millis(2);
+const DEPUTY_RESIGNS: u32 = 4;
 
 /// How many numbers for fibres a processor draws at once.
 const ID_BLOCK: u64 = 1024;
@@ -168,6 +177,12 @@ pub(crate) struct Processor {
     tick: u64,
     short: u64,
     linger: u64,
+    /// How often it may still linger in vain.
+    luck: Cell<u32>,
+    /// Whether it was an event for which it has stopped being idle.
+    has_departed: Cell<bool>,
+    /// Whether it sleeps as the sentinel.
+    is_sentinel: Cell<bool>,
     ids: Cell<(u64, u64)>,
     /// What is left until an operation that need not wait yields; see [`crate::budget`].
     budget: Cell<u32>,
@@ -281,6 +296,9 @@ impl Processor {
             tick: clock::ticks_in_us(TICK_US),
             short: clock::ticks_in_us(SHORT_DISPATCHES_US),
             linger: clock::ticks_in_us(LINGER_US),
+            luck: Cell::new(LUCK),
+            has_departed: Cell::new(false),
+            is_sentinel: Cell::new(false),
             ids: Cell::new((0, 0)),
             budget: Cell::new(0),
             task: Cell::new(std::ptr::null()),
@@ -430,7 +448,13 @@ impl Processor {
                 }
             }
         });
-        self.local.push_all(&mut ours, now, &mut |wake| self.cluster.idle().notify(wake));
+        // A sentinel that got one event departs for it, and tells others then if it has to.
+        let is_own = |wake| wake == Wake::Lone && self.is_sentinel.get();
+        self.local.push_all(&mut ours, now, &mut |wake| {
+            if !is_own(wake) {
+                self.cluster.idle().notify(wake);
+            }
+        });
         while let Some(ready) = others.pop() {
             make_ready(ready);
         }
@@ -648,7 +672,7 @@ impl Processor {
     /// ready here.
     fn look(&self) -> Option<Ready> {
         let now = self.now.get();
-        if now < self.next_look.get() || (self.is_slack.get() && self.is_alone()) {
+        if now < self.next_look.get() || (self.is_slack.get() && self.is_pointless_to_linger()) {
             return None;
         }
         self.next_look.set(now + self.look_distance);
@@ -657,10 +681,21 @@ impl Processor {
         if found { self.next() } else { None }
     }
 
+    /// Whether it is better to fall asleep at once: to wake up in time has never failed
+    /// lately, or there is nothing else to wait for.
+    fn is_pointless_to_linger(&self) -> bool {
+        self.luck.get() == 0 || self.is_alone()
+    }
+
     /// Whether there is a poller and no other processor: what comes next is an event of the
     /// kernel's then, which is best waited for in there, at once.
     fn is_alone(&self) -> bool {
-        self.cluster.serving() == 1 && self.cluster.pollers().to_sleep_in(self.seat.id(), true).is_some()
+        self.cluster.serving() == 1 && self.has_poller()
+    }
+
+    /// Whether the processor sleeps in a poller when it is the sentinel.
+    fn has_poller(&self) -> bool {
+        self.cluster.pollers().to_sleep_in(self.seat.id(), true).is_some()
     }
 
     /// Tells the scheduler, which may have been told otherwise, that the
@@ -702,19 +737,26 @@ impl Processor {
     fn linger(&self) -> Option<Ready> {
         let idle = self.cluster.idle();
         let lingering = idle.linger(self.seat.id());
-        let end = clock::ticks() + if self.is_alone() { 0 } else { self.linger };
+        let end = clock::ticks() + if self.is_pointless_to_linger() { 0 } else { self.linger };
+        let mut has_lingered = false;
         loop {
             if let Some(strand) = self.find(Effort::Polite) {
+                if has_lingered {
+                    self.luck.set(LUCK);
+                }
                 lingering.found();
                 return Some(strand);
             }
             if self.now.get() >= end {
                 break;
             }
+            has_lingered = true;
             (0..LINGER_PAUSE).for_each(|_| std::hint::spin_loop());
         }
+        self.luck.set(if self.has_departed.take() { self.luck.get().saturating_sub(1) } else { LUCK });
         let mut announced = lingering.announce();
         let mut watch = WATCH_FIRST;
+        let (mut has_events, mut quiet, mut departures) = (false, 0, idle.departures());
         loop {
             let found = self.find(Effort::Polite).or_else(|| {
                 if announced.is_sentinel() {
@@ -723,26 +765,50 @@ impl Processor {
                 // Where nobody will look again soon, nothing may be left.
                 if announced.is_watched() { None } else { self.find(Effort::Greedy) }
             });
+            if found.is_some() && has_events {
+                self.has_departed.set(true);
+                announced.depart();
+                return found;
+            }
             if found.is_some() || self.seat.order() != Order::Serve {
                 announced.retract();
                 return found;
             }
-            let timeout = match announced.is_sentinel() {
-                false => None,
+            let is_sentinel = announced.is_sentinel();
+            let poller = self.cluster.pollers().to_sleep_in(self.seat.id(), is_sentinel);
+            let timeout = match is_sentinel {
+                false => (quiet < DEPUTY_RESIGNS && self.has_poller() && announced.deputise()).then_some(DEPUTY_LOOKS),
                 true => {
                     let watch = announced.is_watched().then_some(watch);
                     self.cluster.timers().until_next().into_iter().chain(watch).min()
                 }
             };
-            let slept = match self.cluster.pollers().to_sleep_in(self.seat.id(), announced.is_sentinel()) {
+            let asleep_since = clock::ticks();
+            let mut events = 0;
+            self.is_sentinel.set(is_sentinel);
+            let slept = match poller {
                 Some(poller) => announced.sleep_polling(poller.alarm(), |waited| {
-                    self.is_slack.set(poller.wait(timeout, waited) < 2);
+                    events = poller.wait(timeout, waited);
+                    self.is_slack.set(events < 2);
                 }),
                 None => announced.sleep(timeout),
             };
+            self.is_sentinel.set(false);
+            has_events = is_sentinel && events > 0;
+            if clock::ticks() - asleep_since < self.linger {
+                self.luck.set(LUCK);
+            }
             match slept {
                 Slept::Notified => return None,
                 Slept::TimedOut(still) => announced = still,
+            }
+            if !is_sentinel {
+                quiet = if departures == idle.departures() { quiet + 1 } else { 0 };
+                departures = idle.departures();
+                if quiet == DEPUTY_RESIGNS {
+                    announced.resign();
+                }
+                announced.take_seat();
             }
             watch = (watch * 2).min(WATCH_LAST);
         }

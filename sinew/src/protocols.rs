@@ -366,8 +366,24 @@ impl<'a> Announced<'a> {
         }
     }
 
+    pub fn deputise(&mut self) -> bool {
+        self.0.deputise()
+    }
+
+    pub fn resign(&mut self) {
+        self.0.resign();
+    }
+
+    pub fn take_seat(&mut self) {
+        self.0.take_seat();
+    }
+
     pub fn retract(self) {
         self.0.retract();
+    }
+
+    pub fn depart(self) {
+        self.0.depart();
     }
 }
 

@@ -113,3 +113,60 @@ fn a_ready_socket_is_served_within_two_milliseconds_while_all_are_busy() {
         },
     );
 }
+
+/// The one processor that an event wakes computes from then on: the other one sees that
+/// nobody is left to wait for events.
+#[test]
+fn a_fibre_that_computes_after_an_event_does_not_keep_another_s_event() {
+    const COMPUTES: Duration = Duration::from_millis(200);
+    let serve = |mut stream: TcpStream| {
+        let mut byte = [0];
+        while let Ok(1) = stream.read(&mut byte) {
+            let begin = Instant::now();
+            if byte[0] == 1 {
+                spin_until(|| begin.elapsed() > COMPUTES);
+            }
+            stream.write_all(&byte).unwrap();
+        }
+    };
+    let ask = |stream: &mut std::net::TcpStream, byte: u8| {
+        let begin = Instant::now();
+        stream.write_all(&[byte]).unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        begin.elapsed()
+    };
+    wherever(
+        |setup| setup.processors == 2 && setup.migrating,
+        |rt, setup| {
+            let delay = rt.run(|| {
+                sinew::scope(|scope| {
+                    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                    let address = listener.local_addr().unwrap();
+                    let client = thread::spawn(move || {
+                        let connect = || std::net::TcpStream::connect(address).unwrap();
+                        let (mut computing, mut other) = (connect(), connect());
+                        let mut round = || {
+                            // One event at a time, until the processors are used to it.
+                            for _ in 0..50 {
+                                ask(&mut other, 0);
+                            }
+                            computing.write_all(&[1]).unwrap();
+                            thread::sleep(COMPUTES / 4);
+                            let delay = ask(&mut other, 0);
+                            computing.read_exact(&mut [0]).unwrap();
+                            delay
+                        };
+                        (0..5).map(|_| round()).min().unwrap()
+                    });
+                    for _ in 0..2 {
+                        let stream = listener.accept().unwrap().0;
+                        scope.spawn(move || serve(stream));
+                    }
+                    sinew::blocking(|| client.join().unwrap())
+                })
+            });
+            println!("{setup}: {delay:?}");
+            assert!(delay < COMPUTES / 4, "{delay:?}");
+        },
+    );
+}

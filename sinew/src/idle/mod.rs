@@ -27,19 +27,22 @@ const SLEEPER: u32 = 1;
 const SLEEPERS: u32 = 0xfff;
 const LINGERER: u32 = 1 << 12;
 const LINGERERS: u32 = 0xfff << 12;
+const DEPUTISED: u32 = 1 << 30;
 const WATCHED: u32 = 1 << 31;
 
 /// The processors of a cluster that have nothing to do.
 pub(crate) struct Idle {
-    /// How many have announced that they sleep, how many linger, and whether
-    /// the sentinel keeps watch. Written only by processors that fall asleep
-    /// or are woken; read by everyone who makes a strand ready.
+    /// How many have announced that they sleep, how many linger, whether there is
+    /// a deputy, and whether the sentinel keeps watch. Written only by processors
+    /// that fall asleep or are woken; read by everyone who makes a strand ready.
     word: AtomicU32,
     /// The stack of sleepers: a counter against ABA above the index plus one
     /// of the top one.
     top: AtomicU64,
     /// The index plus one of the sentinel, or 0.
     sentinel: AtomicU32,
+    /// How often a sentinel has left its seat for what it found itself.
+    departures: AtomicU32,
     sleepers: Box<[Sleeper]>,
 }
 
@@ -65,6 +68,7 @@ impl Idle {
             word: AtomicU32::new(0),
             top: AtomicU64::new(0),
             sentinel: AtomicU32::new(0),
+            departures: AtomicU32::new(0),
             sleepers: std::iter::repeat_with(sleeper).take(capacity).collect(),
         }
     }
@@ -134,6 +138,11 @@ impl Idle {
         if self.sleeping() > 0 {
             self.wake_one();
         }
+    }
+
+    /// How often a sentinel has left its seat for what it found itself.
+    pub(crate) fn departures(&self) -> u32 {
+        self.departures.load(Relaxed)
     }
 
     /// How many have announced that they sleep.
@@ -237,7 +246,7 @@ impl Idle {
         self.sleepers[id.index()].state.store(SEARCHING | HIDDEN, Relaxed);
         // As in `announce`.
         fence::heavy();
-        Announced { idle: self, id, sentinel: false, hidden: true }
+        Announced { idle: self, id, sentinel: false, deputy: false, hidden: true }
     }
 }
 
@@ -316,7 +325,7 @@ impl<'a> Lingering<'a> {
         // Announce first, then search. Pairs with the light fences in `notify`,
         // `notify_processor` and `rouse_sentinel`.
         fence::heavy();
-        Announced { idle, id, sentinel, hidden: false }
+        Announced { idle, id, sentinel, deputy: false, hidden: false }
     }
 }
 
@@ -328,6 +337,7 @@ pub(crate) struct Announced<'a> {
     idle: &'a Idle,
     id: ProcessorId,
     sentinel: bool,
+    deputy: bool,
     hidden: bool,
 }
 
@@ -361,6 +371,35 @@ impl<'a> Announced<'a> {
         } else if self.idle.word.fetch_and(!WATCHED, AcqRel) & WATCHED != 0 {
             // As in `announce`.
             fence::heavy();
+        }
+    }
+
+    /// Becomes the deputy, if there is none: to wake up soon by itself, and to look
+    /// whether the seat of the sentinel is empty. Whether it is the deputy.
+    pub(crate) fn deputise(&mut self) -> bool {
+        debug_assert!(!self.sentinel);
+        if !self.deputy {
+            self.deputy = self.idle.word.fetch_or(DEPUTISED, AcqRel) & DEPUTISED == 0;
+        }
+        self.deputy
+    }
+
+    /// The deputy ceases to be it. The caller has to try the seat of the sentinel.
+    pub(crate) fn resign(&mut self) {
+        if self.deputy {
+            self.deputy = false;
+            self.idle.word.fetch_and(!DEPUTISED, AcqRel);
+            // Cease first, then look at the seat. Pairs with the light fence in `depart`.
+            fence::heavy();
+        }
+    }
+
+    /// Takes the seat of the sentinel, if it is empty.
+    pub(crate) fn take_seat(&mut self) {
+        let seat = &self.idle.sentinel;
+        if !self.sentinel && seat.compare_exchange(0, u32::from(self.id.0) + 1, Relaxed, Relaxed).is_ok() {
+            self.sentinel = true;
+            self.resign();
         }
     }
 
@@ -416,20 +455,47 @@ impl<'a> Announced<'a> {
         if !claimed {
             self.idle.word.fetch_sub(SLEEPER, AcqRel);
         }
-        self.leave_seat();
+        self.leave_post();
         self.idle.notify(Wake::Backlog);
+    }
+
+    /// The sentinel, which had searched before it slept, found something when it woke up,
+    /// and will run it. If that is all there is, nobody is woken in its place: it comes
+    /// back, or the deputy sees that it does not. Unless there is no deputy, or it owed
+    /// something: its watch, or an answer to who notified it.
+    pub(crate) fn depart(self) {
+        debug_assert!(self.sentinel && !self.hidden);
+        // As in `retract`.
+        let claimed = self.idle.sleepers[self.id.index()].state.swap(AWAKE, AcqRel) == NOTIFIED;
+        if !claimed {
+            self.idle.word.fetch_sub(SLEEPER, AcqRel);
+        }
+        self.idle.departures.fetch_add(1, Relaxed);
+        let watched = self.leave_post();
+        // The seat is left first, then the deputy looked for. Pairs with the heavy fence in
+        // `resign`.
+        fence::light();
+        if claimed || watched || self.idle.word.load(Relaxed) & DEPUTISED == 0 {
+            self.idle.notify(Wake::Backlog);
+        }
     }
 
     /// `NOTIFIED -> AWAKE`.
     fn wake_up(self) {
         self.idle.sleepers[self.id.index()].state.store(AWAKE, Relaxed);
-        self.leave_seat();
+        self.leave_post();
     }
 
-    fn leave_seat(&self) {
-        if self.sentinel {
-            self.idle.word.fetch_and(!WATCHED, AcqRel);
-            self.idle.sentinel.store(0, Relaxed);
+    /// Whether it kept watch.
+    fn leave_post(&self) -> bool {
+        if self.deputy {
+            self.idle.word.fetch_and(!DEPUTISED, AcqRel);
         }
+        if !self.sentinel {
+            return false;
+        }
+        let before = self.idle.word.fetch_and(!WATCHED, AcqRel);
+        self.idle.sentinel.store(0, Relaxed);
+        before & WATCHED != 0
     }
 }

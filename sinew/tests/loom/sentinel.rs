@@ -77,3 +77,31 @@ fn a_sentinel_that_leaves_its_watch_for_work_wakes_another_sleeper() {
         }
     });
 }
+
+/// A deputy that resigns, and a sentinel that leaves its seat because there is one.
+#[test]
+fn the_seat_of_a_sentinel_that_departs_is_taken_or_a_sleeper_is_woken() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::new(2, 1);
+        let sentinel = cluster.idle.linger(processor(0)).announce();
+        let mut deputy = cluster.idle.linger(processor(1)).announce();
+        assert!(sentinel.is_sentinel() && deputy.deputise());
+        let departing = Box::new(move || {
+            sentinel.depart();
+            Processor::Busy
+        });
+        let resigning = Box::new(move || {
+            deputy.resign();
+            deputy.take_seat();
+            match asleep(deputy) {
+                None => Processor::Busy,
+                Some(still) => Processor::Asleep(Server::new(1, 0..1), still),
+            }
+        });
+        if let [_, Processor::Asleep(_, still)] = turn.all([departing, resigning])
+            && let Some(still) = asleep(still)
+        {
+            assert!(still.is_sentinel(), "nobody minds the clock, and nobody is woken to do it");
+        }
+    });
+}
