@@ -46,7 +46,7 @@ impl Deadline {
     }
 
     pub(crate) fn at(instant: Instant) -> Deadline {
-        Deadline::after(instant.saturating_duration_since(Instant::now()))
+        Deadline { ns: clock::instant_ns(instant) }
     }
 
     pub(crate) fn is_never(self) -> bool {
