@@ -104,6 +104,14 @@ impl Timers {
         self.disarm(timer);
     }
 
+    /// Whether a deadline has passed, as far as that is worth asking the clock: one that is not
+    /// the first is noticed with the first, if it has. To look at the clock takes as long as arming
+    /// a timer and disarming it: some 30 ns.
+    #[inline]
+    pub(crate) fn has_come(&self, deadline: Deadline) -> bool {
+        deadline.ns < self.next_ns.load(Ordering::Relaxed) && deadline.is_past()
+    }
+
     /// Arms a timer. Whether whoever sleeps until the next deadline has to be told.
     ///
     /// # Safety
