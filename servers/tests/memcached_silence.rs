@@ -243,6 +243,33 @@ fn a_thousand_dormant_sessions_end_at_once_with_the_server() {
     assert!(TcpStream::connect(address).is_err());
 }
 
+/// How often any of the server's threads has had to wait.
+fn waits(server: &Running) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("its threads");
+    let waits = |thread: std::path::PathBuf| {
+        let status = std::fs::read_to_string(thread.join("status")).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.expect("how often it waited").trim().parse::<u64>().expect("a number")
+    };
+    threads.map(|thread| waits(thread.expect("a thread").path())).sum()
+}
+
+#[test]
+fn a_server_whose_clients_say_nothing_sleeps() {
+    let server = Running::sinew(&["-t", "2", "--linger", "0.02"]);
+    let _talks = idle(&server, 300);
+    await_dormant(&server, 300);
+    let begin = Instant::now();
+    loop {
+        let before = waits(&server);
+        std::thread::sleep(Duration::from_millis(500));
+        if waits(&server) == before {
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "it wakes up again and again");
+    }
+}
+
 #[test]
 fn dormant_sessions_give_their_memory_back() {
     const CONNECTIONS: usize = 2_000;
