@@ -204,6 +204,31 @@ fn fibres_come_and_go_while_stacks_are_trimmed() {
 }
 
 #[test]
+fn a_scope_does_not_remember_those_who_have_ended() {
+    const FIBRES: usize = 20_000;
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        runtime.run(|| {
+            sinew::scope(|scope| {
+                let parked: Vec<_> = (0..FIBRES).map(|_| scope.spawn(sinew::park)).collect();
+                sinew::yield_now();
+                parked.iter().for_each(|fibre| fibre.fibre().unpark());
+                parked.into_iter().for_each(|fibre| fibre.join().unwrap());
+                let before = resident();
+                for _ in 0..FIBRES {
+                    scope.spawn(|| ()).join().unwrap();
+                }
+                let grown = resident().saturating_sub(before);
+                println!("{} KiB more", grown / KIB);
+                assert!(grown < MIB, "{} KiB more", grown / KIB);
+            });
+        });
+        println!("forgotten");
+    });
+    outcome.assert_success("forgotten");
+}
+
+#[test]
 fn a_large_stack_costs_only_what_is_used_of_it() {
     const FIBRES: usize = 1_000;
     let outcome = in_child!(Rerun::new(), || {
