@@ -3,6 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use sinew::{BuildError, Runtime};
+use std::time::Duration;
 
 /// What every server lets its user choose of the runtime.
 #[derive(Args, Clone, Debug)]
@@ -14,6 +15,20 @@ pub struct RuntimeOptions {
     /// What decides which session runs next, and where
     #[arg(long, value_name = "NAME", default_value = "fair")]
     pub scheduler: SchedulerName,
+
+    /// For so long a session whose client says nothing keeps its fibre
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, hide = true)]
+    pub linger: Duration,
+}
+
+/// The longest time that can be waited: a century. Two of them may be added to the present.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// A number of seconds that is not 0; parts of one are allowed.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let duration = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let is_allowed = |duration: &Duration| !duration.is_zero() && *duration <= LONGEST;
+    duration.filter(is_allowed).ok_or_else(|| "a number of seconds above 0, a century at most".to_owned())
 }
 
 /// The schedulers there are.

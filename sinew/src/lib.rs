@@ -30,7 +30,8 @@ mod wait;
 pub use cluster::{Cluster, MigrateError, ResizeError, migrate_to};
 pub use fibre::{
     AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Memory, Scope, ScopedJoinHandle,
-    SelfJoin, SpawnError, current, memory, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, yield_now,
+    SelfJoin, SpawnError, current, memory, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, trim,
+    yield_now,
 };
 pub use io::blocking;
 pub use runtime::{BuildError, Builder, Leftovers, Runtime, run, run_migrating};

@@ -7,6 +7,7 @@ mod rerun;
 
 use rerun::Rerun;
 use sinew::{JoinHandle, Runtime};
+use std::collections::VecDeque;
 use std::fs;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -134,6 +135,97 @@ fn stacks_that_have_grown_are_given_back() {
         println!("given back");
     });
     outcome.assert_success("given back");
+}
+
+#[test]
+fn trimmed_stacks_cost_nothing_and_serve_again() {
+    const FIBRES: usize = 5_000;
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(2).build().unwrap();
+        runtime.run(|| {
+            for _ in 0..3 {
+                unpark_and_join(spawn_parked(FIBRES, || ()));
+                let before = resident();
+                let given_back = sinew::trim();
+                let fallen = before.saturating_sub(resident());
+                println!("{} KiB given back, {} KiB fallen", given_back / KIB, fallen / KIB);
+                // Processors keep some.
+                assert!(given_back > (FIBRES - 500) * 4 * KIB, "{given_back} bytes given back");
+                assert!(fallen > given_back * 9 / 10, "{fallen} bytes less of {given_back}");
+            }
+            assert_eq!(sinew::trim(), 0, "again and again");
+        });
+        drop(runtime);
+        assert_eq!(sinew::memory().promised_stacks, 0, "stacks are still promised");
+        println!("trimmed");
+    });
+    outcome.assert_success("trimmed");
+}
+
+#[test]
+fn fibres_come_and_go_while_stacks_are_trimmed() {
+    const FIBRES: usize = 3_000;
+    const BATCH: usize = 256;
+    const ROUNDS: usize = 100;
+    let outcome = in_child!(Rerun::new(), || {
+        static DONE: AtomicUsize = AtomicUsize::new(0);
+        let runtime = Runtime::builder().processors(2).build().unwrap();
+        let trim = || {
+            let mut given_back = 0;
+            while DONE.load(Ordering::Relaxed) == 0 {
+                given_back += sinew::trim();
+            }
+            given_back
+        };
+        let trimmers = [trim; 4].map(std::thread::spawn);
+        runtime.run(|| {
+            unpark_and_join(spawn_parked(FIBRES, || ()));
+            // As many as there are stacks, always; some end while as many begin.
+            let memory = sinew::memory();
+            let spare = memory.carved_stacks - memory.promised_stacks - BATCH;
+            let mut parked: VecDeque<_> = (0..spare).map(|_| sinew::spawn(sinew::park)).collect();
+            for _ in 0..ROUNDS {
+                let ending: Vec<_> = parked.drain(..BATCH).collect();
+                ending.iter().for_each(|fibre| fibre.fibre().unpark());
+                parked.extend((0..BATCH).map(|_| sinew::spawn(sinew::park)));
+                ending.into_iter().for_each(|fibre| fibre.join().unwrap());
+            }
+            parked.iter().for_each(|fibre| fibre.fibre().unpark());
+            parked.into_iter().for_each(|fibre| fibre.join().unwrap());
+        });
+        DONE.store(1, Ordering::Relaxed);
+        let given_back = trimmers.map(|trimmer| trimmer.join().unwrap()).iter().sum::<usize>();
+        assert!(given_back > FIBRES * 4 * KIB, "there was nothing to trim");
+        drop(runtime);
+        assert_eq!(sinew::memory().promised_stacks, 0, "stacks are still promised");
+        println!("all were served");
+    });
+    outcome.assert_success("all were served");
+}
+
+#[test]
+fn a_scope_does_not_remember_those_who_have_ended() {
+    const FIBRES: usize = 20_000;
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        runtime.run(|| {
+            sinew::scope(|scope| {
+                let parked: Vec<_> = (0..FIBRES).map(|_| scope.spawn(sinew::park)).collect();
+                sinew::yield_now();
+                parked.iter().for_each(|fibre| fibre.fibre().unpark());
+                parked.into_iter().for_each(|fibre| fibre.join().unwrap());
+                let before = resident();
+                for _ in 0..FIBRES {
+                    scope.spawn(|| ()).join().unwrap();
+                }
+                let grown = resident().saturating_sub(before);
+                println!("{} KiB more", grown / KIB);
+                assert!(grown < MIB, "{} KiB more", grown / KIB);
+            });
+        });
+        println!("forgotten");
+    });
+    outcome.assert_success("forgotten");
 }
 
 #[test]

@@ -185,6 +185,82 @@ fn one_who_polls_is_woken_when_bytes_come_and_after_those_who_wait() {
 }
 
 #[test]
+fn who_waits_for_bytes_takes_none_and_hears_of_the_end_too() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut here = listener.accept().unwrap().0;
+            let (its, polls) = (here.clone(), Arc::new(AtomicU32::new(0)));
+            let count = Arc::clone(&polls);
+            let polling = task::spawn(poll_fn(move |context| {
+                count.fetch_add(1, Relaxed);
+                its.poll_readable(context)
+            }));
+            wait_until(|| polls.load(Relaxed) == 1);
+            // Those who are entered are all told, one after the other, and then who polls.
+            let entered: Vec<_> = (0..3)
+                .map(|_| {
+                    let its = here.clone();
+                    task::spawn(async move { its.readable_async().await })
+                })
+                .collect();
+            (0..10).for_each(|_| sinew::yield_now());
+            assert!(!polling.is_finished() && !entered.iter().any(|task| task.is_finished()));
+            there.write_all(b"abc").unwrap();
+            entered.into_iter().for_each(|task| task.join().unwrap().unwrap());
+            polling.join().unwrap().unwrap();
+            assert_eq!(polls.load(Relaxed), 2);
+            let mut buffer = [0; 8];
+            assert_eq!(here.read(&mut buffer).unwrap(), 3);
+            let its = here.clone();
+            let end = task::spawn(async move { its.readable_async().await });
+            drop(there);
+            end.join().unwrap().unwrap();
+            assert_eq!(here.read(&mut buffer).unwrap(), 0);
+            // The end is there to stay.
+            block_on(here.readable_async()).unwrap();
+        });
+    });
+}
+
+#[test]
+fn no_byte_is_missed_by_one_who_waits_without_a_buffer() {
+    const BYTES: usize = 3_000;
+    let seed = Random::new(u64::from(std::process::id()) | 1 << 43).below(u64::MAX);
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (mut here, mut there) = UnixStream::pair().unwrap();
+            let writer = sinew::spawn(move || {
+                let mut random = seed | 1;
+                for byte in 0..BYTES {
+                    there.write_all(&[byte as u8]).unwrap();
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    (0..random >> 62).for_each(|_| sinew::yield_now());
+                }
+            });
+            // Now a task waits, now a fibre reads: as sessions that come and go.
+            let mut received = 0;
+            loop {
+                let its = here.clone();
+                task::spawn(poll_fn(move |context| its.poll_readable(context))).join().unwrap().unwrap();
+                let mut buffer = [0; 3];
+                let count = here.read(&mut buffer).unwrap();
+                if count == 0 {
+                    break;
+                }
+                for byte in &buffer[..count] {
+                    assert_eq!(*byte, received as u8);
+                    received += 1;
+                }
+            }
+            assert_eq!(received, BYTES);
+            writer.join().unwrap();
+        });
+    });
+}
+
+#[test]
 fn tasks_that_accept_side_by_side_get_all_connections() {
     everywhere(|rt, _| {
         rt.run(|| {

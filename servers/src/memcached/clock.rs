@@ -37,7 +37,12 @@ impl Clock {
     /// What it shows.
     #[inline]
     pub fn now(&self) -> u32 {
-        START + self.began.elapsed().as_secs() as u32
+        self.at(Instant::now())
+    }
+
+    #[inline]
+    fn at(&self, instant: Instant) -> u32 {
+        START + instant.saturating_duration_since(self.began).as_secs() as u32
     }
 
     /// The date.
@@ -50,10 +55,10 @@ impl Clock {
         self.now() - START
     }
 
-    /// Now, and what has been flushed until now.
+    /// An instant that is now, and what has been flushed until then.
     #[inline]
-    pub fn moment(&self, fresh: &Fresh) -> Moment {
-        let now = self.now();
+    pub fn moment(&self, instant: Instant, fresh: &Fresh) -> Moment {
+        let now = self.at(instant);
         let flush_at = self.flush_at.load(Relaxed);
         if flush_at != 0 && flush_at <= now {
             self.flush_slow(flush_at, fresh);
@@ -113,9 +118,9 @@ mod tests {
         let (clock, fresh) = (Clock::start(), Fresh::default());
         clock.flush(1, clock.now() - 1, &fresh);
         let stored = fresh.next();
-        let moment = clock.moment(&fresh);
+        let moment = clock.moment(Instant::now(), &fresh);
         assert!(moment.flushed > stored);
         assert!(fresh.next() > moment.flushed);
-        assert_eq!(clock.moment(&fresh).flushed, moment.flushed);
+        assert_eq!(clock.moment(Instant::now(), &fresh).flushed, moment.flushed);
     }
 }

@@ -1,12 +1,11 @@
 //! What a session has received and not yet answered.
 //!
-//! Most requests are short, and most sessions wait most of the time. So a session reads
-//! into a small buffer on its stack, and takes a large one from the heap only while more
-//! than that comes at a time.
+//! Most requests are short. So a session reads into a small buffer on its stack, and takes a
+//! large one from the heap only while more than that comes at a time.
 
 use super::stream::Stream;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The small buffer. A fibre's frames and this fit into half a page, which is what a stack
 /// has of its first page at least; 1024 cost a second page for two thirds of all sessions.
@@ -17,9 +16,6 @@ pub const LARGE: usize = 16 * 1024;
 
 /// The largest request for many keys. memcached has no limit.
 const LARGEST: usize = 16 * 1024 * 1024;
-
-/// For so long a session that is waiting keeps its large buffer.
-const KEPT: Duration = Duration::from_secs(1);
 
 /// Bytes of a session, in one of its two buffers.
 pub struct Input {
@@ -57,26 +53,27 @@ impl Input {
         self.is_busy
     }
 
-    /// Waits for more bytes. 0 is the end, or a request that is too large.
+    /// Waits for more bytes, but not beyond a deadline. 0 is the end, or a request that is too
+    /// large.
     #[inline]
-    pub fn fill(&mut self, stream: &impl Stream) -> io::Result<usize> {
+    pub fn fill(&mut self, stream: &impl Stream, deadline: Option<Instant>) -> io::Result<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
         if !self.large.is_empty() || self.end == SMALL {
-            return self.fill_large(stream);
+            return self.fill_large(stream, deadline);
         }
-        let count = stream.read(&mut self.small[self.end..])?;
+        let count = read(stream, &mut self.small[self.end..], deadline)?;
         self.end += count;
         self.is_busy = self.end == SMALL;
         Ok(count)
     }
 
     #[cold]
-    fn fill_large(&mut self, stream: &impl Stream) -> io::Result<usize> {
+    fn fill_large(&mut self, stream: &impl Stream, deadline: Option<Instant>) -> io::Result<usize> {
         if self.end == 0 && !self.is_busy {
             self.large = Vec::new();
-            return self.fill(stream);
+            return self.fill(stream, deadline);
         }
         if self.large.is_empty() {
             self.large = vec![0; LARGE];
@@ -92,21 +89,17 @@ impl Input {
                 self.large.resize(2 * self.end, 0);
             }
         }
-        let is_empty = self.end == 0;
-        let room = &mut self.large[self.end..];
-        let count = if is_empty {
-            match stream.read_until(room, Instant::now() + KEPT) {
-                Err(error) if error.kind() == io::ErrorKind::TimedOut && sinew::cancel::check().is_ok() => {
-                    self.is_busy = false;
-                    return self.fill_large(stream);
-                }
-                read => read?,
-            }
-        } else {
-            stream.read(room)?
-        };
+        let count = read(stream, &mut self.large[self.end..], deadline)?;
         self.end += count;
         self.is_busy = self.end > SMALL;
         Ok(count)
+    }
+}
+
+#[inline]
+fn read(stream: &impl Stream, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+    match deadline {
+        Some(deadline) => stream.read_until(buffer, deadline),
+        None => stream.read(buffer),
     }
 }

@@ -1,12 +1,14 @@
 //! Where clients come in.
 
-use super::session::Session;
+use super::session::{End, Session};
 use super::stream::Stream;
+use super::traffic::Admitted;
 use super::{Options, Server};
 use crate::message;
-use sinew::net::{TcpListener, UnixListener};
+use sinew::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use sinew::{FibreBuilder, Scope};
 use std::fs::Permissions;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -139,20 +141,61 @@ impl Door {
     }
 }
 
-fn admit<'scope, S: Stream + 'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
+fn admit<'scope, S: Stream>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
     let Some(admitted) = server.connections.admit() else {
         server.log(1, || "too many open connections".to_owned());
         // There is room for this much, or there is nobody to read it.
         let _ = stream.write(TOO_MANY);
         return;
     };
-    let session = move || {
-        let _admitted = admitted;
-        if let Err(error) = Session::serve(server, &stream) {
-            server.log(1, || format!("a connection broke: {error}"));
+    Client { stream, _admitted: admitted, is_binary: None }.serve(server, scope);
+}
+
+/// One who has been let in.
+pub struct Client<S> {
+    stream: S,
+    _admitted: Admitted,
+    /// What it speaks, if it has said anything.
+    is_binary: Option<bool>,
+}
+
+impl<S: Stream> Client<S> {
+    /// Serves it, in a fibre of its own.
+    fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
+        if let Err(error) = FibreBuilder::new().spawn_scoped(scope, move || self.session(server)) {
+            server.log(0, || format!("no fibre for a connection: {error}"));
         }
-    };
-    if let Err(error) = FibreBuilder::new().spawn_scoped(scope, session) {
-        server.log(0, || format!("no fibre for a connection: {error}"));
+    }
+
+    /// Until it has said all, or says nothing: then it may wait in the lobby.
+    fn session(mut self, server: &Server) {
+        match Session::serve(server, &self.stream, &mut self.is_binary) {
+            Ok(End::Over) => {}
+            Ok(End::Silent) => {
+                let stream = self.stream.clone();
+                let heard = poll_fn(move |context| stream.poll_readable(context));
+                // One who is turned away goes, as all do when the server stops.
+                let _ = server.lobby.enter(S::client(self), heard);
+            }
+            Err(error) => server.log(1, || format!("a connection broke: {error}")),
+        }
+    }
+}
+
+/// A client of any kind.
+pub enum AnyClient {
+    /// Came in at a port.
+    Tcp(Client<TcpStream>),
+    /// Came in at a path.
+    Unix(Client<UnixStream>),
+}
+
+impl AnyClient {
+    /// Serves it, in a fibre of its own.
+    pub fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
+        match self {
+            AnyClient::Tcp(client) => client.serve(server, scope),
+            AnyClient::Unix(client) => client.serve(server, scope),
+        }
     }
 }

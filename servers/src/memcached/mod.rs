@@ -1,8 +1,8 @@
-//! A memcached server: one fibre for each connection.
+//! A memcached server: one fibre for each connection whose client has something to say.
 //!
 //! | module | |
 //! | --- | --- |
-//! | `listen` | where clients come in |
+//! | `listen` | where clients come in, and come back in from the lobby |
 //! | `session` | one connection: read, answer, send |
 //! | `input` | what has been received, in as little memory as possible |
 //! | `text`, `meta`, `binary` | requests and their answers |
@@ -27,11 +27,13 @@ mod traffic;
 
 pub use options::Options;
 
+use crate::lobby::Lobby;
 use crate::{message, runtime, stop::StopSignal};
 use clock::Clock;
+use listen::AnyClient;
 use std::io;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use store::{Moment, Store, Sweeper};
 use traffic::{Connections, Traffic};
@@ -48,7 +50,9 @@ pub struct Server {
     store: Store,
     clock: Clock,
     sweeper: Sweeper,
-    connections: Connections,
+    connections: Arc<Connections>,
+    /// Clients who say nothing.
+    lobby: Lobby<AnyClient>,
     traffic: Traffic,
     /// The largest item, as memcached counts it.
     largest: usize,
@@ -66,7 +70,13 @@ impl Server {
     /// Now.
     #[inline]
     fn moment(&self) -> Moment {
-        self.clock.moment(&self.store.fresh)
+        self.moment_at(Instant::now())
+    }
+
+    /// As [`moment`](Server::moment), for one who knows the time.
+    #[inline]
+    fn moment_at(&self, now: Instant) -> Moment {
+        self.clock.moment(now, &self.store.fresh)
     }
 
     /// Flushes, if that is allowed.
@@ -134,7 +144,8 @@ pub fn run(options: Options) -> io::Result<()> {
         store: Store::new(bytes, largest, !options.disable_evictions),
         clock: Clock::start(),
         sweeper: Sweeper::default(),
-        connections: Connections::new(options.conn_limit.into()),
+        connections: Arc::new(Connections::new(options.conn_limit.into())),
+        lobby: Lobby::new(),
         traffic: Traffic::default(),
         largest,
         limit,
@@ -156,6 +167,8 @@ pub fn run(options: Options) -> io::Result<()> {
                 let server = &server;
                 scope.spawn(move || door.serve(server, scope));
             }
+            let server = &server;
+            scope.spawn(move || server.lobby.attend(|client| client.serve(server, scope)));
             scope.spawn(|| server.sweeper.run(&server.store, || server.moment()));
             let told = stop.wait();
             let _ = server.stop.set(Instant::now() + GRACE);

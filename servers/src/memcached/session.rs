@@ -6,6 +6,7 @@ use super::store::{Cursor, Draft, Moment, Number, Place};
 use super::stream::Stream;
 use sinew_memcached_protocol::binary;
 use std::io;
+use std::time::Instant;
 
 /// Values up to this length are copied out at once, and are received whole.
 pub const SHORT_VALUE: u32 = 8 * 1024;
@@ -23,8 +24,19 @@ pub struct Session<'a, S> {
     /// Answers that have not been sent.
     pub(super) out: Vec<u8>,
     pub(super) moment: Moment,
+    /// For so long it waits for the next request before it gives up its fibre.
+    lingers: Instant,
     /// As text is spoken, or the binary protocol.
     is_binary: bool,
+}
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing more is to be said.
+    Over,
+    /// The client has been silent since its last request was answered. It may go on.
+    Silent,
 }
 
 /// What a session has to do when it has gone through what it had received.
@@ -62,30 +74,36 @@ pub struct Upload {
 }
 
 impl<'a, S: Stream> Session<'a, S> {
-    /// Serves until the client has had enough, or the server stops.
+    /// Serves until the client has had enough, or says nothing for a while, or the server
+    /// stops. Which protocol the client speaks shows with its first byte.
     ///
     /// # Errors
     /// Those of the connection.
-    pub fn serve(server: &'a Server, stream: &'a S) -> io::Result<()> {
-        let moment = server.moment();
-        let mut session = Session { server, stream, out: Vec::new(), moment, is_binary: false };
+    pub fn serve(server: &'a Server, stream: &'a S, is_binary: &mut Option<bool>) -> io::Result<End> {
+        let now = Instant::now();
+        let (moment, lingers) = (server.moment_at(now), now + server.options.runtime.linger);
+        let out = Vec::new();
+        let mut session = Session { server, stream, out, moment, lingers, is_binary: is_binary.unwrap_or(false) };
         let mut input = Input::new();
-        let mut is_first = true;
-        while session.fill(&mut input)? > 0 {
-            session.moment = server.moment();
-            if is_first {
+        loop {
+            if let Some(end) = session.hear(&mut input)? {
+                return Ok(end);
+            }
+            let now = Instant::now();
+            session.moment = server.moment_at(now);
+            session.lingers = now + server.options.runtime.linger;
+            if is_binary.is_none() {
                 session.is_binary = input.bytes()[0] == binary::REQUEST;
-                is_first = false;
+                *is_binary = Some(session.is_binary);
             }
             if !session.answer(&mut input)? {
-                return session.send();
+                return session.send().map(|()| End::Over);
             }
             session.send()?;
             if !input.is_busy() {
                 session.out = Vec::new();
             }
         }
-        Ok(())
     }
 
     /// Answers all requests that have come. `false` if there shall be no more.
@@ -113,22 +131,31 @@ impl<'a, S: Stream> Session<'a, S> {
         }
     }
 
-    /// Waits for more. A session that is asked to stop ends here, if the client is not in
-    /// the middle of a request.
+    /// Waits for a request, or for the rest of one. Gives how the session ends if nothing
+    /// comes: that is between requests only, as it is if it is asked to stop.
     #[inline]
-    fn fill(&mut self, input: &mut Input) -> io::Result<usize> {
-        let is_between = input.bytes().is_empty();
-        self.fill_within(input, is_between)
+    fn hear(&mut self, input: &mut Input) -> io::Result<Option<End>> {
+        let count = if !input.bytes().is_empty() {
+            self.fill(input)?
+        } else if self.server.is_stopping() {
+            0
+        } else {
+            let count = match input.fill(self.stream, Some(self.lingers)) {
+                Err(_) if self.server.is_stopping() => 0,
+                Err(error) if is_silence(&error) => return Ok(Some(End::Silent)),
+                count => count?,
+            };
+            self.server.traffic.received(count);
+            count
+        };
+        Ok(if count > 0 { None } else { Some(End::Over) })
     }
 
+    /// Waits for the rest of a request.
     #[inline]
-    fn fill_within(&mut self, input: &mut Input, may_stop: bool) -> io::Result<usize> {
-        if self.server.is_stopping() && may_stop {
-            return Ok(0);
-        }
-        let count = match input.fill(self.stream) {
-            Err(_) if self.server.is_stopping() && !may_stop => self.fill_late(input),
-            Err(_) if self.server.is_stopping() => Ok(0),
+    fn fill(&mut self, input: &mut Input) -> io::Result<usize> {
+        let count = match input.fill(self.stream, None) {
+            Err(_) if self.server.is_stopping() => self.fill_late(input),
             count => count,
         }?;
         self.server.traffic.received(count);
@@ -139,7 +166,7 @@ impl<'a, S: Stream> Session<'a, S> {
     #[cold]
     fn fill_late(&mut self, input: &mut Input) -> io::Result<usize> {
         let deadline = self.server.stop_deadline();
-        sinew::cancel::shield(|| sinew::time::deadline(deadline, || input.fill(self.stream)))
+        sinew::cancel::shield(|| input.fill(self.stream, Some(deadline)))
     }
 
     /// Sends all answers.
@@ -202,7 +229,7 @@ impl<'a, S: Stream> Session<'a, S> {
         let mut held = Held { server: self.server, shard: place.shard, draft: Some(draft) };
         self.send()?;
         while left > 0 {
-            if input.bytes().is_empty() && self.fill_within(input, false)? == 0 {
+            if input.bytes().is_empty() && self.fill(input)? == 0 {
                 return Ok(false);
             }
             self.moment = self.server.moment();
@@ -220,7 +247,7 @@ impl<'a, S: Stream> Session<'a, S> {
         }
         let tail = self.tail();
         while input.bytes().len() < tail {
-            if self.fill_within(input, false)? == 0 {
+            if self.fill(input)? == 0 {
                 return Ok(false);
             }
             self.moment = self.server.moment();
@@ -273,7 +300,7 @@ impl<'a, S: Stream> Session<'a, S> {
                 return Ok(true);
             }
             self.send()?;
-            if self.fill_within(input, false)? == 0 {
+            if self.fill(input)? == 0 {
                 return Ok(false);
             }
             self.moment = self.server.moment();
@@ -288,6 +315,11 @@ impl<'a, S: Stream> Session<'a, S> {
         let draft = self.server.store.lock(place.shard).draft(key, begun, self.moment)?;
         Some(Upload { head: head.to_vec(), place, draft, length, left: length - begun.len() as u32 })
     }
+}
+
+/// Whether nothing came in time. The kernel has an error of this kind, too: for one who is gone.
+fn is_silence(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
 /// A draft that is given back if its session ends before it is complete.

@@ -98,6 +98,7 @@ impl Server {
         report.add("total_connections", self.connections.total());
         report.add("rejected_connections", self.connections.rejected());
         report.add("connection_structures", connections);
+        report.add("dormant_connections", self.lobby.count());
         report.add("cmd_get", counters.cmd_get);
         report.add("cmd_set", counters.cmd_set);
         report.add("cmd_flush", self.flushes());

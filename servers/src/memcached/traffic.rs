@@ -1,5 +1,6 @@
 //! Connections and bytes, counted.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many connections there are, and were.
@@ -11,7 +12,7 @@ pub struct Connections {
 }
 
 /// The right to be served. Dropping it makes room for another connection.
-pub struct Admitted<'a>(&'a Connections);
+pub struct Admitted(Arc<Connections>);
 
 impl Connections {
     /// At most so many at a time.
@@ -20,14 +21,14 @@ impl Connections {
     }
 
     /// Counts a connection; `None` if there are too many.
-    pub fn admit(&self) -> Option<Admitted<'_>> {
+    pub fn admit(self: &Arc<Self>) -> Option<Admitted> {
         if self.current.fetch_add(1, Relaxed) >= self.most {
             self.current.fetch_sub(1, Relaxed);
             self.rejected.fetch_add(1, Relaxed);
             return None;
         }
         self.total.fetch_add(1, Relaxed);
-        Some(Admitted(self))
+        Some(Admitted(Arc::clone(self)))
     }
 
     pub fn current(&self) -> u64 {
@@ -52,7 +53,7 @@ impl Connections {
     }
 }
 
-impl Drop for Admitted<'_> {
+impl Drop for Admitted {
     fn drop(&mut self) {
         self.0.current.fetch_sub(1, Relaxed);
     }

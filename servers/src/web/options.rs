@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::runtime::RuntimeOptions;
+use crate::runtime::{RuntimeOptions, seconds};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,14 +82,4 @@ pub struct Options {
     /// Kernel threads and how they are scheduled.
     #[command(flatten)]
     pub runtime: RuntimeOptions,
-}
-
-/// The longest time that can be waited: a century. Two of them may be added to the present.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
-
-/// A number of seconds that is not 0; parts of one are allowed.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let duration = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let is_allowed = |duration: &Duration| !duration.is_zero() && *duration <= LONGEST;
-    duration.filter(is_allowed).ok_or_else(|| "a number of seconds above 0, a century at most".to_owned())
 }

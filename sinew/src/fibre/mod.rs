@@ -22,7 +22,7 @@ pub use locals::{AccessError, LocalKey};
 pub(crate) use overflow::install_overflow_handler;
 pub(crate) use scope::scope_in;
 pub use scope::{Scope, ScopedJoinHandle, scope};
-pub use stacks::{Memory, memory};
+pub use stacks::{Memory, memory, trim};
 
 use crate::processor;
 use crate::strand::{After, StrandArc};

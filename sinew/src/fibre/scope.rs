@@ -30,8 +30,6 @@ pub(crate) struct ScopeShared {
 #[derive(Default)]
 struct Members {
     fibres: Vec<Fibre>,
-    /// Those that have finished are cleared away when there are so many.
-    crowded: usize,
     is_cancelled: bool,
 }
 
@@ -76,9 +74,9 @@ impl ScopeShared {
 
     fn enter(&self, fibre: &Fibre) {
         let mut members = self.members();
-        if members.fibres.len() > members.crowded {
+        // Those that have finished are cleared away when they are more than the others.
+        if members.fibres.len() > 2 * self.running.load(Ordering::Relaxed) + FEW_MEMBERS {
             members.fibres.retain(|fibre| !fibre.is_finished());
-            members.crowded = (2 * members.fibres.len()).max(FEW_MEMBERS);
         }
         members.fibres.push(fibre.clone());
         if members.is_cancelled {

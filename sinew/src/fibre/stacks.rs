@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   carved slots  >=  promises
-//!   promises       =  fibres that live  +  credits  +  hoards
+//!   promises       =  fibres that live  +  credits  +  hoards  +  stacks being trimmed
 //! ```
 //!
 //! *Credits* are promises that a processor has made ahead, so that spawning
@@ -15,7 +15,7 @@
 //! one in the processor's pool or in the shared one.
 #![allow(unsafe_code)]
 
-use super::arena::{self, CLASSES, Class, Slot};
+use super::arena::{self, CLASSES, Class, PAGE, Slot};
 use super::stack::{self, Stack};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -34,6 +34,9 @@ const GROWN_KEPT: usize = 4 << 20;
 /// Stacks in the shared pool that keep their top page: 64 MiB of them. Beyond
 /// that the page goes back to the kernel.
 const WARM_SHARED: usize = 16 * 1024;
+
+/// So many give their page back at once, which is one call of the kernel.
+const TRIMMED_AT_ONCE: usize = 64;
 
 /// At least so many slots are carved at once.
 const CARVE_AT_LEAST: u32 = 64;
@@ -88,6 +91,19 @@ impl Shared {
         }
     }
 
+    /// Takes out warm slots that are promised to nobody, and counts them as promised until
+    /// [`put_cold`](Shared::put_cold): nobody relies on what is not there.
+    fn take_spare(&mut self, most: usize) -> Vec<u32> {
+        let count = most.min(self.warm.len()).min((self.carved - self.promised) as usize);
+        self.promised += count as u32;
+        self.warm.split_off(self.warm.len() - count)
+    }
+
+    fn put_cold(&mut self, slots: &[u32]) {
+        self.cold.extend_from_slice(slots);
+        self.promised -= slots.len() as u32;
+    }
+
     fn pop(&mut self) -> Option<u32> {
         self.warm.pop().or_else(|| self.cold.pop()).or_else(|| {
             let fresh = self.fresh < self.carved;
@@ -124,6 +140,47 @@ pub fn memory() -> Memory {
         promised_stacks: sum.promised_stacks + class.promised as usize,
         carved_stacks: sum.carved_stacks + class.carved as usize,
     })
+}
+
+/// Gives memory back to the kernel that the stacks of fibres which have ended still hold: a page
+/// for each, up to 64 MiB of them. How many bytes these were.
+///
+/// They are kept because the next fibre is likely to come soon. Who knows that many have ended
+/// whose like will not be seen for a while calls this. What processors keep for themselves, some
+/// tens of stacks each, is left to them. A fibre that calls this gives others a turn at times.
+///
+/// ```
+/// sinew::run(|| {
+///     let fibres: Vec<_> = (0..1000).map(|_| sinew::spawn(sinew::yield_now)).collect();
+///     fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
+///     println!("{} bytes less", sinew::trim());
+/// });
+/// ```
+pub fn trim() -> usize {
+    Class::all().map(trim_class).sum::<usize>() * PAGE
+}
+
+/// How many stacks have given their page back.
+fn trim_class(class: Class) -> usize {
+    // Those that come meanwhile may stay: this has an end.
+    let (all, mut done) = (shared(class).warm.len(), 0);
+    while done < all {
+        match trim_some(class, (all - done).min(TRIMMED_AT_ONCE)) {
+            0 => break,
+            some => done += some,
+        }
+        super::yield_now();
+    }
+    done
+}
+
+/// As many as `most`.
+fn trim_some(class: Class, most: usize) -> usize {
+    let slots = shared(class).take_spare(most);
+    // Outside of the lock, as in `give_back`.
+    arena::discard(slots.iter().map(|number| stack::all_pages(Slot { class, number: *number })));
+    shared(class).put_cold(&slots);
+    slots.len()
 }
 
 /// A processor's own pools.
@@ -249,5 +306,23 @@ impl Drop for Stacks {
                 shared(class).promised -= credits + hoard;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_promised_stays_while_others_are_trimmed() {
+        let mut pool = Shared { promised: 7, carved: 10, fresh: 10, warm: (0..10).collect(), cold: Vec::new() };
+        let trimmed = pool.take_spare(64);
+        assert_eq!(trimmed.len(), 3);
+        assert!(pool.take_spare(64).is_empty());
+        // All that live get theirs, and nothing is there for one more.
+        let lived: Vec<u32> = std::iter::from_fn(|| pool.pop()).collect();
+        assert_eq!((lived.len(), pool.carved - pool.promised), (7, 0));
+        pool.put_cold(&trimmed);
+        assert_eq!((pool.promised, pool.pop()), (7, trimmed.last().copied()));
     }
 }

@@ -177,6 +177,25 @@ impl Source {
         }
     }
 
+    /// Waits until it is worth trying, for a task, which may leave it at that.
+    pub(crate) async fn ready_async(&self, side: Side) -> io::Result<()> {
+        task::spend().await;
+        self.raw()?;
+        let slot = &self.known(side)?.slot;
+        let events = slot.wait_async(side).await;
+        // Nothing has been taken: the next may try as well.
+        slot.finish(side, events, Shown::More);
+        Ok(())
+    }
+
+    /// As [`ready_async`](Source::ready_async), for one who polls: on each side, the last who
+    /// did is woken.
+    pub(crate) fn poll_ready(&self, side: Side, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(task::poll_spend(context));
+        self.raw()?;
+        self.known(side)?.slot.poll(side, context.waker()).map(|_| Ok(()))
+    }
+
     /// Tries once, when there were so many `events`.
     #[inline(always)]
     fn attempt<T>(

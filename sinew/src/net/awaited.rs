@@ -25,6 +25,10 @@ impl Socket {
         self.operate_async(Side::Read, |fd| receive_unix(fd, buffer)).await
     }
 
+    pub(super) async fn readable_async(&self) -> io::Result<()> {
+        self.source().ready_async(Side::Read).await
+    }
+
     pub(super) async fn write_async(&self, buffer: &[u8]) -> io::Result<usize> {
         self.operate_async(Side::Write, |fd| send(fd, buffer)).await
     }
@@ -66,6 +70,10 @@ impl Socket {
         buffer: &mut [B],
     ) -> Poll<io::Result<usize>> {
         self.source().poll_operate(Side::Read, context, |fd| receive_unix(fd, buffer))
+    }
+
+    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.source().poll_ready(Side::Read, context)
     }
 
     pub(super) fn poll_write(&self, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {

@@ -191,6 +191,16 @@ macro_rules! stream {
                 Ok(())
             }
 
+            /// Waits until it is worth trying to read, for tasks: bytes have come, or the end,
+            /// or an error. It takes nothing, and needs no buffer meanwhile. Now and then there
+            /// is nothing after all.
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub async fn readable_async(&self) -> io::Result<()> {
+                self.socket.readable_async().await
+            }
+
             /// As [`write`](std::io::Write::write), for tasks. Dropped before its end, it has
             /// written nothing.
             ///
@@ -239,6 +249,16 @@ macro_rules! stream {
                 buffer: &mut [std::mem::MaybeUninit<u8>],
             ) -> std::task::Poll<io::Result<usize>> {
                 self.socket.$poll_read(context, buffer)
+            }
+
+            /// Whether it is worth trying to read, as [`readable_async`](Self::readable_async)
+            /// says; else as [`poll_read`](Self::poll_read). What waits by this needs no memory
+            /// but for its handle.
+            ///
+            /// # Errors
+            /// The kernel's.
+            pub fn poll_readable(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<io::Result<()>> {
+                self.socket.poll_readable(context)
             }
 
             /// Writes if that takes no waiting; else as [`poll_read`](Self::poll_read).

@@ -46,7 +46,7 @@ impl Deadline {
     }
 
     pub(crate) fn at(instant: Instant) -> Deadline {
-        Deadline::after(instant.saturating_duration_since(Instant::now()))
+        Deadline { ns: clock::instant_ns(instant) }
     }
 
     pub(crate) fn is_never(self) -> bool {
@@ -102,6 +102,14 @@ impl Timers {
         }
         stop();
         self.disarm(timer);
+    }
+
+    /// Whether a deadline has passed, as far as that is worth asking the clock: one that is not
+    /// the first is noticed with the first, if it has. To look at the clock takes as long as arming
+    /// a timer and disarming it: some 30 ns.
+    #[inline]
+    pub(crate) fn has_come(&self, deadline: Deadline) -> bool {
+        deadline.ns < self.next_ns.load(Ordering::Relaxed) && deadline.is_past()
     }
 
     /// Arms a timer. Whether whoever sleeps until the next deadline has to be told.

@@ -460,10 +460,11 @@ pub(crate) fn block_within_and(
 
 #[inline(never)]
 fn suspend_until(stack: Stack, wait: &Wait, deadline: Deadline) {
-    if deadline.is_past() && wait.settle(Outcome::TimedOut).is_some() {
+    let cluster = stack.record().strand().cluster();
+    if cluster.timers().has_come(deadline) && wait.settle(Outcome::TimedOut).is_some() {
         return;
     }
-    stack.record().strand().cluster().with_alarm(wait, deadline, || suspend(stack, After::Waiting));
+    cluster.with_alarm(wait, deadline, || suspend(stack, After::Waiting));
 }
 
 #[cold]
