@@ -39,10 +39,10 @@ pub enum Command {
     },
     /// One measurement, in this process
     #[command(hide = true)]
-    Measure { case: String },
+    Measure { parent: u32, case: String },
     /// The server of a measurement, in this process
     #[command(hide = true)]
-    Serve { case: String },
+    Serve { parent: u32, case: String },
 }
 
 #[derive(Args)]

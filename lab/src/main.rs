@@ -41,8 +41,8 @@ fn main() -> ExitCode {
         }
         Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output)),
         Some(Command::Compare { old, new }) => compare(&old, &new),
-        Some(Command::Measure { case }) => measure(&case),
-        Some(Command::Serve { case }) => serve(&case),
+        Some(Command::Measure { parent, case }) => measure(parent, &case),
+        Some(Command::Serve { parent, case }) => serve(parent, &case),
     };
     result.unwrap_or_else(|complaint| {
         eprintln!("sinew-lab: {complaint}");
@@ -73,6 +73,7 @@ fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
     let page = page.transpose()?;
     let json = output.json.as_deref().map(create).transpose()?;
 
+    run::interruption::watch().map_err(|error| error.to_string())?;
     let mut program = None;
     if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
         match go::build() {
@@ -126,12 +127,12 @@ fn compare(old: &Path, new: &Path) -> Result<ExitCode, String> {
     Ok(if comparison.is_slower() { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS })
 }
 
-fn parse(case: &str) -> Result<(Case, &'static experiments::Experiment), String> {
+fn parse(parent: u32, case: &str) -> Result<(Case, &'static experiments::Experiment), String> {
     let case: Case = serde_json::from_str(case).map_err(|error| format!("a case: {error}"))?;
     let experiment =
         experiments::find(&case.experiment).ok_or_else(|| format!("no experiment: {}", case.experiment))?;
     peers::find(&case.peer).ok_or_else(|| format!("no peer: {}", case.peer))?;
-    kernel::end_with_parent().map_err(|error| error.to_string())?;
+    kernel::end_with_parent(parent).map_err(|error| error.to_string())?;
     Ok((case, experiment))
 }
 
@@ -140,8 +141,8 @@ fn pin(case: &Case) -> Result<(), String> {
 }
 
 /// In a child.
-fn measure(case: &str) -> Result<ExitCode, String> {
-    let (case, experiment) = parse(case)?;
+fn measure(parent: u32, case: &str) -> Result<ExitCode, String> {
+    let (case, experiment) = parse(parent, case)?;
     if experiment.is_pinned {
         pin(&case)?;
     }
@@ -151,8 +152,8 @@ fn measure(case: &str) -> Result<ExitCode, String> {
 }
 
 /// In a child of a child.
-fn serve(case: &str) -> Result<ExitCode, String> {
-    let (case, experiment) = parse(case)?;
+fn serve(parent: u32, case: &str) -> Result<ExitCode, String> {
+    let (case, experiment) = parse(parent, case)?;
     pin(&case)?;
     let serve = experiment.serve.ok_or_else(|| format!("{} has no server", experiment.name))?;
     serve(&case).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())

@@ -40,6 +40,7 @@ impl Server {
         let case = serde_json::to_string(case).expect("a case is plain data");
         let mut process = Command::new(std::env::current_exe()?)
             .arg(COMMAND)
+            .arg(std::process::id().to_string())
             .arg(case)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

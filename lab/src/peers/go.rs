@@ -21,12 +21,17 @@ pub fn knows(experiment: &str) -> bool {
     sources().join(format!("{experiment}.go")).exists()
 }
 
+/// Where this process builds it.
+pub fn program() -> PathBuf {
+    std::env::temp_dir().join(format!("sinew-lab-go-{}", std::process::id()))
+}
+
 /// Builds the program; why it cannot be, if it cannot.
 pub fn build() -> Result<PathBuf, String> {
     if !sources().is_dir() {
         return Err(format!("its sources are not in {}", sources().display()));
     }
-    let program = std::env::temp_dir().join(format!("sinew-lab-go-{}", std::process::id()));
+    let program = program();
     let built = Command::new("go")
         .args(["build", "-o"])
         .arg(&program)
