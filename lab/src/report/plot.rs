@@ -208,11 +208,8 @@ fn quantiles(html: &mut String, experiment: &Experiment, group: &Group) {
     let mut used = [false; QUANTILES.len()];
     for peer in &group.peers {
         let mut points = Vec::new();
-        let runs = group.row(peer, "p50_us").map_or(0, |row| row.runs);
         for (place, (name, _)) in QUANTILES.iter().enumerate() {
-            // A quantile that not all runs were long enough for is another run's.
-            let row = group.row(peer, &format!("{name}_us")).filter(|row| row.runs == runs);
-            let Some(row) = row else { continue };
+            let Some(row) = group.row(peer, &format!("{name}_us")) else { continue };
             let Some(median) = row.median else { continue };
             used[place] = true;
             points.push((place as f64, median, row.min.unwrap_or(median), row.max.unwrap_or(median)));
