@@ -114,7 +114,7 @@ impl Run {
     pub fn wish(&self, cpus: usize) -> Result<Wish, String> {
         let processors = match self.processors.as_slice() {
             [] => vec![cpus.clamp(1, 2)],
-            asked => asked.to_vec(),
+            asked => unique(asked),
         };
         if processors.contains(&0) {
             return Err("--processors: at least 1 is needed to run anything".to_owned());
@@ -142,6 +142,12 @@ impl Run {
             only_first: self.first_variant,
         })
     }
+}
+
+/// The same figure twice is one to measure.
+fn unique(asked: &[usize]) -> Vec<usize> {
+    let is_first = |(place, processors): &(usize, &usize)| !asked[..*place].contains(processors);
+    asked.iter().enumerate().filter(is_first).map(|(_, &processors)| processors).collect()
 }
 
 fn positive(option: &str, seconds: f64) -> Result<Duration, String> {

@@ -15,6 +15,7 @@ mod run;
 mod table;
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -35,10 +36,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         None => tour(cli.tour),
-        Some(Command::List) => {
-            print!("{}", list());
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(Command::List) => say(&list()).map(|()| ExitCode::SUCCESS),
         Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output)),
         Some(Command::Compare { old, new }) => compare(&old, &new),
         Some(Command::Measure { parent, case }) => measure(parent, &case),
@@ -87,7 +85,10 @@ fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
     let setting = report::machine::Setting::now(&wish);
     let plan = Plan::of(wish);
     if plan.cases.is_empty() {
-        let why = plan.refusals.join("; ");
+        let why = match plan.refusals.join("; ") {
+            why if why.is_empty() => "these peers have no part in that (see sinew-lab list)".to_owned(),
+            why => why,
+        };
         return Err(format!("nothing to measure: {why}"));
     }
     let begun = Instant::now();
@@ -95,20 +96,30 @@ fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
     if let Some(program) = program {
         let _ = fs::remove_file(program);
     }
-    for experiment in experiments::ALL {
-        print!("{}", table::tables(experiment, &rows));
+    // What is to last comes first: who reads the tables may stop reading.
+    let written = json.map_or(Ok(()), |path| write(&path, &rows::to_lines(&rows)));
+    let written = written.and(match &page {
+        Some(path) => write(path, &report::page(&rows, &setting, &plan.refusals, begun.elapsed())),
+        None => Ok(()),
+    });
+    let mut text: String = experiments::ALL.iter().map(|experiment| table::tables(experiment, &rows)).collect();
+    text.push('\n');
+    plan.refusals.iter().for_each(|refusal| text += &format!("not measured: {refusal}\n"));
+    let plural = if measurements == 1 { "" } else { "s" };
+    text += &format!("{measurements} measurement{plural} in {}\n", run::said(begun.elapsed()));
+    if let (Some(path), Ok(())) = (page, &written) {
+        text += &format!("report: {}\n", path.display());
     }
-    println!();
-    plan.refusals.iter().for_each(|refusal| println!("not measured: {refusal}"));
-    println!("{measurements} measurements in {}", run::said(begun.elapsed()));
-    if let Some(path) = json {
-        write(&path, &rows::to_lines(&rows))?;
+    say(&text).and(written).map(|()| ExitCode::SUCCESS)
+}
+
+/// Prints. Who has stopped reading has seen enough.
+fn say(text: &str) -> Result<(), String> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("the output: {error}")),
+        _ => Ok(()),
     }
-    if let Some(path) = page {
-        write(&path, &report::page(&rows, &setting, &plan.refusals, begun.elapsed()))?;
-        println!("report: {}", path.display());
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn create(path: &Path) -> Result<PathBuf, String> {
@@ -123,7 +134,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 fn compare(old: &Path, new: &Path) -> Result<ExitCode, String> {
     let read = |path: &Path| rows::read(path).map_err(|error| format!("{}: {error}", path.display()));
     let comparison = compare::Comparison::of(&read(old)?, &read(new)?)?;
-    print!("{comparison}");
+    say(&comparison.to_string())?;
     Ok(if comparison.is_slower() { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS })
 }
 
