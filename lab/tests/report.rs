@@ -1,4 +1,5 @@
-//! The report in a real browser: every plot is there and has a size. Skipped, and
+//! The report in a real browser: every plot is there and has a size, on a wide screen
+//! and on a narrow one. Skipped, and
 //! said so, where no Chromium is installed.
 
 use std::path::Path;
@@ -27,7 +28,8 @@ addEventListener('load', () => {
   const bad = plots.filter(svg => !seen.includes(svg)).map(svg => svg.getAttribute('aria-label'));
   const outside = performance.getEntriesByType('resource').length;
   const sections = document.querySelectorAll('section.experiment').length;
-  document.title = `PLOTS ${plots.length} GOOD ${seen.length} SECTIONS ${sections} OUTSIDE ${outside} BAD ${bad.join('|')} END`;
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  document.title = `PLOTS ${plots.length} GOOD ${seen.length} SECTIONS ${sections} OUTSIDE ${outside} BEYOND ${Math.max(wide, 0)} BAD ${bad.join('|')} END`;
 });
 </script>";
 
@@ -36,9 +38,10 @@ fn number(title: &str, name: &str) -> usize {
     after.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{name} in {title}"))
 }
 
-fn title_in(browser: &str, page: &Path) -> String {
+fn title_in(browser: &str, page: &Path, width: usize) -> String {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom"])
+        .arg(format!("--window-size={width},900"))
         .arg(format!("--user-data-dir={}", page.with_file_name("profile").display()))
         .arg(format!("file://{}", page.display()))
         .output()
@@ -71,9 +74,12 @@ fn a_browser_finds_every_plot() {
         None => eprintln!("skipped: no browser is installed"),
         Some(browser) => {
             std::fs::write(&page, html.replace("</body>", &format!("{PROBE}</body>"))).expect("a page");
-            let title = title_in(browser, &page);
-            assert_eq!((number(&title, "PLOTS"), number(&title, "GOOD")), (plots, plots), "{title}");
-            assert_eq!((number(&title, "SECTIONS"), number(&title, "OUTSIDE")), (5, 0), "{title}");
+            for width in [1400, 400] {
+                let title = title_in(browser, &page, width);
+                assert_eq!((number(&title, "PLOTS"), number(&title, "GOOD")), (plots, plots), "{title}");
+                assert_eq!((number(&title, "SECTIONS"), number(&title, "OUTSIDE")), (5, 0), "{title}");
+                assert_eq!(number(&title, "BEYOND"), 0, "{width} pixels are too narrow: {title}");
+            }
         }
     }
     let _ = std::fs::remove_dir_all(&folder);
