@@ -24,8 +24,8 @@ use clap::Parser;
 
 use case::Case;
 use cli::{Cli, Command, Output};
-use peers::{Kind, go};
-use run::plan::{Plan, Wish};
+use peers::go;
+use run::plan::{Plan, Planned, Wish};
 
 /// What is wrong with how the lab was called, or with a file.
 const WRONG_USE: u8 = 2;
@@ -58,7 +58,7 @@ fn tour(output: Output) -> Result<ExitCode, String> {
     conduct(cli::tour(cpus()), &Output { json: Some(json), report: Some(report) })
 }
 
-fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
+fn conduct(wish: Wish, output: &Output) -> Result<ExitCode, String> {
     let cpus = cpus();
     if let Some(many) = wish.processors.iter().find(|&&processors| processors > cpus) {
         eprintln!("warning: {many} processors on {cpus} CPUs: the processors will wait for each other");
@@ -72,18 +72,22 @@ fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
     let json = output.json.as_deref().map(create).transpose()?;
 
     run::interruption::watch().map_err(|error| error.to_string())?;
+    let setting = report::machine::Setting::now(&wish);
+    let mut plan = Plan::of(wish);
+    if let Some(Planned { experiment, case }) = plan.cases.iter().find(|planned| planned.shares_cpus(cpus)) {
+        let (name, processors) = (experiment.name, case.processors);
+        eprintln!("warning: {name} on {processors} of {cpus} CPUs: the load has none of its own");
+    }
     let mut program = None;
-    if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
+    if plan.cases.iter().any(|planned| planned.case.peer == go::NAME) {
         match go::build() {
             Ok(path) => program = Some(path),
             Err(why) => {
-                eprintln!("go is skipped: {why}");
-                wish.peers.retain(|peer| peer.kind != Kind::Go);
+                eprintln!("{} is skipped: {why}", go::NAME);
+                plan.leave_out(go::NAME, &why);
             }
         }
     }
-    let setting = report::machine::Setting::now(&wish);
-    let plan = Plan::of(wish);
     if plan.cases.is_empty() {
         let why = match plan.refusals.join("; ") {
             why if why.is_empty() => "these peers have no part in that (see sinew-lab list)".to_owned(),

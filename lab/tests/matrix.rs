@@ -11,17 +11,25 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Who cannot do what, by design.
-const CANNOT: [(&str, &str); 4] =
-    [("migrate", "tokio"), ("migrate", "may"), ("migrate", "threads"), ("migrate", "sinew/tasks")];
+const CANNOT: [(&str, &str); 6] = [
+    ("migrate", "tokio"),
+    ("migrate", "may"),
+    ("migrate", "threads"),
+    ("migrate", "sinew/tasks"),
+    ("migrate", "sinew/tasks/inverted"),
+    ("migrate", "sinew/tasks/shared"),
+];
 
 /// Programs that are not compiled in: measured where they are installed or built.
 const PROGRAMS: [&str; 4] = ["go", "nginx", "memcached", "sinew/web"];
 
 /// Who need not complete: the spinning leader is what they have no answer to.
-const MAY_NOT_COMPLETE: [(&str, &str); 5] = [
+const MAY_NOT_COMPLETE: [(&str, &str); 7] = [
     ("transfer", "tokio"),
     ("transfer", "may"),
     ("transfer", "sinew/tasks"),
+    ("transfer", "sinew/tasks/inverted"),
+    ("transfer", "sinew/tasks/shared"),
     ("transfer", "sinew/inverted"),
     ("transfer", "sinew/shared"),
 ];

@@ -46,7 +46,7 @@ pub static IDLE: Experiment = Experiment {
         _ => vec![],
     },
     measure: |case| match case.peer.as_str() {
-        "go" => watch_go(case),
+        go::NAME => watch_go(case),
         _ => peers::measure::<Idle>(case),
     },
     ..PLAIN

@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::case::{Case, Outcome};
 
+/// As a peer.
+pub const NAME: &str = "go";
+
 /// Where the parent tells its children that the program is.
 const VARIABLE: &str = "SINEW_LAB_GO";
 
