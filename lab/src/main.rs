@@ -181,7 +181,7 @@ fn list() -> String {
     }
     text += "\nPeers:\n";
     for peer in peers::ALL {
-        text += &format!("  {:<16}{}\n", peer.name, peer.about);
+        text += &format!("  {:<22}{}\n", peer.name, peer.about);
     }
     text
 }

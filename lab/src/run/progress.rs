@@ -50,11 +50,7 @@ impl Progress {
     }
 
     pub fn start(&mut self, number: usize, round: usize) {
-        let to_come: Duration = self.left.iter().zip(&self.takes).map(|(&left, &takes)| takes * left as u32).sum();
-        let to_come = match self.budget {
-            Some(budget) => to_come.min(budget.saturating_sub(self.done)),
-            None => to_come,
-        };
+        let to_come = self.to_come(round, number);
         if let Some(last) = &mut self.lines {
             let now = (self.experiments[number], round);
             if std::mem::replace(last, now) != now {
@@ -65,6 +61,16 @@ impl Progress {
         self.bar.set_position((1000.0 * self.done.as_secs_f64() / all.as_secs_f64().max(1e-9)) as u64);
         self.bar.set_prefix(said(to_come));
         self.bar.set_message(format!("{} (run {} of {})", self.names[number], round + 1, self.repeats));
+    }
+
+    /// When the budget is used up, what is left of the first round is measured all the same.
+    fn to_come(&self, round: usize, number: usize) -> Duration {
+        let all: Duration = self.left.iter().zip(&self.takes).map(|(&left, &takes)| takes * left as u32).sum();
+        let first_round: Duration = if round == 0 { self.takes[number..].iter().sum() } else { Duration::ZERO };
+        match self.budget {
+            Some(budget) => all.min(budget.saturating_sub(self.done)).max(first_round),
+            None => all,
+        }
     }
 
     pub fn finish(&mut self, number: usize, took: Duration) {
