@@ -18,6 +18,7 @@ pub fn watch() -> io::Result<()> {
                 let _ = fs::remove_dir_all(server::folder_of(descendant));
             }
             let _ = fs::remove_file(go::program());
+            eprintln!("\ninterrupted");
             process::exit(128 + signal);
         }
     });

@@ -34,7 +34,7 @@ impl Progress {
             format!("{}{variant}, {} on {}", case.experiment, case.peer, case.processors)
         };
         let guess = |planned: &super::plan::Planned| Duration::from_secs_f64(planned.case.seconds) + OVERHEAD;
-        let style = ProgressStyle::with_template("{bar:24.cyan/dim} {percent:>3}% {prefix} left  {wide_msg}");
+        let style = ProgressStyle::with_template("{bar:12.cyan/dim} {percent:>3}% {prefix} left  {wide_msg}");
         let bar = ProgressBar::new(1000).with_style(style.expect("a template that is right").progress_chars("━━─"));
         Progress {
             bar,
