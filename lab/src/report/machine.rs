@@ -121,7 +121,14 @@ impl Setting {
         let repeats = if wish.depth == Depth::Tour { 5 } else { wish.repeats };
         let is_default = wish.peers.len() == peers::ALL.len() || wish.depth == Depth::Tour;
         let peers = if is_default { String::new() } else { format!("--peers {} ", peers.join(",")) };
-        let arguments = format!("{peers}--processors {} --seconds {seconds} --repeat {repeats}", processors.join(","));
+        let mut arguments =
+            format!("{peers}--processors {} --seconds {seconds} --repeat {repeats}", processors.join(","));
+        if let Some(limit) = wish.limit {
+            let _ = write!(arguments, " --limit {}", limit.as_secs_f64());
+        }
+        if wish.only_first {
+            arguments += " --first-variant";
+        }
         Setting { facts, arguments, load }
     }
 
