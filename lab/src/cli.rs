@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::experiments::{self, Depth, Experiment};
 use crate::names::nearest;
-use crate::peers::{self, Contender, Kind};
+use crate::peers::{self, Contender};
 use crate::run::plan::Wish;
 
 /// The papers' experiments, peers side by side, one report with plots.
@@ -39,10 +39,10 @@ pub enum Command {
     },
     /// One measurement, in this process
     #[command(hide = true)]
-    Measure { case: String },
+    Measure { parent: u32, case: String },
     /// The server of a measurement, in this process
     #[command(hide = true)]
-    Serve { case: String },
+    Serve { parent: u32, case: String },
 }
 
 #[derive(Args)]
@@ -50,7 +50,7 @@ pub struct Run {
     /// Names from `list`, or `all`
     #[arg(required = true, value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
-    /// Names from `list`; `sinew` means all of Sinew's. The default is all that are compiled in
+    /// Names from `list`; `sinew` means all of Sinew's. The default is everybody
     #[arg(long, value_delimiter = ',', value_name = "PEER")]
     pub peers: Vec<String>,
     /// How many processors: one figure, or several to compare
@@ -89,12 +89,12 @@ const TOUR_BUDGET: Duration = Duration::from_secs(120);
 const TOUR_REPEATS: usize = 3;
 const MOST_SECONDS: f64 = 3600.0;
 
-/// All compiled-in peers, on one processor and on two if there are as many.
+/// On one processor, and on two if there are as many.
 pub fn tour(cpus: usize) -> Wish {
     Wish {
         depth: Depth::Tour,
         experiments: experiments::ALL.to_vec(),
-        peers: compiled_in(),
+        peers: peers::ALL.iter().filter(|peer| peer.in_tour).collect(),
         processors: (1..=cpus.clamp(1, 2)).collect(),
         seconds: TOUR_SECONDS,
         repeats: TOUR_REPEATS,
@@ -104,17 +104,12 @@ pub fn tour(cpus: usize) -> Wish {
     }
 }
 
-/// And the servers beside which some are measured, if they are installed.
-fn compiled_in() -> Vec<&'static Contender> {
-    peers::ALL.iter().filter(|peer| peer.kind != Kind::Go).collect()
-}
-
 impl Run {
     /// What is asked for, or what is wrong with it.
     pub fn wish(&self, cpus: usize) -> Result<Wish, String> {
         let processors = match self.processors.as_slice() {
             [] => vec![cpus.clamp(1, 2)],
-            asked => asked.to_vec(),
+            asked => unique(asked),
         };
         if processors.contains(&0) {
             return Err("--processors: at least 1 is needed to run anything".to_owned());
@@ -133,7 +128,7 @@ impl Run {
         Ok(Wish {
             depth: Depth::Full,
             experiments: named_experiments(&self.experiments)?,
-            peers: if self.peers.is_empty() { compiled_in() } else { named_peers(&self.peers)? },
+            peers: if self.peers.is_empty() { peers::ALL.iter().collect() } else { named_peers(&self.peers)? },
             processors,
             seconds,
             repeats: self.repeat,
@@ -142,6 +137,12 @@ impl Run {
             only_first: self.first_variant,
         })
     }
+}
+
+/// The same figure twice is one to measure.
+fn unique(asked: &[usize]) -> Vec<usize> {
+    let is_first = |(place, processors): &(usize, &usize)| !asked[..*place].contains(processors);
+    asked.iter().enumerate().filter(is_first).map(|(_, &processors)| processors).collect()
 }
 
 fn positive(option: &str, seconds: f64) -> Result<Duration, String> {

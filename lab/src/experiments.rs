@@ -69,6 +69,8 @@ pub struct Experiment {
     pub most_repeats: usize,
     /// Beyond the window, how long a child may take before it is stopped.
     pub limit: fn(Depth) -> Duration,
+    /// What the variants count, where they are numbers.
+    pub unit: &'static str,
     /// What is varied, for so many processors and a peer.
     pub variants: fn(Depth, usize, &Contender) -> Vec<Variant>,
     /// Whether the child runs on as many CPUs as the case has processors.
@@ -95,6 +97,7 @@ pub const PLAIN: Experiment = Experiment {
     least_processors: 1,
     most_repeats: usize::MAX,
     limit: |_| Duration::from_secs(20),
+    unit: "",
     variants: |_, _, _| vec![Variant::new("-", 1)],
     is_pinned: true,
     measure: |_| unreachable!("an experiment without a body"),
@@ -162,8 +165,8 @@ impl Metric {
 pub enum Plot {
     /// A bar for each peer, in groups by the number of processors.
     Bars { metric: &'static str },
-    /// A line for each peer over the variants, which are numbers.
-    Lines { metric: &'static str, x: &'static str, log_x: bool },
+    /// A line for each peer over the variants, which are numbers, logarithmically.
+    Lines { metric: &'static str },
     /// Times over quantiles, from the metrics of [`crate::measure::latency`].
     Quantiles,
 }
@@ -205,7 +208,9 @@ impl Experiment {
     pub fn concerns(&self, peer: &Contender) -> bool {
         match peer.kind {
             Kind::Server | Kind::Program(_) | Kind::Command(_) => peer.only_for == self.name,
-            _ if self.name == memcached::MEMCACHED.name => peer.family() == "sinew" && peer.name != "sinew/tasks",
+            _ if self.name == memcached::MEMCACHED.name => {
+                peer.family() == "sinew" && !peer.name.starts_with("sinew/tasks")
+            }
             _ => true,
         }
     }
@@ -213,7 +218,7 @@ impl Experiment {
     /// What is wrong with a reading, if anything.
     pub fn check_all(&self, case: &Case, reading: &Reading) -> Result<(), String> {
         let first = self.metrics[0].name;
-        if case.variant != "-" && self.metrics.iter().all(|metric| reading.get(metric.name).is_none()) {
+        if self.metrics.iter().all(|metric| reading.get(metric.name).is_none()) {
             return Err("nothing was measured".to_owned());
         }
         for (name, value) in reading.iter() {

@@ -4,6 +4,8 @@
 use std::io;
 use std::time::Duration;
 
+use crate::measure::procfs;
+
 /// Lets the calling thread, and those that it starts, run on the CPUs with
 /// these places among those that the process may use.
 pub fn pin_to(places: std::ops::Range<usize>) -> io::Result<()> {
@@ -31,9 +33,11 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 }
 
 /// The process ends when the one that started it does, also after `exec`.
-pub fn end_with_parent() -> io::Result<()> {
+pub fn end_with_parent(parent: u32) -> io::Result<()> {
     // SAFETY: takes a number.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    // One that had ended before cannot be heard of any more.
+    if std::os::unix::process::parent_id() == parent { Ok(()) } else { Err(io::Error::other("its parent has ended")) }
 }
 
 /// As many descriptors as the process may have.
@@ -56,9 +60,21 @@ pub fn interrupt(child: &std::process::Child) -> io::Result<()> {
 /// Ends a process that this one has started and has not waited for, and all that it has
 /// started: nginx leaves its workers behind when only its master is killed.
 pub fn kill_family(child: &std::process::Child) {
-    for process in crate::measure::procfs::family_of(child.id()) {
-        // SAFETY: takes numbers. The eldest is a child that has not been waited for. The
-        // others were alive a moment ago, and numbers are not reused as soon as that.
+    kill_all(&procfs::family_of(child.id()));
+}
+
+/// Ends all that this process has started, and they; who that was.
+pub fn kill_descendants() -> Vec<u32> {
+    let mut family = procfs::family_of(std::process::id());
+    family.remove(0);
+    kill_all(&family);
+    family
+}
+
+fn kill_all(family: &[u32]) {
+    for &process in family {
+        // SAFETY: takes numbers. All were alive a moment ago and are descendants of this
+        // process, and numbers are not reused as soon as that.
         unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
     }
 }

@@ -24,11 +24,10 @@ use crate::measure::random::Random;
 use connection::Connection;
 pub use epoll::Epoll;
 
-/// What is sent, and what part of all requests it is.
+/// What is sent.
 pub struct Request {
     pub bytes: Vec<u8>,
-    pub share: f64,
-    /// Whether that many bytes are a whole reply, and if so how many.
+    /// Whether these bytes are a whole reply, and if so how many are.
     pub whole: fn(&[u8]) -> Option<usize>,
 }
 
@@ -38,9 +37,10 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Load {
     epoll: Epoll,
     connections: Vec<Connection>,
+    /// Each is sent as often as any other.
     requests: Vec<Request>,
-    /// How long the reply to each request is: all have the same length, which is
-    /// learnt from the first.
+    /// How long the reply to each is: it has the same length whenever it is sent, which is
+    /// learnt from the first time.
     reply_bytes: Vec<usize>,
     random: Random,
 }
@@ -61,27 +61,15 @@ pub struct Served {
 
 impl Load {
     pub fn connect(address: SocketAddr, connections: usize, requests: Vec<Request>) -> io::Result<Load> {
-        let reply_bytes =
-            requests.iter().map(|request| connection::learn(address, request)).collect::<Result<_, _>>()?;
+        let reply_bytes = connection::learn(address, &requests)?;
         let epoll = Epoll::new()?;
         let connections = (0..connections).map(|number| Connection::new(address, number, &epoll));
         let connections = connections.collect::<io::Result<_>>()?;
         Ok(Load { epoll, connections, requests, reply_bytes, random: Random::of(1) })
     }
 
-    fn pick(&mut self) -> usize {
-        let mut left = self.random.fraction();
-        for (number, request) in self.requests.iter().enumerate() {
-            left -= request.share;
-            if left < 0.0 {
-                return number;
-            }
-        }
-        self.requests.len() - 1
-    }
-
     fn send(&mut self, at: usize, due: Instant) -> io::Result<()> {
-        let kind = self.pick();
+        let kind = self.random.below(self.requests.len());
         self.connections[at].send(&self.requests[kind].bytes, self.reply_bytes[kind], due)
     }
 
@@ -138,7 +126,8 @@ impl Load {
                 }
                 due += Duration::from_secs_f64(-(1.0 - self.random.fraction()).ln() / rate);
             }
-            // The generator has a CPU of its own: it does not sleep, to be on time.
+            // The generator has a CPU of its own, where there are any left: it does not sleep, to
+            // be on time.
             for at in self.epoll.wait(0)? {
                 let Some(was_due) = self.connections[at].receive()? else { continue };
                 outstanding -= 1;

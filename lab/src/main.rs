@@ -15,6 +15,7 @@ mod run;
 mod table;
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -23,8 +24,8 @@ use clap::Parser;
 
 use case::Case;
 use cli::{Cli, Command, Output};
-use peers::{Kind, go};
-use run::plan::{Plan, Wish};
+use peers::go;
+use run::plan::{Plan, Planned, Wish};
 
 /// What is wrong with how the lab was called, or with a file.
 const WRONG_USE: u8 = 2;
@@ -35,14 +36,11 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         None => tour(cli.tour),
-        Some(Command::List) => {
-            print!("{}", list());
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(Command::List) => say(&list()).map(|()| ExitCode::SUCCESS),
         Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output)),
         Some(Command::Compare { old, new }) => compare(&old, &new),
-        Some(Command::Measure { case }) => measure(&case),
-        Some(Command::Serve { case }) => serve(&case),
+        Some(Command::Measure { parent, case }) => measure(parent, &case),
+        Some(Command::Serve { parent, case }) => serve(parent, &case),
     };
     result.unwrap_or_else(|complaint| {
         eprintln!("sinew-lab: {complaint}");
@@ -60,7 +58,7 @@ fn tour(output: Output) -> Result<ExitCode, String> {
     conduct(cli::tour(cpus()), &Output { json: Some(json), report: Some(report) })
 }
 
-fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
+fn conduct(wish: Wish, output: &Output) -> Result<ExitCode, String> {
     let cpus = cpus();
     if let Some(many) = wish.processors.iter().find(|&&processors| processors > cpus) {
         eprintln!("warning: {many} processors on {cpus} CPUs: the processors will wait for each other");
@@ -73,20 +71,28 @@ fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
     let page = page.transpose()?;
     let json = output.json.as_deref().map(create).transpose()?;
 
+    run::interruption::watch().map_err(|error| error.to_string())?;
+    let setting = report::machine::Setting::now(&wish);
+    let mut plan = Plan::of(wish);
+    if let Some(Planned { experiment, case }) = plan.cases.iter().find(|planned| planned.shares_cpus(cpus)) {
+        let (name, processors) = (experiment.name, case.processors);
+        eprintln!("warning: {name} on {processors} of {cpus} CPUs: the load has none of its own");
+    }
     let mut program = None;
-    if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
+    if plan.cases.iter().any(|planned| planned.case.peer == go::NAME) {
         match go::build() {
             Ok(path) => program = Some(path),
             Err(why) => {
-                eprintln!("go is skipped: {why}");
-                wish.peers.retain(|peer| peer.kind != Kind::Go);
+                eprintln!("{} is skipped: {why}", go::NAME);
+                plan.leave_out(go::NAME, &why);
             }
         }
     }
-    let setting = report::machine::Setting::now(&wish);
-    let plan = Plan::of(wish);
     if plan.cases.is_empty() {
-        let why = plan.refusals.join("; ");
+        let why = match plan.refusals.join("; ") {
+            why if why.is_empty() => "these peers have no part in that (see sinew-lab list)".to_owned(),
+            why => why,
+        };
         return Err(format!("nothing to measure: {why}"));
     }
     let begun = Instant::now();
@@ -94,20 +100,30 @@ fn conduct(mut wish: Wish, output: &Output) -> Result<ExitCode, String> {
     if let Some(program) = program {
         let _ = fs::remove_file(program);
     }
-    for experiment in experiments::ALL {
-        print!("{}", table::tables(experiment, &rows));
+    // What is to last comes first: who reads the tables may stop reading.
+    let written = json.map_or(Ok(()), |path| write(&path, &rows::to_lines(&rows)));
+    let written = written.and(match &page {
+        Some(path) => write(path, &report::page(&rows, &setting, &plan.refusals, begun.elapsed())),
+        None => Ok(()),
+    });
+    let mut text: String = experiments::ALL.iter().map(|experiment| table::tables(experiment, &rows)).collect();
+    text.push('\n');
+    plan.refusals.iter().for_each(|refusal| text += &format!("not measured: {refusal}\n"));
+    let plural = if measurements == 1 { "" } else { "s" };
+    text += &format!("{measurements} measurement{plural} in {}\n", run::said(begun.elapsed()));
+    if let (Some(path), Ok(())) = (page, &written) {
+        text += &format!("report: {}\n", path.display());
     }
-    println!();
-    plan.refusals.iter().for_each(|refusal| println!("not measured: {refusal}"));
-    println!("{measurements} measurements in {}", run::said(begun.elapsed()));
-    if let Some(path) = json {
-        write(&path, &rows::to_lines(&rows))?;
+    say(&text).and(written).map(|()| ExitCode::SUCCESS)
+}
+
+/// Prints. Who has stopped reading has seen enough.
+fn say(text: &str) -> Result<(), String> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("the output: {error}")),
+        _ => Ok(()),
     }
-    if let Some(path) = page {
-        write(&path, &report::page(&rows, &setting, &plan.refusals, begun.elapsed()))?;
-        println!("report: {}", path.display());
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn create(path: &Path) -> Result<PathBuf, String> {
@@ -122,16 +138,16 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 fn compare(old: &Path, new: &Path) -> Result<ExitCode, String> {
     let read = |path: &Path| rows::read(path).map_err(|error| format!("{}: {error}", path.display()));
     let comparison = compare::Comparison::of(&read(old)?, &read(new)?)?;
-    print!("{comparison}");
+    say(&comparison.to_string())?;
     Ok(if comparison.is_slower() { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS })
 }
 
-fn parse(case: &str) -> Result<(Case, &'static experiments::Experiment), String> {
+fn parse(parent: u32, case: &str) -> Result<(Case, &'static experiments::Experiment), String> {
     let case: Case = serde_json::from_str(case).map_err(|error| format!("a case: {error}"))?;
     let experiment =
         experiments::find(&case.experiment).ok_or_else(|| format!("no experiment: {}", case.experiment))?;
     peers::find(&case.peer).ok_or_else(|| format!("no peer: {}", case.peer))?;
-    kernel::end_with_parent().map_err(|error| error.to_string())?;
+    kernel::end_with_parent(parent).map_err(|error| error.to_string())?;
     Ok((case, experiment))
 }
 
@@ -140,8 +156,8 @@ fn pin(case: &Case) -> Result<(), String> {
 }
 
 /// In a child.
-fn measure(case: &str) -> Result<ExitCode, String> {
-    let (case, experiment) = parse(case)?;
+fn measure(parent: u32, case: &str) -> Result<ExitCode, String> {
+    let (case, experiment) = parse(parent, case)?;
     if experiment.is_pinned {
         pin(&case)?;
     }
@@ -151,8 +167,8 @@ fn measure(case: &str) -> Result<ExitCode, String> {
 }
 
 /// In a child of a child.
-fn serve(case: &str) -> Result<ExitCode, String> {
-    let (case, experiment) = parse(case)?;
+fn serve(parent: u32, case: &str) -> Result<ExitCode, String> {
+    let (case, experiment) = parse(parent, case)?;
     pin(&case)?;
     let serve = experiment.serve.ok_or_else(|| format!("{} has no server", experiment.name))?;
     serve(&case).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
@@ -165,7 +181,7 @@ fn list() -> String {
     }
     text += "\nPeers:\n";
     for peer in peers::ALL {
-        text += &format!("  {:<16}{}\n", peer.name, peer.about);
+        text += &format!("  {:<22}{}\n", peer.name, peer.about);
     }
     text
 }

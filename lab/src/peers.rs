@@ -151,6 +151,7 @@ pub struct Contender {
     pub has_clusters: bool,
     /// The experiment of a server.
     pub only_for: &'static str,
+    pub in_tour: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -179,6 +180,7 @@ const PLAIN: Contender = Contender {
     policies: ONE_POLICY,
     has_clusters: false,
     only_for: "",
+    in_tour: true,
 };
 
 const SINEW: Contender = Contender { policies: fibres::POLICIES, has_clusters: true, ..PLAIN };
@@ -189,6 +191,13 @@ pub static ALL: &[Contender] = &[
     Contender { name: "sinew/inverted", about: "Sinew's fibres, the inverted ready stack", ..SINEW },
     Contender { name: "sinew/shared", about: "Sinew's fibres, one queue: the baseline", ..SINEW },
     Contender { name: "sinew/tasks", about: "Sinew's tasks, without stacks, on the default scheduler", ..PLAIN },
+    Contender {
+        name: "sinew/tasks/inverted",
+        about: "Sinew's tasks on the inverted ready stack",
+        in_tour: false,
+        ..PLAIN
+    },
+    Contender { name: "sinew/tasks/shared", about: "Sinew's tasks on one queue", in_tour: false, ..PLAIN },
     Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
     Contender {
         name: "may",
@@ -232,7 +241,7 @@ pub static ALL: &[Contender] = &[
         only_for: "memcached",
         ..PLAIN
     },
-    Contender { name: "go", about: "goroutines, if a Go toolchain is installed", kind: Kind::Go, ..PLAIN },
+    Contender { name: go::NAME, about: "goroutines, if a Go toolchain is installed", kind: Kind::Go, ..PLAIN },
 ];
 
 pub fn find(name: &str) -> Option<&'static Contender> {
@@ -247,7 +256,7 @@ impl Contender {
 
     pub fn is_installed(&self) -> bool {
         match self.kind {
-            Kind::Program(program) => crate::load::server::is_installed(program),
+            Kind::Program(program) => crate::load::server::path_of(program).is_some(),
             _ => true,
         }
     }
@@ -263,8 +272,10 @@ pub fn measure<B: Body>(case: &Case) -> Outcome {
         "tokio" => B::measure(TokioTasks::new(case.processors), case),
         "may" => B::measure(Coroutines::new(case.processors), case),
         "threads" => B::measure(KernelThreads, case),
-        "sinew/tasks" => B::measure(SinewTasks::new(case.processors), case),
-        "go" => return go::replace_process(case),
+        "sinew/tasks" => B::measure(SinewTasks::new(case.processors, "sinew/fair"), case),
+        "sinew/tasks/inverted" => B::measure(SinewTasks::new(case.processors, "sinew/inverted"), case),
+        "sinew/tasks/shared" => B::measure(SinewTasks::new(case.processors, "sinew/shared"), case),
+        go::NAME => return go::replace_process(case),
         sinew => B::measure(Fibres::new(case.processors, sinew), case),
     };
     Outcome::Measured(reading)

@@ -65,7 +65,8 @@ fn how_to_read(html: &mut String, rows: &[Row]) {
         let (class, name, about) = (class(peer.name), peer.name, escaped(peer.about));
         let _ = writeln!(html, "<li><span class=\"chip {class}\"></span><b>{name}</b> {about}</li>");
     }
-    *html += "</ul>\n<p>Bars and points are medians, thin lines go from the least to the greatest of the runs. Every \
+    *html += "</ul>\n<p>Bars and points are medians, thin lines go from the least to the greatest of the runs; a bar \
+              with a gap is longer than there is room for. Every \
               measurement is a process of its own on as many CPUs as it has processors, and all peers take turns. \
               <b>↑</b> more is better, <b>↓</b> less is better. <i>Did not complete</i> means stopped after its \
               limit.</p>\n</section>\n";

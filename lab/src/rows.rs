@@ -84,7 +84,8 @@ impl Row {
 }
 
 /// The rows of one case. One whose any run did not complete has a single row,
-/// that of the first metric.
+/// that of the first metric. What only some of the runs measured has none: a quantile
+/// that only the longest run had enough times for would be another run's than the rest.
 pub fn of_case(experiment: &Experiment, case: &Case, outcomes: &[Outcome]) -> Vec<Row> {
     let trouble = outcomes.iter().find_map(|outcome| match outcome {
         Outcome::Measured(_) => None,
@@ -103,7 +104,7 @@ pub fn of_case(experiment: &Experiment, case: &Case, outcomes: &[Outcome]) -> Ve
         readings.collect()
     };
     let rows = experiment.metrics.iter().map(|metric| Row::new(case, metric, values(metric)));
-    rows.filter(|row| row.runs > 0).collect()
+    rows.filter(|row| row.runs > 0 && row.runs == outcomes.len()).collect()
 }
 
 /// What an experiment's models say about a case.
@@ -158,6 +159,16 @@ mod tests {
              \"variant\":\"many\",\"metric\":\"ops_per_s\",\"median\":2.0,\"min\":1.0,\"max\":3.0,\"runs\":3,\
              \"completed\":true,\"better\":\"higher\",\"values\":[3.0,1.0,2.0]}\n"
         );
+    }
+
+    #[test]
+    fn what_only_some_runs_measured_is_left_out() {
+        let experiment = crate::experiments::find("transfer").unwrap();
+        let short = Reading::of([("mean_us", 9000.0), ("p50_us", 9000.0)]);
+        let long = Reading::of([("mean_us", 40.0), ("p50_us", 30.0), ("p90_us", 43.0)]);
+        let rows = of_case(experiment, &case(), &[short, long].map(Outcome::Measured));
+        let metrics: Vec<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
+        assert_eq!(metrics, ["mean_us", "p50_us"]);
     }
 
     #[test]

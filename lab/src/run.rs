@@ -2,6 +2,7 @@
 //! own.
 
 mod child;
+pub mod interruption;
 pub mod plan;
 mod progress;
 

@@ -8,6 +8,7 @@ use crate::rows::Row;
 /// The rows of one experiment with one variant on so many processors.
 pub struct Group<'a> {
     pub variant: &'a str,
+    unit: &'static str,
     pub processors: usize,
     pub threads: usize,
     /// In the order in which they were measured.
@@ -25,7 +26,8 @@ impl<'a> Group<'a> {
                 Some(group) => group,
                 None => {
                     let (variant, processors, threads) = (&*row.variant, row.processors, row.threads);
-                    groups.push(Group { variant, processors, threads, peers: Vec::new(), rows: Vec::new() });
+                    let unit = experiment.unit;
+                    groups.push(Group { variant, unit, processors, threads, peers: Vec::new(), rows: Vec::new() });
                     groups.last_mut().expect("just pushed")
                 }
             };
@@ -40,7 +42,12 @@ impl<'a> Group<'a> {
     pub fn title(&self) -> String {
         let processors = if self.processors == 1 { "processor" } else { "processors" };
         let strands = if self.threads == 1 { "strand" } else { "strands" };
-        let variant = if self.variant == "-" { String::new() } else { format!("{}, ", self.variant) };
+        let variant = match self.variant.parse::<usize>() {
+            Ok(number) if number == self.threads => String::new(),
+            Ok(number) => format!("{}: {number}, ", self.unit),
+            Err(_) if self.variant == "-" => String::new(),
+            Err(_) => format!("{}, ", self.variant),
+        };
         format!("{variant}{} {processors}, {} {strands}", self.processors, thousands(self.threads))
     }
 
@@ -121,10 +128,11 @@ fn cell(row: &Row, metric: &Metric) -> String {
 pub fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "-".to_owned(),
-        v if v >= 10_000.0 => thousands(value.round() as usize),
-        v if v >= 100.0 => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        v if v >= 1.0 => format!("{value:.2}"),
+        // Each bound is what the next finer form would round up to it.
+        v if v >= 9_999.5 => thousands(value.round() as usize),
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.9995 => format!("{value:.2}"),
         0.0 => "0".to_owned(),
         v if v >= 0.01 => format!("{value:.3}"),
         _ => format!("{value:.1e}"),
@@ -151,6 +159,7 @@ mod tests {
     fn figures_have_three_digits_or_so() {
         let said = [0.0, 0.00012, 0.0512, 1.234, 56.78, 789.4, 12345.6].map(figure);
         assert_eq!(said, ["0", "1.2e-4", "0.051", "1.23", "56.8", "789", "12,346"]);
+        assert_eq!([0.99999, 9.999, 99.99, 9999.9].map(figure), ["1.00", "10.0", "100", "10,000"]);
         assert_eq!(thousands(1_000_000), "1,000,000");
     }
 }

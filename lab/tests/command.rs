@@ -1,7 +1,7 @@
 //! The command line: what it says about bad input, and what it exits with.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn lab(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).output().expect("the lab")
@@ -35,6 +35,21 @@ impl Drop for Folder {
     }
 }
 
+/// A pipe that nobody reads from, and a disk without room.
+#[test]
+fn output_that_nobody_reads_is_no_mistake_and_output_that_is_lost_is() {
+    let to = |stdout: Stdio| {
+        let list = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).arg("list").stdout(stdout).output().expect("the lab");
+        (list.status.code(), String::from_utf8_lossy(&list.stderr).into_owned())
+    };
+    let (_, writer) = std::io::pipe().expect("a pipe");
+    assert_eq!(to(writer.into()), (Some(0), String::new()));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let (code, complaint) = to(full.into());
+    assert_eq!(code, Some(2), "{complaint}");
+    assert!(complaint.contains("No space left"), "{complaint}");
+}
+
 #[test]
 fn an_unknown_experiment_gets_the_nearest_name() {
     assert!(refusal(&["run", "yeild"]).contains("did you mean 'yield'?"));
@@ -60,6 +75,19 @@ fn figures_that_make_no_sense_are_refused() {
 #[test]
 fn an_experiment_that_needs_two_processors_says_so() {
     assert!(refusal(&["run", "transfer", "--processors", "1"]).contains("needs 2 processors"));
+}
+
+#[test]
+fn peers_that_have_no_part_in_an_experiment_are_told_so() {
+    assert!(refusal(&["run", "yield", "--peers", "epoll"]).contains("have no part in that"));
+}
+
+#[test]
+fn the_same_number_of_processors_twice_is_measured_once() {
+    let short = ["run", "yield", "--first-variant", "--peers", "tokio", "--seconds", "0.02", "--repeat", "1"];
+    let output = lab(&[&short[..], &["--processors", "1,1"]].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("\n1 measurement in"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The report in a real browser: every plot is there and has a size. Skipped, and
+//! The report in a real browser: every plot is there and has a size, on a wide screen
+//! and on a narrow one. Skipped, and
 //! said so, where no Chromium is installed.
 
 use std::path::Path;
@@ -27,9 +28,17 @@ addEventListener('load', () => {
   const bad = plots.filter(svg => !seen.includes(svg)).map(svg => svg.getAttribute('aria-label'));
   const outside = performance.getEntriesByType('resource').length;
   const sections = document.querySelectorAll('section.experiment').length;
-  document.title = `PLOTS ${plots.length} GOOD ${seen.length} SECTIONS ${sections} OUTSIDE ${outside} BAD ${bad.join('|')} END`;
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  const found = `PLOTS ${plots.length} GOOD ${seen.length} SECTIONS ${sections} OUTSIDE ${outside} BEYOND ${Math.max(wide, 0)} BAD ${bad.join('|')} END`;
+  document.title = found;
+  parent.postMessage(found, '*');
 });
 </script>";
+
+/// The page on a phone: a browser without a screen has no window as narrow as that. Has the
+/// title of the page in it.
+const NARROW: &str = "<title></title><iframe src=\"index.html\" width=\"380\" height=\"900\"></iframe>
+<script>addEventListener('message', event => { document.title = event.data; });</script>";
 
 fn number(title: &str, name: &str) -> usize {
     let after = title.split_once(&format!("{name} ")).unwrap_or_else(|| panic!("{name} in {title}")).1;
@@ -71,9 +80,14 @@ fn a_browser_finds_every_plot() {
         None => eprintln!("skipped: no browser is installed"),
         Some(browser) => {
             std::fs::write(&page, html.replace("</body>", &format!("{PROBE}</body>"))).expect("a page");
-            let title = title_in(browser, &page);
-            assert_eq!((number(&title, "PLOTS"), number(&title, "GOOD")), (plots, plots), "{title}");
-            assert_eq!((number(&title, "SECTIONS"), number(&title, "OUTSIDE")), (5, 0), "{title}");
+            let narrow = folder.join("narrow.html");
+            std::fs::write(&narrow, NARROW).expect("a page");
+            for page in [&page, &narrow] {
+                let title = title_in(browser, page);
+                assert_eq!((number(&title, "PLOTS"), number(&title, "GOOD")), (plots, plots), "{title}");
+                assert_eq!((number(&title, "SECTIONS"), number(&title, "OUTSIDE")), (5, 0), "{title}");
+                assert_eq!(number(&title, "BEYOND"), 0, "{} is too narrow: {title}", page.display());
+            }
         }
     }
     let _ = std::fs::remove_dir_all(&folder);

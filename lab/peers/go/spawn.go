@@ -21,20 +21,21 @@ func init() {
 				}
 			}
 		}
-		ns := 0.0
+		ns, cpuNs := 0.0, 0.0
 		warmUp := longestWarmUp
 		if c.window() < warmUp {
 			warmUp = c.window()
 		}
 		for _, length := range []time.Duration{warmUp, c.window()} {
-			begun := time.Now()
+			begun, used := time.Now(), cpuTime()
 			goroutines := 0
 			for time.Since(begun) < length {
 				round()
 				goroutines += perRound
 			}
 			ns = float64(time.Since(begun).Nanoseconds()) / float64(goroutines)
+			cpuNs = float64((cpuTime() - used).Nanoseconds()) / float64(goroutines)
 		}
-		return Reading{"spawn_join_ns": ns}
+		return Reading{"spawn_join_ns": ns, "cpu_ns_per_op": cpuNs}
 	}
 }

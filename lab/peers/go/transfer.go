@@ -13,7 +13,6 @@ func init() {
 		parking := c.Variant == "park"
 		var leader, term atomic.Int64
 		var done atomic.Bool
-		leader.Store(-1)
 		seen := make([]struct {
 			atomic.Int64
 			_ [120]byte
@@ -31,24 +30,16 @@ func init() {
 		times := &Latency{}
 		random := randomOf(0)
 		var begun, last time.Time
-		lead := func(own int) {
-			lastTerm := times.count() > 0 && time.Since(begun) >= c.window()
-			now := term.Load() + 1
-			seen[own].Store(now)
-			term.Store(now)
-			if lastTerm {
-				done.Store(true)
-			}
-			if parking {
-				for i := range wake {
-					if i != own {
-						unpark(i)
-					}
+		wakeOthers := func(own int) {
+			for i := range wake {
+				if parking && i != own {
+					unpark(i)
 				}
 			}
-			if lastTerm {
-				return
-			}
+		}
+		lead := func(own int) {
+			now := term.Load()
+			seen[own].Store(now)
 			for i := range seen {
 				for seen[i].Load() != now {
 				}
@@ -60,12 +51,16 @@ func init() {
 				begun = at
 			}
 			last = at
-			next := random.below(c.Threads)
-			leader.Store(int64(next))
-			if parking {
-				unpark(next)
+			if times.count() > 0 && time.Since(begun) >= c.window() {
+				done.Store(true)
+			} else {
+				next := (own + 1 + random.below(c.Threads-1)) % c.Threads
+				term.Store(now + 1)
+				leader.Store(int64(next))
 			}
+			wakeOthers(own)
 		}
+		term.Store(1)
 		leader.Store(0)
 		crowd(c.Threads, func(own int) *Tally {
 			for !done.Load() {

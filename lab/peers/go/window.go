@@ -31,8 +31,8 @@ func openWindow(goroutines int, length time.Duration) *Window {
 	go func() {
 		w.started.Wait()
 		warmUp := longestWarmUp
-		if length < warmUp {
-			warmUp = length
+		if length/2 < warmUp {
+			warmUp = length / 2
 		}
 		time.Sleep(warmUp)
 		begun, used := time.Now(), cpuTime()
@@ -51,12 +51,19 @@ func (w *Window) elapsed() time.Duration {
 }
 
 func (w *Window) reading(total, void uint64) Reading {
+	reading := w.plainReading(total)
 	seconds := w.elapsed().Seconds()
-	return Reading{"ops_per_s": float64(total-void) / seconds, "void_per_s": float64(void) / seconds}
+	reading["ops_per_s"] = float64(total-void) / seconds
+	reading["void_per_s"] = float64(void) / seconds
+	return reading
 }
 
 func (w *Window) plainReading(total uint64) Reading {
-	return Reading{"ops_per_s": float64(total) / w.elapsed().Seconds()}
+	reading := Reading{"ops_per_s": float64(total) / w.elapsed().Seconds()}
+	if total > 0 {
+		reading["cpu_ns_per_op"] = float64(w.cpu.Nanoseconds()) / float64(total)
+	}
+	return reading
 }
 
 // One goroutine's count.

@@ -9,10 +9,11 @@
 //! std's parts, let whoever runs take what it has just posted: almost none of
 //! their operations block.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use super::{Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use super::{Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::Crowd;
 use crate::measure::random::Random;
@@ -22,7 +23,7 @@ use crate::peers::{self, Body, Peer};
 pub static CHURN: Experiment = Experiment {
     name: "churn",
     source: "Delisle 2022, 7.5",
-    measures: "How often per second strands push each other out of random semaphores: 100 strands for each processor, with 50 semaphores (half of the strands are ready at any time) or 99 (the ready queues are all but empty).",
+    measures: "How often per second strands push each other out of random semaphores: 100 strands for each processor, with 50 semaphores (half of the strands are ready at any time) or 99 (the ready queues are all but empty); in full also two strands with one semaphore.",
     good: "High. More processors cost more communication, so twice the processors rarely give twice the figure. Operations that did not block are not in the figure but beside it.",
     metrics: &[
         Metric::higher("ops_per_s", "million blocking operations/s", 1e6),
@@ -30,9 +31,14 @@ pub static CHURN: Experiment = Experiment {
         Metric::beside("void_per_s", "million operations/s that did not block", 1e6),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
-    variants: |_, processors, _| {
+    unit: "semaphores per processor",
+    variants: |depth, processors, _| {
         let strands = MANY * processors;
-        vec![Variant::new("50", strands), Variant::new("99", strands)]
+        let mut variants = vec![Variant::new("50", strands), Variant::new("99", strands)];
+        if depth == Depth::Full {
+            variants.push(Variant::new("1", 2 * processors));
+        }
+        variants
     },
     measure: peers::measure::<Churn>,
     ..PLAIN
@@ -75,8 +81,26 @@ impl<P: Peer> Field<P> {
         self.standing.fetch_add(1, Relaxed);
     }
 
+    /// Begins with one strand waiting at each spot and the others after them, and returns
+    /// what all return.
+    pub async fn run<F>(&self, strand: impl Fn(usize) -> F + Clone + Send + 'static) -> Vec<u64>
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        let spots = self.spots.len();
+        let other = strand.clone();
+        let standing = Crowd::<P>::gather(spots, move |place| strand(place.number)).await;
+        let others = Crowd::<P>::gather(self.strands - spots, move |place| other(spots + place.number)).await;
+        standing.release();
+        self.settle().await;
+        others.release();
+        let mut counts = standing.join().await;
+        counts.extend(others.join().await);
+        counts
+    }
+
     /// Until all who begin by waiting do so.
-    pub async fn settle(&self) {
+    async fn settle(&self) {
         while self.standing.load(Relaxed) < self.spots.len() {
             P::yield_now().await;
         }
@@ -121,25 +145,15 @@ impl Body for Churn {
         let shared = window.clone();
         let counts = peer.run(async move {
             let field = Field::<P>::new(strands, spots);
-            let member = {
-                let field = field.clone();
-                move |number| {
-                    let (field, window) = (field.clone(), shared.clone());
-                    async move {
-                        let tally = Tally::new(&window, number);
-                        strand(field, number, tally).await
-                    }
+            let own = field.clone();
+            let begin = move |number| {
+                let (field, window) = (own.clone(), shared.clone());
+                async move {
+                    let tally = Tally::new(&window, number);
+                    strand(field, number, tally).await
                 }
             };
-            let others = member.clone();
-            let standing = Crowd::<P>::gather(spots, move |place| member(place.number)).await;
-            let others = Crowd::<P>::gather(strands - spots, move |place| others(spots + place.number)).await;
-            standing.release();
-            field.settle().await;
-            others.release();
-            let mut counts = standing.join().await;
-            counts.extend(others.join().await);
-            counts
+            field.run(begin).await
         });
         window.reading(&counts, timekeeper.span())
     }

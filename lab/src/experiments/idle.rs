@@ -46,7 +46,7 @@ pub static IDLE: Experiment = Experiment {
         _ => vec![],
     },
     measure: |case| match case.peer.as_str() {
-        "go" => watch_go(case),
+        go::NAME => watch_go(case),
         _ => peers::measure::<Idle>(case),
     },
     ..PLAIN
@@ -74,23 +74,23 @@ fn watch_go(case: &Case) -> Outcome {
 fn watch(process: u32, window: Duration) -> Reading {
     thread::sleep(SETTLE);
     let others = other_threads(process);
-    let before = Usage::of(&others);
+    let (begun, before) = (Instant::now(), Usage::of(&others));
     thread::sleep(window);
-    let after = Usage::of(&others);
-    let per_second = |count: u64| count as f64 / window.as_secs_f64();
+    let (elapsed, after) = (begun.elapsed(), Usage::of(&others));
+    let per_second = |count: u64| count as f64 / elapsed.as_secs_f64();
     let mut reading = Reading::of([
         ("cpu_us_per_s", per_second(after.cpu_ns - before.cpu_ns) / 1e3),
         ("wakeups_per_s", per_second(after.turns - before.turns)),
     ]);
     if let Some(calls) = system_calls(&others, window) {
-        reading.set("calls_per_s", per_second(calls));
+        reading.set("calls_per_s", calls);
     }
     reading
 }
 
-/// The system calls that these threads make in a window; `None` without a
+/// The system calls that these threads make per second; `None` without a
 /// working `strace`.
-fn system_calls(threads: &[i32], window: Duration) -> Option<u64> {
+fn system_calls(threads: &[i32], window: Duration) -> Option<f64> {
     if threads.len() > MOST_TRACED {
         return None;
     }
@@ -109,13 +109,15 @@ fn system_calls(threads: &[i32], window: Duration) -> Option<u64> {
     thread::sleep(SETTLE);
     let begun = Instant::now();
     thread::sleep(window);
+    let elapsed = begun.elapsed();
     if kernel::interrupt(&strace).is_err() {
         let _ = strace.kill();
     }
     let _ = strace.wait();
     let lines = reader.join().ok()?;
     let attached = lines.iter().any(|(_, line)| line.contains("attached"));
-    attached.then(|| lines.iter().filter(|(at, line)| *at >= begun && is_returned_call(line)).count() as u64)
+    let calls = lines.iter().filter(|(at, line)| *at >= begun && is_returned_call(line)).count();
+    attached.then(|| calls as f64 / elapsed.as_secs_f64())
 }
 
 /// A call that returned. What a thread is in when `strace` attaches or leaves

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use super::churn::Field;
 use super::{Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
-use crate::measure::crowd::Crowd;
 use crate::measure::random::Random;
 use crate::measure::window::{Audit, Tally, Window};
 use crate::peers::{self, Body, Peer};
@@ -127,25 +126,15 @@ impl Body for Locality {
                 field: Field::<P>::new(strands, spots),
                 shadows: (0..shadows).map(|_| Shadow::default()).collect(),
             });
-            let member = {
-                let shared = shared.clone();
-                move |number| {
-                    let (shared, window) = (shared.clone(), opened.clone());
-                    async move {
-                        let tally = Tally::new(&window, number);
-                        shared.strand(number, tally).await
-                    }
+            let field = shared.field.clone();
+            let begin = move |number| {
+                let (shared, window) = (shared.clone(), opened.clone());
+                async move {
+                    let tally = Tally::new(&window, number);
+                    shared.strand(number, tally).await
                 }
             };
-            let others = member.clone();
-            let standing = Crowd::<P>::gather(spots, move |place| member(place.number)).await;
-            let others = Crowd::<P>::gather(strands - spots, move |place| others(spots + place.number)).await;
-            standing.release();
-            shared.field.settle().await;
-            others.release();
-            let mut counts = standing.join().await;
-            counts.extend(others.join().await);
-            counts
+            field.run(begin).await
         });
         window.reading(&counts, timekeeper.span())
     }

@@ -1,7 +1,6 @@
 //! `memcached`: Sinew's server beside the real one, with nine reads to one write.
 
 use std::io;
-use std::process::Command;
 
 use super::web::{METRICS, drive};
 use super::{Depth, Experiment, PLAIN, Plot, Variant};
@@ -10,11 +9,13 @@ use crate::load::Request;
 use crate::load::server;
 
 const VALUE_BYTES: usize = 100;
+const KEYS: usize = 100;
+const READS_PER_WRITE: usize = 9;
 
 pub static MEMCACHED: Experiment = Experiment {
     name: "memcached",
     source: "Barghi's thesis, 4.6; Delisle 2022, 8.1",
-    measures: "Requests per second of a memcached server, nine reads to one write of 100 bytes, as fast as it can and for each second of its CPU time, and how long a reply takes when requests come at 10,000 per second whatever the server does.",
+    measures: "Requests per second of a memcached server, nine reads to one write of 100 bytes under one of 100 keys, as fast as it can and for each second of its CPU time, and how long a reply takes when requests come at 10,000 per second whatever the server does.",
     good: "At least the real memcached’s throughput, and a p99 that is no worse.",
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
@@ -36,15 +37,15 @@ fn stored(bytes: &[u8]) -> Option<usize> {
     bytes.ends_with(b"STORED\r\n").then_some(bytes.len())
 }
 
-/// The write is first, so that there is something to read when the reply's length is
+/// The writes are first, so that there is something to read when the replies' lengths are
 /// learnt.
 fn requests() -> Vec<Request> {
     let value = "v".repeat(VALUE_BYTES);
-    let write = format!("set greeting 0 0 {VALUE_BYTES}\r\n{value}\r\n").into_bytes();
-    vec![
-        Request { bytes: write, share: 0.1, whole: stored },
-        Request { bytes: b"get greeting\r\n".to_vec(), share: 0.9, whole: whole_value },
-    ]
+    let write = |key| format!("set key-{key:02} 0 0 {VALUE_BYTES}\r\n{value}\r\n").into_bytes();
+    let read = |key| format!("get key-{key:02}\r\n").into_bytes();
+    let writes = (0..KEYS).map(|key| Request { bytes: write(key), whole: stored });
+    let reads = (0..READS_PER_WRITE * KEYS).map(|n| Request { bytes: read(n % KEYS), whole: whole_value });
+    writes.chain(reads).collect()
 }
 
 fn measure(case: &Case) -> Outcome {
@@ -64,7 +65,7 @@ fn serve(case: &Case) -> io::Result<()> {
             command
         }
         None => {
-            let mut command = Command::new("memcached");
+            let mut command = server::installed("memcached")?;
             command.args(["-u", "root"]);
             command
         }

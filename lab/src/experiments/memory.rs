@@ -16,9 +16,10 @@ pub static MEMORY: Experiment = Experiment {
     name: "memory",
     source: "Sinew",
     measures: "Resident bytes for each parked strand, with the handles that unpark and join it.",
-    good: "Low, and the same for a million as for ten thousand. A thread with a stack needs one page at least, 4,096 bytes; a task only what it keeps across a wait.",
+    good: "Low, and the same for a million as for ten thousand. A thread with a stack needs one page at least, 4,096 bytes; a task only what it keeps across a wait. What the kernel keeps for a kernel thread, its other stack above all, is not in the figure.",
     metrics: &[Metric::lower("bytes_per_thread", "bytes per strand", 1.0)],
-    plots: &[Plot::Lines { metric: "bytes_per_thread", x: "strands", log_x: true }],
+    plots: &[Plot::Lines { metric: "bytes_per_thread" }],
+    unit: "strands",
     most_repeats: 3,
     limit: |_| Duration::from_secs(120),
     variants: |depth, _, peer| {

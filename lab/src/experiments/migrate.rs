@@ -11,7 +11,7 @@ use crate::peers::{self, Body, Peer};
 pub static MIGRATE: Experiment = Experiment {
     name: "migrate",
     source: "Barghi's thesis, 4.2",
-    measures: "Migrations per second of strands that do nothing but go to and fro between two clusters with half of the processors each.",
+    measures: "Migrations per second of strands that do nothing but go to and fro between two clusters with half of the processors each; of an odd number one has nothing to do.",
     good: "High. Each migration puts a strand into a queue of another cluster, so this is what a scheduler's queues stand from outside; one shared queue for each cluster is the baseline.",
     metrics: &[
         Metric::higher("ops_per_s", "million migrations/s", 1e6),

@@ -20,7 +20,8 @@ pub static SCALABILITY: Experiment = Experiment {
         Metric::higher("cores", "cores' worth of work", 1.0),
         Metric::beside("unit_ns", "ns of a unit of work", 1.0),
     ],
-    plots: &[Plot::Lines { metric: "cores", x: "µs of work", log_x: true }],
+    plots: &[Plot::Lines { metric: "cores" }],
+    unit: "µs of work",
     limit: |_| Duration::from_secs(30),
     variants: |depth, _, _| {
         let sweep: &[u64] = match depth {

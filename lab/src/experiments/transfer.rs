@@ -1,12 +1,15 @@
 //! `transfer`: leadership over 100 strands per processor, by a leader that
 //! spins. A coarse test of how soon every strand runs once.
 //!
-//! The leader begins a term and spins, without yielding, until all others have
-//! acknowledged it; then it picks the next leader at random. The others
-//! acknowledge the term that they see and, by variant, park or yield. In the
-//! parking variant a leader unparks everybody at the beginning of its term, and
-//! the next leader at the end: whoever is made ready behind a spinning leader
-//! must be taken over by another processor.
+//! The leader spins, without yielding, until all others have acknowledged its term;
+//! then it begins the next one, under another leader that it picks at random. The
+//! others acknowledge the term that they see and, by variant, park or yield. In the
+//! parking variant the old leader unparks everybody. Whoever is still queued where
+//! the new leader begins to spin must be taken over by another processor: that of
+//! `park` runs out of work and looks for some, that of `yield` never does.
+//!
+//! The paper's leader begins its own term, when others may already have been woken,
+//! have acknowledged the old one and parked for ever.
 //!
 //! A peer that leaves a ready strand behind the leader for ever does not
 //! complete.
@@ -66,9 +69,9 @@ struct Election {
     seen: Vec<Seen>,
     parking: bool,
     length: Duration,
-    /// Written by the leader, last of all in its term.
+    /// Written by the leader, when its term is over.
     leader: AtomicUsize,
-    /// Written by the leader only.
+    /// As `leader`, before it.
     term: AtomicU64,
     done: AtomicBool,
     /// Locked by the leader only.
@@ -96,12 +99,18 @@ impl Election {
         }
     }
 
-    fn appoint<P: Peer>(&self, member: usize, roster: &Roster<P>) {
-        // Pairs with the load in `is_led_by`: the next leader sees its
-        // predecessor's term.
-        self.leader.store(member, Release);
+    /// By the leader, or by the root before the first term.
+    fn begin_term<P: Peer>(&self, leader: usize, by: usize, roster: &Roster<P>) {
+        // Pairs with the load in `acknowledge`.
+        self.term.store(self.term.load(Relaxed) + 1, Release);
+        // Pairs with the load in `is_led_by`: the next leader sees its term.
+        self.leader.store(leader, Release);
+        self.wake_others(by, roster);
+    }
+
+    fn wake_others<P: Peer>(&self, own: usize, roster: &Roster<P>) {
         if self.parking {
-            P::unpark(roster.parker(member));
+            (0..self.seen.len()).filter(|&other| other != own).for_each(|other| P::unpark(roster.parker(other)));
         }
     }
 
@@ -111,34 +120,21 @@ impl Election {
     }
 
     fn is_led_by(&self, member: usize) -> bool {
-        // Pairs with the store in `appoint`.
+        // Pairs with the store in `begin_term`.
         self.leader.load(Acquire) == member
     }
 
     fn acknowledge(&self, member: usize) {
-        // Pairs with the store in `lead`.
+        // Pairs with the store in `begin_term`.
         let term = self.term.load(Acquire);
         // Pairs with the load in `lead`.
         self.seen[member].0.store(term, Release);
     }
 
     /// One term. Does not suspend: this is the strand that nobody gets past.
-    fn lead<P: Peer>(&self, leader: usize, roster: &Roster<P>) {
-        let last_term = self.ledger.lock().expect("a ledger").is_full(self.length);
-        let term = self.term.load(Relaxed) + 1;
-        self.seen[leader].0.store(term, Relaxed);
-        // Pairs with the load in `acknowledge`.
-        self.term.store(term, Release);
-        if last_term {
-            // Pairs with the load in `is_over`.
-            self.done.store(true, Release);
-        }
-        if self.parking {
-            (0..self.seen.len()).filter(|&other| other != leader).for_each(|other| P::unpark(roster.parker(other)));
-        }
-        if last_term {
-            return;
-        }
+    fn lead<P: Peer>(&self, own: usize, roster: &Roster<P>) {
+        let term = self.term.load(Relaxed);
+        self.seen[own].0.store(term, Relaxed);
         for seen in &self.seen {
             // Pairs with the store in `acknowledge`.
             while seen.0.load(Acquire) != term {
@@ -147,9 +143,16 @@ impl Election {
         }
         let mut ledger = self.ledger.lock().expect("a ledger");
         ledger.note(term);
-        let next = ledger.random.below(self.seen.len());
+        let is_last = ledger.is_full(self.length);
+        let next = (own + 1 + ledger.random.below(self.seen.len() - 1)) % self.seen.len();
         drop(ledger);
-        self.appoint(next, roster);
+        if is_last {
+            // Pairs with the load in `is_over`.
+            self.done.store(true, Release);
+            self.wake_others(own, roster);
+        } else {
+            self.begin_term(next, own, roster);
+        }
     }
 }
 
@@ -195,7 +198,7 @@ impl Body for Transfer {
             let shared = root.clone();
             let crowd = Crowd::<P>::gather(root.seen.len(), move |place| member(shared.clone(), place)).await;
             crowd.release();
-            root.appoint(0, crowd.roster());
+            root.begin_term(0, NOBODY, crowd.roster());
             crowd.join().await.len()
         });
         assert_eq!(ended, case.threads);

@@ -21,7 +21,8 @@ pub static UTILISATION: Experiment = Experiment {
     measures: "How many cores a growing number of loops keeps busy that need half as many locks as there are processors, 10 µs outside and 10 µs inside, beside what two models of lock contention compute.",
     good: "The measured curve has the models' shape and comes close to them: what is missing is the cost of locks and switches, which the models do not know.",
     metrics: &[Metric::higher("cores", "cores kept busy", 1.0)],
-    plots: &[Plot::Lines { metric: "cores", x: "loops", log_x: true }],
+    plots: &[Plot::Lines { metric: "cores" }],
+    unit: "loops",
     variants: |depth, processors, _| {
         let sweep: &[usize] = match depth {
             Depth::Tour => &[1, 2, 4, 16],

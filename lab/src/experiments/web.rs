@@ -9,7 +9,6 @@
 
 use std::fs;
 use std::io;
-use std::process::Command;
 use std::time::Duration;
 
 use super::{Depth, Experiment, Metric, PLAIN, Plot, Variant};
@@ -30,7 +29,7 @@ pub const RATE: f64 = 10_000.0;
 pub const METRICS: &[Metric] = &[
     Metric::higher("ops_per_s", "thousand requests/s, closed loop", 1e3),
     Metric::higher("ops_per_cpu_s", "thousand requests per second of server CPU", 1e3),
-    Metric::beside("wrk_per_s", "the same by wrk", 1e3),
+    Metric::beside("wrk_per_s", "thousand requests/s by wrk", 1e3),
     Metric::beside("p50_us", "µs at 10,000/s, median", 1.0),
     Metric::beside("p90_us", "p90", 1.0),
     Metric::beside("p99_us", "p99", 1.0),
@@ -68,7 +67,7 @@ fn whole_reply(bytes: &[u8]) -> Option<usize> {
 }
 
 fn measure(case: &Case) -> Outcome {
-    let request = Request { bytes: REQUEST.to_vec(), share: 1.0, whole: whole_reply };
+    let request = Request { bytes: REQUEST.to_vec(), whole: whole_reply };
     match drive(case, vec![request], Some(PATH)) {
         Ok(reading) => Outcome::Measured(reading),
         Err(error) => Outcome::Failed(error.to_string()),
@@ -136,7 +135,7 @@ fn nginx(case: &Case) -> io::Result<io::Error> {
             folder.join("pid").display(),
         ),
     )?;
-    let mut command = Command::new("nginx");
+    let mut command = server::installed("nginx")?;
     command.arg("-p").arg(&folder).arg("-c").arg(&path);
     Ok(server::become_program(command, port))
 }

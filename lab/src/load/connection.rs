@@ -18,10 +18,15 @@ pub struct Connection {
     late: VecDeque<Instant>,
 }
 
-/// Sends a request once, and says how long the reply is.
-pub fn learn(address: SocketAddr, request: &Request) -> io::Result<usize> {
+/// Sends each request once, in their order, and says how long the replies are.
+pub fn learn(address: SocketAddr, requests: &[Request]) -> io::Result<Vec<usize>> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    requests.iter().map(|request| length_of_reply(&mut stream, request)).collect()
+}
+
+fn length_of_reply(stream: &mut TcpStream, request: &Request) -> io::Result<usize> {
     stream.write_all(&request.bytes)?;
     let mut reply = Vec::new();
     let mut buffer = [0; 4096];

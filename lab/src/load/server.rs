@@ -40,6 +40,7 @@ impl Server {
         let case = serde_json::to_string(case).expect("a case is plain data");
         let mut process = Command::new(std::env::current_exe()?)
             .arg(COMMAND)
+            .arg(std::process::id().to_string())
             .arg(case)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -121,9 +122,14 @@ const HOW_TO_BUILD: &str = match cfg!(debug_assertions) {
     false => "not in the sinew command beside the lab: cargo build --release -p sinew-servers",
 };
 
-/// Whether a command of that name can be started.
-pub fn is_installed(program: &str) -> bool {
+/// Where a command of that name is installed, also one that only root finds by its name.
+pub fn path_of(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    folders.any(|folder| folder.join(program).is_file())
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// To start a command of that name by.
+pub fn installed(program: &str) -> io::Result<Command> {
+    path_of(program).map(Command::new).ok_or_else(|| io::Error::other(format!("{program} is not installed")))
 }

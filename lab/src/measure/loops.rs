@@ -19,6 +19,10 @@ pub struct Plan {
     pub policy: String,
 }
 
+/// A lock on lines of its own: small ones are not to share theirs with others.
+#[repr(align(128))]
+struct Padded<P: Peer>(P::Mutex);
+
 /// What the loops did.
 pub struct Turns {
     /// Of every loop.
@@ -53,7 +57,7 @@ pub fn run<P: Peer>(peer: P, case: &Case, plan: Plan) -> Turns {
     let before_ns = unit.measured_ns(at_once);
     let (window, timekeeper) = Window::open(loops, case.window(), Audit::None);
     let counts = peer.run(async move {
-        let locks: Arc<[P::Mutex]> = (0..plan.locks).map(|_| P::mutex(&plan.policy)).collect();
+        let locks: Arc<[Padded<P>]> = (0..plan.locks).map(|_| Padded(P::mutex(&plan.policy))).collect();
         let crowd = Crowd::<P>::gather(loops, move |place| {
             let (locks, window) = (locks.clone(), window.clone());
             async move {
@@ -61,7 +65,7 @@ pub fn run<P: Peer>(peer: P, case: &Case, plan: Plan) -> Turns {
                 let mut random = Random::of(place.number);
                 loop {
                     unit.compute();
-                    P::locked(&locks[random.below(locks.len())], move || unit.compute()).await;
+                    P::locked(&locks[random.below(locks.len())].0, move || unit.compute()).await;
                     if !tally.tick() {
                         return tally.close();
                     }

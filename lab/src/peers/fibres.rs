@@ -21,7 +21,7 @@ pub struct Fibres {
     scheduler: String,
 }
 
-fn builder(processors: usize, name: &str) -> Builder {
+pub fn builder(processors: usize, name: &str) -> Builder {
     let builder = Runtime::builder().processors(processors);
     match name {
         "sinew/fair" => builder.scheduler(Fair::default()),

@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::case::{Case, Outcome};
 
+/// As a peer.
+pub const NAME: &str = "go";
+
 /// Where the parent tells its children that the program is.
 const VARIABLE: &str = "SINEW_LAB_GO";
 
@@ -21,12 +24,17 @@ pub fn knows(experiment: &str) -> bool {
     sources().join(format!("{experiment}.go")).exists()
 }
 
+/// Where this process builds it.
+pub fn program() -> PathBuf {
+    std::env::temp_dir().join(format!("sinew-lab-go-{}", std::process::id()))
+}
+
 /// Builds the program; why it cannot be, if it cannot.
 pub fn build() -> Result<PathBuf, String> {
     if !sources().is_dir() {
         return Err(format!("its sources are not in {}", sources().display()));
     }
-    let program = std::env::temp_dir().join(format!("sinew-lab-go-{}", std::process::id()));
+    let program = program();
     let built = Command::new("go")
         .args(["build", "-o"])
         .arg(&program)

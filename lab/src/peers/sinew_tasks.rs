@@ -1,4 +1,4 @@
-//! Sinew's tasks, on the default scheduler.
+//! Sinew's tasks.
 
 use std::future::Future;
 use std::io;
@@ -12,12 +12,14 @@ use sinew::task::JoinHandle;
 use sinew::{Runtime, task, time};
 
 use super::Peer;
+use super::fibres::builder;
 
 pub struct SinewTasks(Runtime);
 
 impl SinewTasks {
-    pub fn new(processors: usize) -> SinewTasks {
-        SinewTasks(Runtime::builder().processors(processors).build().expect("a runtime"))
+    /// On the scheduler of those fibres.
+    pub fn new(processors: usize, fibres: &str) -> SinewTasks {
+        SinewTasks(builder(processors, fibres).build().expect("a runtime"))
     }
 }
 

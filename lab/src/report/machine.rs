@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::escaped;
 use crate::experiments::Depth;
+use crate::load::server;
 use crate::peers::{self, Kind, go};
 use crate::run::plan::Wish;
 
@@ -39,6 +40,22 @@ fn version_of(package: &str) -> Option<&'static str> {
 fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Programs that an experiment uses where they are installed, and what makes them say
+/// their version.
+fn programs_of(experiment: &str) -> &'static [(&'static str, &'static str)] {
+    match experiment {
+        "web" => &[("nginx", "-v"), ("wrk", "-v")],
+        _ => &[("memcached", "-V")],
+    }
+}
+
+/// Of what a program says in either way, whether it succeeds or not: `wrk` does not.
+fn first_line_of(program: &str, argument: &str) -> Option<String> {
+    let output = Command::new(server::path_of(program)?).arg(argument).stdin(Stdio::null()).output().ok()?;
+    let said = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&said).lines().next().map(|line| line.trim().to_owned())
 }
 
 impl Setting {
@@ -84,6 +101,11 @@ impl Setting {
         if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
             add("Go", go::version());
         }
+        for experiment in wish.experiments.iter().filter(|experiment| experiment.serve.is_some()) {
+            for (name, argument) in programs_of(experiment.name) {
+                add(name, first_line_of(name, argument));
+            }
+        }
         let command: Vec<String> = std::env::args().collect();
         add("Command", Some(command.join(" ")));
         let processors: Vec<String> = wish.processors.iter().map(usize::to_string).collect();
@@ -97,14 +119,16 @@ impl Setting {
         }
         let seconds = if wish.depth == Depth::Tour { 1.0 } else { wish.seconds };
         let repeats = if wish.depth == Depth::Tour { 5 } else { wish.repeats };
-        // Who is compiled in is measured anyway.
-        let is_default = peers::ALL
-            .iter()
-            .filter(|peer| peer.kind != Kind::Go)
-            .all(|peer| wish.peers.iter().any(|p| p.name == peer.name));
-        let has_go = wish.peers.iter().any(|peer| peer.kind == Kind::Go);
-        let peers = if is_default && !has_go { String::new() } else { format!("--peers {} ", peers.join(",")) };
-        let arguments = format!("{peers}--processors {} --seconds {seconds} --repeat {repeats}", processors.join(","));
+        let is_default = wish.peers.len() == peers::ALL.len() || wish.depth == Depth::Tour;
+        let peers = if is_default { String::new() } else { format!("--peers {} ", peers.join(",")) };
+        let mut arguments =
+            format!("{peers}--processors {} --seconds {seconds} --repeat {repeats}", processors.join(","));
+        if let Some(limit) = wish.limit {
+            let _ = write!(arguments, " --limit {}", limit.as_secs_f64());
+        }
+        if wish.only_first {
+            arguments += " --first-variant";
+        }
         Setting { facts, arguments, load }
     }
 

@@ -13,6 +13,8 @@ const WIDTH: f64 = 420.0;
 /// Width of a letter of the plots' text, and of one that is bold, about.
 const LETTER: f64 = 6.3;
 const BOLD_LETTER: f64 = 7.8;
+/// How many times as long as the middle one a bar can be.
+const CUT: f64 = 10.0;
 
 pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[Group]) {
     match plot {
@@ -20,13 +22,13 @@ pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[G
             let metric = experiment.metric(metric).expect("a metric of its own");
             groups.iter().for_each(|group| bars(html, experiment, metric, group));
         }
-        Plot::Lines { metric, x, log_x } => {
+        Plot::Lines { metric } => {
             let metric = experiment.metric(metric).expect("a metric of its own");
             let mut processors: Vec<usize> = groups.iter().map(|group| group.processors).collect();
             processors.dedup();
             for processors in processors {
                 let own: Vec<&Group> = groups.iter().filter(|group| group.processors == processors).collect();
-                lines_over_variants(html, experiment, metric, &own, x, *log_x);
+                lines_over_variants(html, experiment, metric, &own);
             }
         }
         Plot::Quantiles => groups.iter().for_each(|group| quantiles(html, experiment, group)),
@@ -79,8 +81,11 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
     let value =
         |row: Option<&Row>| row.and_then(|row| row.median).map_or(0, |median| figure(median / metric.scale).len());
     let right = rows.iter().map(|(_, row)| value(*row)).max().unwrap_or(0) as f64 * BOLD_LETTER + 12.0;
-    let most = rows.iter().filter_map(|(_, row)| row.and_then(|row| row.max)).fold(0.0, f64::max);
-    let x = |value: f64| left + (WIDTH - left - right) * if most > 0.0 { value / most } else { 0.0 };
+    let bound = longest_bar(&rows.iter().filter_map(|(_, row)| row.and_then(|row| row.median)).collect::<Vec<_>>());
+    let is_cut = |row: &Row| row.median.is_some_and(|median| median > bound);
+    let whole = rows.iter().filter_map(|(_, row)| row.filter(|row| !is_cut(row))?.max);
+    let most = whole.fold(0.0, f64::max);
+    let x = |value: f64| left + (WIDTH - left - right) * if most > 0.0 { (value / most).min(1.0) } else { 0.0 };
     let height = ROW * rows.len() as f64 + 4.0;
     open(html, experiment, &group.title(), &format!("{}{}", metric.title, arrow(metric)), height);
     line(html, (left, 0.0), (left, height), "axis");
@@ -105,12 +110,23 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
             figure(least / metric.scale),
             figure(greatest / metric.scale),
         );
-        if row.runs > 1 {
+        if is_cut(row) {
+            let gap = x(greatest) - 24.0;
+            line(html, (gap, top + ROW - 4.0), (gap + 6.0, top - 1.0), "gap");
+        } else if row.runs > 1 {
             line(html, (x(least), middle), (x(greatest), middle), "spread");
         }
         text(html, x(greatest) + 6.0, middle + 4.0, "value", &figure(median / metric.scale));
     }
     close(html);
+}
+
+/// Bars beyond this are cut, so that those of the others can be told apart.
+fn longest_bar(medians: &[f64]) -> f64 {
+    match crate::rows::median(medians) {
+        Some(middle) if middle > 0.0 => CUT * middle,
+        _ => f64::INFINITY,
+    }
 }
 
 fn short_trouble(trouble: &str) -> String {
@@ -169,14 +185,7 @@ impl Axis {
     }
 }
 
-fn lines_over_variants(
-    html: &mut String,
-    experiment: &Experiment,
-    metric: &Metric,
-    groups: &[&Group],
-    x_title: &str,
-    log_x: bool,
-) {
+fn lines_over_variants(html: &mut String, experiment: &Experiment, metric: &Metric, groups: &[&Group]) {
     let mut series: Vec<Series> = Vec::new();
     let mut xs: Vec<(f64, String)> = Vec::new();
     for group in groups {
@@ -196,10 +205,10 @@ fn lines_over_variants(
     }
     let (Some(first), Some(last)) = (xs.first().map(|x| x.0), xs.last().map(|x| x.0)) else { return };
     let most = series.iter().flat_map(|series| &series.points).map(|point| point.3).fold(0.0, f64::max);
-    let x_axis = Axis { from: first, to: last, is_log: log_x, marks: xs };
+    let x_axis = Axis { from: first, to: last, is_log: true, marks: xs };
     let processors = groups[0].processors;
     let title = format!("{processors} {}", if processors == 1 { "processor" } else { "processors" });
-    let unit = format!("{}{} over {x_title}", metric.title, arrow(metric));
+    let unit = format!("{}{} over {}", metric.title, arrow(metric), experiment.unit);
     lines(html, experiment, &title, &unit, &series, &x_axis, &Axis::from_zero(most));
 }
 
@@ -208,11 +217,8 @@ fn quantiles(html: &mut String, experiment: &Experiment, group: &Group) {
     let mut used = [false; QUANTILES.len()];
     for peer in &group.peers {
         let mut points = Vec::new();
-        let runs = group.row(peer, "p50_us").map_or(0, |row| row.runs);
         for (place, (name, _)) in QUANTILES.iter().enumerate() {
-            // A quantile that not all runs were long enough for is another run's.
-            let row = group.row(peer, &format!("{name}_us")).filter(|row| row.runs == runs);
-            let Some(row) = row else { continue };
+            let Some(row) = group.row(peer, &format!("{name}_us")) else { continue };
             let Some(median) = row.median else { continue };
             used[place] = true;
             points.push((place as f64, median, row.min.unwrap_or(median), row.max.unwrap_or(median)));

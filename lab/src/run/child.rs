@@ -49,7 +49,8 @@ fn outcome_of(planned: &Planned, limit: Duration, program: Option<&PathBuf>) -> 
     let case = serde_json::to_string(&planned.case).expect("a case is plain data");
     let binary = std::env::current_exe().expect("the path of this program");
     let mut command = Command::new(binary);
-    command.arg(COMMAND).arg(case).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args([COMMAND, &std::process::id().to_string(), &case]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(program) = program {
         go::hand_down(&mut command, program);
     }

@@ -23,6 +23,13 @@ pub struct Planned {
     pub case: Case,
 }
 
+impl Planned {
+    /// Whether a server and the load on it have to share these CPUs.
+    pub fn shares_cpus(&self, cpus: usize) -> bool {
+        !self.experiment.is_pinned && self.case.processors >= cpus
+    }
+}
+
 /// What is asked for.
 pub struct Wish {
     pub depth: Depth,
@@ -95,6 +102,12 @@ impl Plan {
         interleave(&mut cases);
         let Wish { depth, repeats, budget, limit, .. } = wish;
         Plan { depth, cases, repeats, budget, limit, refusals }
+    }
+
+    /// Without a peer that turned out not to be there.
+    pub fn leave_out(&mut self, peer: &str, why: &str) {
+        self.cases.retain(|planned| planned.case.peer != peer);
+        self.refusals.push(format!("{peer}: {why}"));
     }
 
     pub fn limit_of(&self, planned: &Planned) -> Duration {

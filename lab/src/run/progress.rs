@@ -1,5 +1,6 @@
 //! The bar that says what runs and how long is left.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,6 +21,9 @@ pub struct Progress {
     repeats: usize,
     done: Duration,
     budget: Option<Duration>,
+    /// Without a terminal: a line for each experiment, and which was the last.
+    lines: Option<(&'static str, usize)>,
+    experiments: Vec<&'static str>,
 }
 
 impl Progress {
@@ -30,7 +34,7 @@ impl Progress {
             format!("{}{variant}, {} on {}", case.experiment, case.peer, case.processors)
         };
         let guess = |planned: &super::plan::Planned| Duration::from_secs_f64(planned.case.seconds) + OVERHEAD;
-        let style = ProgressStyle::with_template("{bar:24.cyan/dim} {percent:>3}% {prefix} left  {msg}");
+        let style = ProgressStyle::with_template("{bar:12.cyan/dim} {percent:>3}% {prefix} left  {wide_msg}");
         let bar = ProgressBar::new(1000).with_style(style.expect("a template that is right").progress_chars("━━─"));
         Progress {
             bar,
@@ -40,19 +44,33 @@ impl Progress {
             repeats: plan.repeats,
             done: Duration::ZERO,
             budget: plan.budget,
+            lines: (!std::io::stderr().is_terminal()).then_some(("", 0)),
+            experiments: plan.cases.iter().map(|planned| planned.experiment.name).collect(),
         }
     }
 
-    pub fn start(&self, number: usize, round: usize) {
-        let to_come: Duration = self.left.iter().zip(&self.takes).map(|(&left, &takes)| takes * left as u32).sum();
-        let to_come = match self.budget {
-            Some(budget) => to_come.min(budget.saturating_sub(self.done)),
-            None => to_come,
-        };
+    pub fn start(&mut self, number: usize, round: usize) {
+        let to_come = self.to_come(round, number);
+        if let Some(last) = &mut self.lines {
+            let now = (self.experiments[number], round);
+            if std::mem::replace(last, now) != now {
+                eprintln!("{}, run {} of {}, {} left", now.0, round + 1, self.repeats, said(to_come));
+            }
+        }
         let all = self.done + to_come;
         self.bar.set_position((1000.0 * self.done.as_secs_f64() / all.as_secs_f64().max(1e-9)) as u64);
         self.bar.set_prefix(said(to_come));
         self.bar.set_message(format!("{} (run {} of {})", self.names[number], round + 1, self.repeats));
+    }
+
+    /// When the budget is used up, what is left of the first round is measured all the same.
+    fn to_come(&self, round: usize, number: usize) -> Duration {
+        let all: Duration = self.left.iter().zip(&self.takes).map(|(&left, &takes)| takes * left as u32).sum();
+        let first_round: Duration = if round == 0 { self.takes[number..].iter().sum() } else { Duration::ZERO };
+        match self.budget {
+            Some(budget) => all.min(budget.saturating_sub(self.done)).max(first_round),
+            None => all,
+        }
     }
 
     pub fn finish(&mut self, number: usize, took: Duration) {
