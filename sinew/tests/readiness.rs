@@ -147,8 +147,9 @@ fn a_fibre_that_computes_after_an_event_does_not_keep_another_s_event() {
                         let (mut computing, mut other) = (connect(), connect());
                         let mut round = || {
                             // One event at a time, until the processors are used to it.
-                            for _ in 0..50 {
+                            for _ in 0..30 {
                                 ask(&mut other, 0);
+                                thread::sleep(Duration::from_millis(1));
                             }
                             computing.write_all(&[1]).unwrap();
                             thread::sleep(COMPUTES / 4);
