@@ -1,12 +1,11 @@
 //! `transfer`: leadership over 100 strands per processor, by a leader that
 //! spins. A coarse test of how soon every strand runs once.
 //!
-//! The leader begins a term and spins, without yielding, until all others have
-//! acknowledged it; then it picks the next leader at random. The others
-//! acknowledge the term that they see and, by variant, park or yield. In the
-//! parking variant a leader unparks everybody at the beginning of its term, and
-//! the next leader at the end: whoever is made ready behind a spinning leader
-//! must be taken over by another processor.
+//! The leader spins, without yielding, until all others have acknowledged its term;
+//! then it begins the next one, under another leader that it picks at random. The
+//! others acknowledge the term that they see and, by variant, park or yield. In the
+//! parking variant the old leader unparks everybody. Whoever is still queued where
+//! the new leader begins to spin must be taken over by another processor.
 //!
 //! Measured: the time from one completed transfer to the next. A contender that
 //! leaves a ready strand behind the leader for ever does not complete.
@@ -73,9 +72,9 @@ pub struct Election<W> {
     pub parking: bool,
     /// Terms to complete after the first, which warms up.
     transfers: u64,
-    /// Written by the leader, last of all in its term.
+    /// Written by the leader, when its term is over.
     leader: AtomicUsize,
-    /// Written by the leader only.
+    /// As `leader`, before it.
     term: AtomicU64,
     done: AtomicBool,
     /// Locked by the leader only.
@@ -107,15 +106,22 @@ impl<W: Wake> Election<W> {
     }
 
     pub fn begin(&self) {
-        self.appoint(0);
+        self.begin_term(0, NOBODY);
     }
 
-    /// Pairs with the load in `is_led_by`: the next leader sees its
-    /// predecessor's term.
-    fn appoint(&self, member: usize) {
-        self.leader.store(member, Release);
+    /// By the leader, or by the root before the first term.
+    fn begin_term(&self, leader: usize, by: usize) {
+        // Pairs with the load in `acknowledge`.
+        self.term.store(self.term.load(Relaxed) + 1, Release);
+        // Pairs with the load in `is_led_by`: the next leader sees its term.
+        self.leader.store(leader, Release);
+        self.wake_others(by);
+    }
+
+    fn wake_others(&self, own: usize) {
         if self.parking {
-            self.members[member].waker.wake();
+            let others = self.members.iter().enumerate().filter(|(member, _)| *member != own);
+            others.for_each(|(_, other)| other.waker.wake());
         }
     }
 
@@ -125,35 +131,21 @@ impl<W: Wake> Election<W> {
     }
 
     pub fn is_led_by(&self, member: usize) -> bool {
-        // Pairs with the store in `appoint`.
+        // Pairs with the store in `begin_term`.
         self.leader.load(Acquire) == member
     }
 
     pub fn acknowledge(&self, member: usize) {
+        // Pairs with the store in `begin_term`.
         let term = self.term.load(Acquire);
         // Pairs with the load in `lead`.
         self.members[member].seen.store(term, Release);
     }
 
     /// One term. Does not suspend: this is the strand that nobody gets past.
-    pub fn lead(&self, leader: usize) {
-        let term = self.term.load(Relaxed) + 1;
-        self.members[leader].seen.store(term, Relaxed);
-        // Pairs with the load in `acknowledge`.
-        self.term.store(term, Release);
-        let last_term = term > self.transfers + 1;
-        if last_term {
-            // Pairs with the load in `is_over`.
-            self.done.store(true, Release);
-        }
-        if self.parking {
-            for (_, other) in self.members.iter().enumerate().filter(|(i, _)| *i != leader) {
-                other.waker.wake();
-            }
-        }
-        if last_term {
-            return;
-        }
+    pub fn lead(&self, own: usize) {
+        let term = self.term.load(Relaxed);
+        self.members[own].seen.store(term, Relaxed);
         for member in &self.members {
             // Pairs with the store in `acknowledge`.
             while member.seen.load(Acquire) != term {
@@ -162,9 +154,14 @@ impl<W: Wake> Election<W> {
         }
         let mut ledger = self.ledger.lock().expect("a ledger");
         ledger.note(term > 1);
-        let next = ledger.random.below(self.members.len());
+        let next = (own + 1 + ledger.random.below(self.members.len() - 1)) % self.members.len();
         drop(ledger);
-        self.appoint(next);
+        if term <= self.transfers {
+            return self.begin_term(next, own);
+        }
+        // Pairs with the load in `is_over`.
+        self.done.store(true, Release);
+        self.wake_others(own);
     }
 
     pub fn reading(&self) -> Reading {
