@@ -118,7 +118,7 @@ fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, place
     let spawned = FibreBuilder::new().stack_size(tls::STACK).spawn_scoped(scope, move || {
         let _place = place;
         if let Ok(mut secure) = Secure::new(stream, config, server.options.send_timeout) {
-            session::serve(server, &mut secure, Client { address }, deadline, None);
+            session::serve(server, &mut secure, Client { address }, deadline, false);
         }
     });
     complain(spawned);
@@ -140,24 +140,26 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Serves it, in a fibre of its own.
-    pub fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
-        complain(FibreBuilder::new().spawn_scoped(scope, move || self.session(server)));
+    /// Serves it, in a fibre of its own: until all has been said, or nothing is.
+    pub fn serve<'scope>(mut self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
+        complain(FibreBuilder::new().spawn_scoped(scope, move || {
+            let mut plain = Plain::new(self.stream.clone(), server.options.send_timeout);
+            if let Some(deadline) = session::serve(server, &mut plain, self.client, self.deadline, true) {
+                self.deadline = deadline;
+                self.rest(server);
+            }
+        }));
     }
 
-    /// Until all has been said, or nothing is: then it may wait in the lobby, and is called in
-    /// time to be closed if nothing comes.
-    fn session(mut self, server: &Server) {
-        let (options, stream) = (&server.options, self.stream.clone());
-        let mut plain = Plain::new(stream, options.send_timeout);
-        let silent = session::serve(server, &mut plain, self.client, self.deadline, Some(options.runtime.linger));
-        if let Some(deadline) = silent {
-            self.deadline = deadline;
-            let stream = self.stream.clone();
-            let bytes = poll_fn(move |context| stream.poll_readable(context));
-            let heard = async move { drop(deadline_async(deadline, bytes).await) };
-            // One who is turned away goes, as all do when the server stops.
-            let _ = server.lobby.enter(self, heard);
-        }
+    /// Lets it wait in the lobby, to be called in time if nothing comes. A function of its own:
+    /// what this takes is not to lie on the stacks of those who wait for a client.
+    #[cold]
+    #[inline(never)]
+    fn rest(self, server: &Server) {
+        let (stream, deadline) = (self.stream.clone(), self.deadline);
+        let bytes = poll_fn(move |context| stream.poll_readable(context));
+        let heard = async move { drop(deadline_async(deadline, bytes).await) };
+        // One who is turned away goes, as all do when the server stops.
+        let _ = server.lobby.enter(self, heard);
     }
 }

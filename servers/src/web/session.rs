@@ -43,9 +43,9 @@ enum After {
 /// Answers requests until the client leaves or breaks the rules, or the server stops. The
 /// client has to say something before `deadline`.
 ///
-/// If it says nothing for as long as `linger`, between requests, the session ends without the
-/// connection: then this gives until when it has to say something. In these terms the session
-/// may go on later.
+/// If it is silent for a while, between requests, and the session `may_rest`, that ends without
+/// the connection. Then this gives until when the client has to say something, so that another
+/// session may go on with it.
 ///
 /// What an idle connection needs is in this frame, so it is kept small.
 pub fn serve<T: Transport>(
@@ -53,9 +53,12 @@ pub fn serve<T: Transport>(
     transport: &mut T,
     client: Client,
     mut deadline: Instant,
-    linger: Option<Duration>,
+    may_rest: bool,
 ) -> Option<Instant> {
-    let first = |deadline: Instant, now: Instant| linger.map_or(deadline, |linger| deadline.min(now + linger));
+    let first = |deadline: Instant, now: Instant| match may_rest {
+        true => deadline.min(now + server.options.runtime.linger),
+        false => deadline,
+    };
     let mut calendar = Calendar::new();
     let mut limit = first(deadline, Instant::now());
     loop {
