@@ -27,11 +27,18 @@
 
 use sinew::sync::mpmc::{Receiver, Sender, channel};
 use sinew::task::{self, AbortHandle};
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// When there are so many more guests than at the last time, stacks are given back: a megabyte,
 /// mostly. So many may stay warm without need. Unmeasured.
 const MANY: usize = 256;
+
+/// Whether a read that had a deadline ended because nothing came. The kernel has an error of
+/// the same kind, for a client that is gone.
+pub fn is_silence(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
+}
 
 /// Guests, and the way to call the doorman.
 pub struct Lobby<G> {

@@ -167,18 +167,24 @@ impl<S: Stream> Client<S> {
         }
     }
 
-    /// Until it has said all, or says nothing: then it may wait in the lobby.
+    /// Until it has said all, or says nothing.
     fn session(mut self, server: &Server) {
         match Session::serve(server, &self.stream, &mut self.is_binary) {
             Ok(End::Over) => {}
-            Ok(End::Silent) => {
-                let stream = self.stream.clone();
-                let heard = poll_fn(move |context| stream.poll_readable(context));
-                // One who is turned away goes, as all do when the server stops.
-                let _ = server.lobby.enter(S::client(self), heard);
-            }
+            Ok(End::Silent) => self.rest(server),
             Err(error) => server.log(1, || format!("a connection broke: {error}")),
         }
+    }
+
+    /// Lets it wait in the lobby. A function of its own: what this takes is not to lie on the
+    /// stacks of those who wait for a client.
+    #[cold]
+    #[inline(never)]
+    fn rest(self, server: &Server) {
+        let stream = self.stream.clone();
+        let heard = poll_fn(move |context| stream.poll_readable(context));
+        // One who is turned away goes, as all do when the server stops.
+        let _ = server.lobby.enter(S::client(self), heard);
     }
 }
 

@@ -4,6 +4,7 @@ use super::Server;
 use super::input::{Input, LARGE};
 use super::store::{Cursor, Draft, Moment, Number, Place};
 use super::stream::Stream;
+use crate::lobby::is_silence;
 use sinew_memcached_protocol::binary;
 use std::io;
 use std::time::Instant;
@@ -315,11 +316,6 @@ impl<'a, S: Stream> Session<'a, S> {
         let draft = self.server.store.lock(place.shard).draft(key, begun, self.moment)?;
         Some(Upload { head: head.to_vec(), place, draft, length, left: length - begun.len() as u32 })
     }
-}
-
-/// Whether nothing came in time. The kernel has an error of this kind, too: for one who is gone.
-fn is_silence(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
 /// A draft that is given back if its session ends before it is complete.

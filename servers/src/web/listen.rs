@@ -5,11 +5,14 @@ use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
 use crate::message;
 use sinew::net::{TcpListener, TcpStream};
-use sinew::sync::Permit;
-use sinew::{FibreBuilder, Scope};
+use sinew::sync::Semaphore;
+use sinew::time::deadline_async;
+use sinew::{FibreBuilder, Scope, SpawnError};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// As many connections as may wait to be accepted; the kernel's own limit is mostly this.
 const BACKLOG: u32 = 4096;
@@ -75,37 +78,88 @@ pub fn announce(options: &Options, doors: &[TcpListener]) -> io::Result<()> {
 pub fn serve<'scope>(server: &'scope Server, door: &TcpListener, scope: &'scope Scope<'scope, '_>) {
     let mut incoming = door.incoming();
     loop {
-        let permit = server.room.acquire();
+        let place = Place::take(&server.room);
         let stream = incoming.next().expect("connections come for ever");
         if server.is_stopping() {
             return;
         }
         match stream {
-            Ok(stream) => admit(server, scope, permit, stream),
+            Ok(stream) => admit(server, scope, place, stream),
             Err(error) => message::say(format_args!("sinew: web: accept: {error}")),
         }
     }
 }
 
-fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, permit: Permit<'scope>, stream: TcpStream) {
+/// A connection's part of the room that there is for connections.
+struct Place(Arc<Semaphore>);
+
+impl Place {
+    /// Waits until there is room for another.
+    fn take(room: &Arc<Semaphore>) -> Place {
+        room.wait();
+        Place(Arc::clone(room))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.post(1);
+    }
+}
+
+fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, place: Place, stream: TcpStream) {
     // Who has gone already has no address; nobody will miss its line in the log.
     let address: Option<SocketAddr> = server.log.as_ref().and_then(|_| stream.peer_addr().ok());
-    let spawned = match &server.tls {
-        None => FibreBuilder::new().spawn_scoped(scope, move || {
-            let _permit = permit;
-            session::serve(server, &mut Plain::new(stream, server.options.send_timeout), Client { address });
-        }),
-        Some(config) => {
-            let config = Arc::clone(config);
-            FibreBuilder::new().stack_size(tls::STACK).spawn_scoped(scope, move || {
-                let _permit = permit;
-                if let Ok(mut secure) = Secure::new(stream, config, server.options.send_timeout) {
-                    session::serve(server, &mut secure, Client { address });
-                }
-            })
-        }
+    let deadline = Instant::now() + server.options.header_timeout;
+    let Some(config) = &server.tls else {
+        return Guest { stream, _place: place, client: Client { address }, deadline }.serve(server, scope);
     };
+    let config = Arc::clone(config);
+    let spawned = FibreBuilder::new().stack_size(tls::STACK).spawn_scoped(scope, move || {
+        let _place = place;
+        if let Ok(mut secure) = Secure::new(stream, config, server.options.send_timeout) {
+            session::serve(server, &mut secure, Client { address }, deadline, false);
+        }
+    });
+    complain(spawned);
+}
+
+fn complain<T>(spawned: Result<T, SpawnError>) {
     if let Err(error) = spawned {
         message::say(format_args!("sinew: web: no fibre for a connection: {error}"));
+    }
+}
+
+/// A connection without TLS, whose session may give up its fibre and go on in another.
+pub struct Guest {
+    stream: TcpStream,
+    _place: Place,
+    client: Client,
+    /// When it has to have said something.
+    deadline: Instant,
+}
+
+impl Guest {
+    /// Serves it, in a fibre of its own: until all has been said, or nothing is.
+    pub fn serve<'scope>(mut self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
+        complain(FibreBuilder::new().spawn_scoped(scope, move || {
+            let mut plain = Plain::new(self.stream.clone(), server.options.send_timeout);
+            if let Some(deadline) = session::serve(server, &mut plain, self.client, self.deadline, true) {
+                self.deadline = deadline;
+                self.rest(server);
+            }
+        }));
+    }
+
+    /// Lets it wait in the lobby, to be called in time if nothing comes. A function of its own:
+    /// what this takes is not to lie on the stacks of those who wait for a client.
+    #[cold]
+    #[inline(never)]
+    fn rest(self, server: &Server) {
+        let (stream, deadline) = (self.stream.clone(), self.deadline);
+        let bytes = poll_fn(move |context| stream.poll_readable(context));
+        let heard = async move { drop(deadline_async(deadline, bytes).await) };
+        // One who is turned away goes, as all do when the server stops.
+        let _ = server.lobby.enter(self, heard);
     }
 }

@@ -15,9 +15,11 @@ mod transport;
 
 pub use options::Options;
 
+use crate::lobby::Lobby;
 use crate::{message, runtime, stop::StopSignal};
 use desks::Desks;
 use files::Files;
+use listen::Guest;
 use log::Log;
 use sinew::sync::Semaphore;
 use sinew_http_protocol::Limits;
@@ -39,7 +41,9 @@ struct Server {
     desks: Desks,
     /// A permit for each connection, and one for each listener but the first: each takes one
     /// before it waits for a client.
-    room: Semaphore,
+    room: Arc<Semaphore>,
+    /// Clients who say nothing.
+    lobby: Lobby<Guest>,
     log: Option<Log>,
     tls: Option<Arc<rustls::ServerConfig>>,
     /// Set once, before idle sessions are cancelled.
@@ -71,7 +75,8 @@ pub fn run(options: Options) -> io::Result<()> {
     let server = Server {
         files: Files::open(&options)?,
         desks: Desks::default(),
-        room: Semaphore::new(permits(&options)),
+        room: Arc::new(Semaphore::new(permits(&options))),
+        lobby: Lobby::new(),
         log: options.log.as_deref().map(Log::open).transpose()?,
         tls: options.tls.as_deref().map(tls::config).transpose()?,
         stopping: AtomicBool::new(false),
@@ -86,6 +91,8 @@ pub fn run(options: Options) -> io::Result<()> {
                 let server = &server;
                 scope.spawn(move || listen::serve(server, door, scope));
             }
+            let server = &server;
+            scope.spawn(move || server.lobby.attend(|guest| guest.serve(server, scope)));
             let told = stop.wait();
             server.stopping.store(true, Relaxed);
             scope.cancel();

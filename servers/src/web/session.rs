@@ -7,6 +7,7 @@ use super::files::Found;
 use super::input::Input;
 use super::transport::Transport;
 use super::{LIMITS, Server, listing};
+use crate::lobby::is_silence;
 use sinew_http_protocol::body::Discard;
 use sinew_http_protocol::condition::{self, Verdict};
 use sinew_http_protocol::{Body, Fields, Method, Request, Status, parse, range, target};
@@ -39,26 +40,49 @@ enum After {
     Farewell,
 }
 
-/// Answers requests until the client leaves or breaks the rules, or the server stops.
+/// Answers requests until the client leaves or breaks the rules, or the server stops. The
+/// client has to say something before `deadline`.
+///
+/// If it is silent for a while, between requests, and the session `may_rest`, that ends without
+/// the connection. Then this gives until when the client has to say something, so that another
+/// session may go on with it.
 ///
 /// What an idle connection needs is in this frame, so it is kept small.
-pub fn serve<T: Transport>(server: &Server, transport: &mut T, client: Client) {
+pub fn serve<T: Transport>(
+    server: &Server,
+    transport: &mut T,
+    client: Client,
+    mut deadline: Instant,
+    may_rest: bool,
+) -> Option<Instant> {
+    let first = |deadline: Instant, now: Instant| match may_rest {
+        true => deadline.min(now + server.options.runtime.linger),
+        false => deadline,
+    };
     let mut calendar = Calendar::new();
-    let mut deadline = Instant::now() + server.options.header_timeout;
+    let mut limit = first(deadline, Instant::now());
     loop {
         // Between requests a connection may be cancelled, in them it may not.
-        let Ok((mut desk, count @ 1..)) = transport.receive(&server.desks, deadline) else { return };
+        let (mut desk, count) = match transport.receive(&server.desks, limit) {
+            Ok((desk, count @ 1..)) => (desk, count),
+            Err(error) if limit < deadline && is_silence(&error) => return Some(deadline),
+            _ => return None,
+        };
         let outcome = sinew::cancel::shield(|| requests(server, transport, client, &mut calendar, &mut desk, count));
         match outcome {
             // To the second: the clock is not asked for this.
             Ok(After::Stay) if !server.is_stopping() => {
-                deadline = calendar.end_of_second() + server.options.idle_timeout;
+                let now = calendar.end_of_second();
+                deadline = now + server.options.idle_timeout;
+                limit = first(deadline, now);
+                continue;
             }
-            Ok(After::Farewell) => return sinew::cancel::shield(|| farewell(transport, &mut desk.input)),
-            Ok(_) => return sinew::cancel::shield(|| transport.close()),
+            Ok(After::Farewell) => sinew::cancel::shield(|| farewell(transport, &mut desk.input)),
+            Ok(_) => sinew::cancel::shield(|| transport.close()),
             // The client is gone, or too slow, or the file has become shorter.
-            Err(_) => return,
+            Err(_) => {}
         }
+        return None;
     }
 }
 
