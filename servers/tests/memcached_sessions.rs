@@ -283,7 +283,7 @@ fn what_has_expired_is_given_back_though_nobody_asks() {
     let mut talk = server.connect();
     let mut requests = Vec::new();
     for number in 0..1000 {
-        write!(requests, "set k{number} 0 1 1 noreply\r\nx\r\n").expect("memory");
+        write!(requests, "set k{number} 0 2 1 noreply\r\nx\r\n").expect("memory");
     }
     requests.extend_from_slice(b"set kept 0 0 1 noreply\r\nx\r\n");
     talk.ask(&requests);

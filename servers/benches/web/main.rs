@@ -16,6 +16,7 @@ mod server;
 
 use load::{Load, Slow};
 use server::{Kind, Server};
+use std::time::Duration;
 
 /// The sizes of the files.
 const FILES: [(&str, usize); 3] = [("1k.bin", 1 << 10), ("16k.bin", 16 << 10), ("1m.bin", 1 << 20)];
@@ -133,15 +134,18 @@ fn slow(plan: &Plan, load: Load) {
     }
 }
 
-/// What a connection takes that has asked once, and stays.
+/// What a connection takes that has asked once, and stays, when all have been silent for a
+/// while.
 fn idle() {
     const CONNECTIONS: usize = 2000;
+    const SILENCE: Duration = Duration::from_secs(3);
     for kind in [Kind::Sinew, Kind::Nginx] {
         let server = Server::start(kind, &FILES, &[]);
         let first = load::idle(&server, 10);
         let before = server.resident();
         let connections = load::idle(&server, CONNECTIONS);
-        let bytes = (server.resident() - before) as f64 / connections.len() as f64;
+        std::thread::sleep(SILENCE);
+        let bytes = server.resident().saturating_sub(before) as f64 / connections.len() as f64;
         println!("idle           {kind:?} {bytes:.0} resident bytes for each of {CONNECTIONS} connections");
         drop(first);
     }

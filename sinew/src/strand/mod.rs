@@ -25,7 +25,6 @@ pub(crate) use state::{Commit, State, Woken};
 use crate::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release, fence};
 use crate::cluster::ClusterShared;
 use crate::fibre::record::{FIBRE, Record};
-use crate::prefetch::prefetch;
 use crate::processor::{Processor, Seat};
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -163,6 +162,7 @@ impl Strand {
     #[cfg(not(sinew_loom))]
     #[inline(always)]
     fn prefetch(&self) {
+        use crate::prefetch::prefetch;
         prefetch(self.next.get().map_or(std::ptr::null(), |next| next.as_ptr().cast_const().cast()));
         let own = std::ptr::without_provenance::<u8>(self.own.load(Relaxed) as usize);
         for line in 0..PREFETCHED_LINES {
