@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use super::interruption;
 use super::plan::Planned;
 use crate::case::Outcome;
 use crate::kernel;
@@ -82,7 +83,9 @@ fn outcome_of(planned: &Planned, limit: Duration, program: Option<&PathBuf>) -> 
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    match (outcome, running.0.wait()) {
+    let ended = running.0.wait();
+    interruption::stand_aside();
+    match (outcome, ended) {
         (Some(outcome), Ok(status)) if status.success() => outcome,
         (_, Ok(status)) => {
             let complaint = complaints.join().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! Ctrl-C: what the lab has started ends with it, and what was put down is taken away.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::{fs, io, process, thread};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -9,11 +11,16 @@ use crate::kernel;
 use crate::load::server;
 use crate::peers::go;
 
+/// Whether the lab is about to end.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
 /// Watches from now on.
 pub fn watch() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
+            // Pairs with the load in `stand_aside`.
+            INTERRUPTED.store(true, Release);
             for descendant in kernel::kill_descendants() {
                 let _ = fs::remove_dir_all(server::folder_of(descendant));
             }
@@ -23,4 +30,12 @@ pub fn watch() -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+/// By whoever sees that a child has ended: if the lab ends, too, that is no result.
+pub fn stand_aside() {
+    // Pairs with the store in `watch`.
+    while INTERRUPTED.load(Acquire) {
+        thread::park();
+    }
 }
