@@ -98,7 +98,7 @@ fn sessions_on_all_processors_see_each_others_items() {
         });
         let mut talk = server.connect();
         assert_eq!(talk.ask(b"get total\r\n"), b"VALUE total 0 3\r\n640\r\nEND\r\n", "{scheduler}");
-        assert_eq!(stat(&mut talk, "curr_items"), "641");
+        assert_eq!(talk.stat("curr_items"), "641");
     }
 }
 
@@ -119,18 +119,12 @@ fn clients_that_vanish_take_nothing_with_them() {
     }
     let mut talk = server.connect();
     let begin = Instant::now();
-    while stat(&mut talk, "curr_connections") != "1" {
+    while talk.stat("curr_connections") != "1" {
         assert!(begin.elapsed() < PATIENCE, "connections are left over");
     }
-    let bytes: u64 = stat(&mut talk, "bytes").parse().expect("a number");
+    let bytes: u64 = talk.stat("bytes").parse().expect("a number");
     assert!(bytes < 1000, "{bytes} bytes are left over");
     assert_eq!(talk.ask(b"set a 0 0 1\r\nx\r\nget a\r\n"), b"STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
-}
-
-fn stat(talk: &mut Talk, name: &str) -> String {
-    let stats = String::from_utf8(talk.ask(b"stats\r\n")).expect("text");
-    let start = format!("STAT {name} ");
-    stats.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {name}")).to_owned()
 }
 
 #[test]
@@ -178,7 +172,7 @@ fn a_slow_reader_of_a_large_value_blocks_only_itself() {
     }
     // The last who read the old value has freed it.
     let begin = Instant::now();
-    while stat(&mut talk, "bytes").parse::<u64>().expect("a number") > 1_000_000 {
+    while talk.stat("bytes").parse::<u64>().expect("a number") > 1_000_000 {
         assert!(begin.elapsed() < PATIENCE, "it is left over");
     }
 }
@@ -239,9 +233,9 @@ fn memory_is_bounded_and_what_is_used_stays() {
             assert!(answer.starts_with(b"VALUE"), "hot{number} is gone in round {round}");
         }
     }
-    let evictions: u64 = stat(&mut talk, "evictions").parse().expect("a number");
+    let evictions: u64 = talk.stat("evictions").parse().expect("a number");
     assert!(evictions > 80_000, "{evictions}");
-    let items: u64 = stat(&mut talk, "curr_items").parse().expect("a number");
+    let items: u64 = talk.stat("curr_items").parse().expect("a number");
     assert!(items > 12_000, "{items} items of a kilobyte in 16 megabytes");
     let grown = server.resident() - before;
     assert!(grown < 18_000_000, "{grown} bytes");
@@ -287,10 +281,10 @@ fn what_has_expired_is_given_back_though_nobody_asks() {
     }
     requests.extend_from_slice(b"set kept 0 0 1 noreply\r\nx\r\n");
     talk.ask(&requests);
-    assert_eq!(stat(&mut talk, "curr_items"), "1001");
+    assert_eq!(talk.stat("curr_items"), "1001");
     let begin = Instant::now();
-    while stat(&mut talk, "curr_items") != "1" {
-        assert!(begin.elapsed() < PATIENCE, "{} items are left", stat(&mut talk, "curr_items"));
+    while talk.stat("curr_items") != "1" {
+        assert!(begin.elapsed() < PATIENCE, "{} items are left", talk.stat("curr_items"));
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(talk.ask(b"get kept\r\n"), b"VALUE kept 0 1\r\nx\r\nEND\r\n");
@@ -327,7 +321,7 @@ fn it_stops_in_order_when_it_is_asked_to() {
         late.say(b"set a 0 0 20000\r\nx");
         let mut watcher = server.connect();
         let begin = Instant::now();
-        while stat(&mut watcher, "bytes_read").parse::<u64>().expect("a number") < 50 * 20 {
+        while watcher.stat("bytes_read").parse::<u64>().expect("a number") < 50 * 20 {
             assert!(begin.elapsed() < PATIENCE);
         }
         server.terminate();
@@ -365,7 +359,7 @@ fn stats_say_what_runs() {
         ("limit_maxbytes", "33554432"),
         ("max_connections", "77"),
     ];
-    let before: Vec<(&str, String)> = expected.iter().map(|(name, _)| (*name, stat(&mut talk, name))).collect();
+    let before: Vec<(&str, String)> = expected.iter().map(|(name, _)| (*name, talk.stat(name))).collect();
     for ((name, expected), (_, found)) in expected.iter().zip(&before) {
         // Each look at the numbers asks for one more key that is not there.
         let is_counted = ["cmd_get", "get_misses"].contains(name);
@@ -373,7 +367,7 @@ fn stats_say_what_runs() {
     }
     assert!(talk.ask(b"stats settings\r\n").windows(19).any(|part| part == b"STAT num_threads 2\r"));
     assert_eq!(talk.ask(b"stats reset\r\n"), b"RESET\r\n");
-    assert_eq!(stat(&mut talk, "cmd_set"), "0");
+    assert_eq!(talk.stat("cmd_set"), "0");
 }
 
 #[test]

@@ -9,10 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 fn stat(talk: &mut Talk, name: &str) -> u64 {
-    let stats = String::from_utf8(talk.ask(b"stats\r\n")).expect("text");
-    let start = format!("STAT {name} ");
-    let value = stats.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {name}"));
-    value.parse().expect("a number")
+    talk.stat(name).parse().expect("a number")
 }
 
 /// Waits until so many sessions have no fibre.

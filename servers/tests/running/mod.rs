@@ -134,6 +134,13 @@ impl Talk {
         self.stream.write_all(bytes).expect("to send");
     }
 
+    /// What `stats` says under this name.
+    pub fn stat(&mut self, name: &str) -> String {
+        let stats = String::from_utf8(self.ask(b"stats\r\n")).expect("text");
+        let start = format!("STAT {name} ");
+        stats.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {name}")).to_owned()
+    }
+
     /// As many bytes as that; fewer if the server closes.
     pub fn hear(&mut self, count: usize) -> Vec<u8> {
         let mut heard = vec![0; count];
