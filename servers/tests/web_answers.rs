@@ -2,9 +2,11 @@
 
 mod site;
 
-use site::{Site, noise};
+use site::{PATIENCE, Site, noise};
 use std::fs;
+use std::io::Write;
 use std::process::Command;
+use std::time::Instant;
 
 #[test]
 fn a_connection_stays_until_the_client_wants_it_closed() {
@@ -193,10 +195,16 @@ fn who_is_refused_may_finish_what_it_says() {
         talk.say("NONSENSE\r\n\r\n");
         // The answer is there, and the server has no use for the rest.
         assert_eq!(talk.stream.peek(&mut [0]).unwrap(), 1);
-        for _ in 0..8 {
+        for _ in 0..40 {
             talk.say(vec![b'x'; 100_000]);
         }
         assert_eq!(talk.hear(true).status, 400);
+    }
+    let mut endless = serving.connect();
+    endless.say("NONSENSE\r\n\r\n");
+    let begin = Instant::now();
+    while endless.stream.write_all(&[b'x'; 100_000]).is_ok() {
+        assert!(begin.elapsed() < PATIENCE, "but not for ever");
     }
 }
 

@@ -18,7 +18,7 @@ fn ask_for(serving: &Serving, target: &str) -> Talk {
 
 #[test]
 fn half_a_head_gets_408_and_silence_gets_nothing() {
-    let serving = Site::new().file("a", "A").serve(&["--header-timeout", "0.4", "--idle-timeout", "0.4"]);
+    let serving = Site::new().file("a", "A").serve(&["--header-timeout", "1", "--idle-timeout", "1"]);
     let begin = Instant::now();
     let mut silent = serving.connect();
     let mut half = serving.connect();
