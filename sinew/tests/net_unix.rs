@@ -125,9 +125,11 @@ fn a_pair_talks_and_times_out() {
                 assert_eq!(one.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
                 let error = one.read_deadline(&mut [0], Instant::now()).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::TimedOut);
+                one.set_read_timeout(None).unwrap();
                 one.shutdown(Shutdown::Write).unwrap();
                 assert_eq!(one.read(&mut [0]).unwrap(), 0);
             });
+            one.set_read_timeout(Some(2 * MS)).unwrap();
             assert_eq!(one.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
             let std = std::os::unix::net::UnixStream::from(one);
             assert!(std.read_timeout().unwrap() >= Some(2 * MS));
