@@ -609,6 +609,27 @@ fn a_builder_says_who_may_listen() {
 }
 
 #[test]
+fn who_says_nothing_is_accepted_later_if_the_listener_defers() {
+    alone(|| {
+        sinew::run(|| {
+            let listener = TcpListener::builder().defer(Duration::from_millis(300)).bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let silent = TcpStream::connect(address).unwrap();
+            assert_eq!(listener.accept_timeout(20 * MS).unwrap_err().kind(), ErrorKind::TimedOut);
+            let mut client = TcpStream::connect(address).unwrap();
+            client.write_all(b"first").unwrap();
+            let (stream, from) = listener.accept().unwrap();
+            assert_eq!(from, client.local_addr().unwrap());
+            stream.set_nonblocking(true).unwrap();
+            assert_eq!(stream.peek(&mut [0; 8]).unwrap(), 5);
+            // It has not lost its place.
+            let (_, from) = listener.accept().unwrap();
+            assert_eq!(from, silent.local_addr().unwrap());
+        });
+    });
+}
+
+#[test]
 fn a_socket_goes_to_std_and_back() {
     everywhere(|rt, _| {
         rt.run(|| {

@@ -26,6 +26,7 @@ pub struct ListenerBuilder {
     reuse_address: bool,
     reuse_port: bool,
     only_v6: Option<bool>,
+    silence: Duration,
 }
 
 /// See [`TcpListener::incoming`].
@@ -63,6 +64,29 @@ impl ListenerBuilder {
         self
     }
 
+    /// How long a connection may be kept from being accepted while the client says nothing
+    /// (`TCP_DEFER_ACCEPT`). Who accepts it then finds its first bytes there, and need not wait
+    /// for them. For protocols in which the client speaks first. It counts in seconds, and not
+    /// precisely. By default not at all.
+    ///
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// use std::io::Write;
+    /// use std::time::Duration;
+    ///
+    /// let listener = TcpListener::builder().defer(Duration::from_secs(1)).bind("127.0.0.1:0")?;
+    /// let mut client = TcpStream::connect(listener.local_addr()?)?;
+    /// client.write_all(b"first")?;
+    /// let (stream, _) = listener.accept()?;
+    /// stream.set_nonblocking(true)?;
+    /// assert_eq!(stream.peek(&mut [0; 8])?, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn defer(mut self, silence: Duration) -> Self {
+        self.silence = silence;
+        self
+    }
+
     /// Listens at the first of these addresses at which that is possible.
     ///
     /// # Errors
@@ -79,6 +103,10 @@ impl ListenerBuilder {
         }
         if let Some(only) = self.only_v6.filter(|_| address.is_ipv6()) {
             socket.set_option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only.into())?;
+        }
+        if !self.silence.is_zero() {
+            let seconds = self.silence.as_secs_f64().ceil();
+            socket.set_option(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds as i32)?;
         }
         socket.bind(&Address::from(address))?;
         socket.listen(self.backlog)?;
@@ -105,7 +133,13 @@ impl TcpListener {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn builder() -> ListenerBuilder {
-        ListenerBuilder { backlog: 4096, reuse_address: true, reuse_port: false, only_v6: None }
+        ListenerBuilder {
+            backlog: 4096,
+            reuse_address: true,
+            reuse_port: false,
+            only_v6: None,
+            silence: Duration::ZERO,
+        }
     }
 
     /// Waits for a connection.
