@@ -2,6 +2,7 @@
 
 mod lobby;
 mod memcached;
+mod memory;
 mod message;
 mod runtime;
 mod stop;
