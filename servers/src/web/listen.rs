@@ -3,7 +3,7 @@
 use super::session::{self, Client};
 use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
-use crate::message;
+use crate::{memory, message};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::Semaphore;
 use sinew::time::deadline_async;
@@ -119,6 +119,9 @@ fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, place
     let Some(config) = &server.tls else {
         return Guest { stream, _place: place, client: Client { address }, deadline }.serve(server, scope);
     };
+    if !memory::is_left(tls::MEMORY) {
+        return message::say(format_args!("sinew: web: no memory for a connection"));
+    }
     let config = Arc::clone(config);
     let spawned = FibreBuilder::new().stack_size(tls::STACK).spawn_scoped(scope, move || {
         let _place = place;

@@ -8,6 +8,7 @@ use super::input::Input;
 use super::transport::Transport;
 use super::{LIMITS, Server, listing};
 use crate::lobby::is_silence;
+use crate::memory;
 use sinew_http_protocol::body::Discard;
 use sinew_http_protocol::condition::{self, Verdict};
 use sinew_http_protocol::{Body, Fields, Method, Request, Status, parse, range, target};
@@ -269,17 +270,27 @@ impl<T: Transport> Talk<'_, T> {
             Found::Directory if self.server.options.list => self.list(&place, manner),
             Found::Directory | Found::Forbidden => self.output.status(Status::FORBIDDEN, "", manner),
             Found::Nothing => self.output.status(Status::NOT_FOUND, "", manner),
-            Found::Unavailable => self.output.status(Status::UNAVAILABLE, "Retry-After: 1\r\n", manner),
+            Found::Unavailable => self.unavailable(manner),
         }
     }
 
     #[cold]
     fn list(&mut self, place: &target::Place<'_>, manner: Manner) -> io::Result<Given> {
         let hidden = self.server.options.hidden;
-        match self.server.files.list(place, |directory| listing::page(directory, &place.path, hidden)) {
+        let page = match memory::is_left(listing::LARGEST) {
+            true => self.server.files.list(place, |directory| listing::page(directory, &place.path, hidden)),
+            false => Err(Found::Unavailable),
+        };
+        match page {
             Ok(page) => self.output.page(Status::OK, listing::FIELDS, page.as_bytes(), manner),
+            Err(Found::Unavailable) => self.unavailable(manner),
+            // It was there a moment ago.
             Err(_) => self.output.status(Status::FORBIDDEN, "", manner),
         }
+    }
+
+    fn unavailable(&mut self, manner: Manner) -> io::Result<Given> {
+        self.output.status(Status::UNAVAILABLE, "Retry-After: 1\r\n", manner)
     }
 }
 

@@ -18,7 +18,7 @@ pub const PIECE: u64 = 256 * 1024;
 /// client to take what is sent.
 pub trait Transport {
     /// Waits for something, and only then borrows a desk to receive it at. Gives how many
-    /// bytes came; nothing is the end.
+    /// bytes came; nothing is the end, or that there is no memory for a desk.
     ///
     /// # Errors
     /// Those of the connection; `TimedOut` beyond the deadline.
@@ -151,7 +151,7 @@ impl Transport for Secure {
             time::deadline(deadline, || self.stream.sock.peek(&mut [0]))?;
         }
         let mut desk = desks.take();
-        let count = self.read(&mut desk.input, deadline)?;
+        let count = self.read(desk.as_mut(), deadline)?;
         Ok((desk, count))
     }
 

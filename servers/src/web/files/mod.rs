@@ -13,6 +13,7 @@ pub use entry::{Content, Entry, Form};
 use super::{Options, clock};
 use beneath::{Kind, Top};
 use cache::Cache;
+use rustix::fs::Dir;
 use rustix::io::Errno;
 use sinew_http_protocol::target::Place;
 use std::io;
@@ -113,9 +114,10 @@ impl Files {
     /// What is in a directory.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn list<T: Send>(&self, place: &Place<'_>, read: impl FnOnce(rustix::fs::Dir) -> T + Send) -> io::Result<T> {
-        sinew::blocking(|| Ok(read(rustix::fs::Dir::new(self.top.open_directory(&place.path)?)?)))
+    /// What is found in its place.
+    pub fn list<T: Send>(&self, place: &Place<'_>, read: impl FnOnce(Dir) -> T + Send) -> Result<T, Found> {
+        let open = || self.top.open_directory(&place.path).and_then(Dir::new);
+        sinew::blocking(|| open().map(read)).map_err(refusal)
     }
 }
 
