@@ -1,5 +1,6 @@
 //! The `sinew` command: real servers, each a plain blocking function per session.
 
+mod descriptors;
 mod lobby;
 mod memcached;
 mod memory;

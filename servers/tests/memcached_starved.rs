@@ -1,22 +1,14 @@
 //! The memcached server without memory. Where memcached is installed, the same is put to it.
 
+mod limits;
 mod running;
 
 use running::{Running, Talk};
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
-
-/// The value of a field of the process's status, in bytes.
-fn status(server: &Running, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("its status");
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
-    line.trim_matches([':', '\t', ' ']).trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
-}
+use rustix::process::Resource;
 
 /// Lets the server have so many bytes more than it has, and then no more.
 fn starve(server: &Running, bytes: u64) {
-    let pid = Pid::from_raw(server.pid() as i32);
-    let limit = Some(status(server, "VmData") + bytes);
-    prlimit(pid, Resource::Data, Rlimit { current: limit, maximum: limit }).expect("a limit for it");
+    limits::starve(server.pid(), Resource::Data, limits::memory(server.pid(), "VmData") + bytes);
 }
 
 /// More than a starved server has.
@@ -120,8 +112,8 @@ fn sessions_without_memory_for_answers_send_less_at_a_time() {
 fn requests_that_do_not_end_take_a_bounded_amount_together() {
     let server = Running::sinew(&["-t", "1"]);
     let before = server.resident();
-    let keys = b"get ".iter().copied().chain(b"some_key_of_20_bytes ".iter().copied().cycle()).take(9 << 20);
-    let keys: Vec<u8> = keys.collect();
+    // Long ones: there are not so many of them to be looked for.
+    let keys = [&b"get "[..], &[b"k".repeat(250), vec![b' ']].concat().repeat(36_000)].concat();
     let mut talks: Vec<Talk> = (0..8).map(|_| server.connect()).collect();
     let mut refused = 0;
     for talk in &mut talks {

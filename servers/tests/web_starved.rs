@@ -1,23 +1,11 @@
 //! The web server without memory, descriptors or threads.
 
+mod limits;
 mod site;
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use limits::{memory, starve};
+use rustix::process::Resource;
 use site::{PATIENCE, Serving, Site, Talk, eventually, noise};
-use std::fs;
-
-/// Lets the server have so much of something, and no more.
-fn starve(serving: &Serving, what: Resource, most: u64) {
-    let limit = Rlimit { current: Some(most), maximum: getrlimit(what).maximum };
-    prlimit(Pid::from_raw(serving.pid() as i32), what, limit).expect("a limit for it");
-}
-
-/// What it has of a kind of memory.
-fn status_of(serving: &Serving, field: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", serving.pid())).expect("its status");
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
-}
 
 /// The status of an answer, if there is one.
 fn status(serving: &Serving, target: &str) -> Option<u16> {
@@ -33,7 +21,7 @@ fn without_memory_some_are_closed_and_the_others_served() {
     (0..100).for_each(|number| site.put(&format!("list/{number}"), ""));
     let serving = site.serve(&["--list", "--log", "/dev/null"]);
     assert_eq!(serving.get("/a").text(), "A");
-    starve(&serving, Resource::As, status_of(&serving, "VmSize:") + (20 << 20));
+    starve(serving.pid(), Resource::As, memory(serving.pid(), "VmSize") + (20 << 20));
     // They never read: each has a desk, as long as there are any.
     let mut many: Vec<Talk> = Vec::new();
     for _ in 0..300 {
@@ -57,12 +45,12 @@ fn without_descriptors_the_answer_is_503_and_clients_wait() {
     assert_eq!(serving.get("/kept").text(), "K");
     let mut talk = serving.connect();
     assert_eq!(talk.ask("GET", "/kept", "").text(), "K");
-    starve(&serving, Resource::Nofile, 5);
+    starve(serving.pid(), Resource::Nofile, 5);
     assert_eq!(talk.ask("GET", "/other", "").status, 503);
     assert_eq!(talk.ask("GET", "/dir/", "").status, 503);
     let mut later = serving.connect();
     later.say("GET /other HTTP/1.1\r\nHost: h\r\n\r\n");
-    starve(&serving, Resource::Nofile, 1000);
+    starve(serving.pid(), Resource::Nofile, 1000);
     assert_eq!(later.hear(true).body.len(), 100_000);
     assert_eq!(talk.ask("GET", "/dir/", "").status, 200);
 }
@@ -71,7 +59,7 @@ fn without_descriptors_the_answer_is_503_and_clients_wait() {
 fn without_threads_for_the_disk_files_are_served() {
     let serving = Site::new().file("a", "A").file("large", noise(1 << 20)).serve(&[]);
     // Not even addresses for a stack.
-    starve(&serving, Resource::As, status_of(&serving, "VmSize:") + (1 << 20));
+    starve(serving.pid(), Resource::As, memory(serving.pid(), "VmSize") + (1 << 20));
     let begin = std::time::Instant::now();
     assert_eq!(serving.get("/a").text(), "A");
     assert_eq!(serving.get("/large").body.len(), 1 << 20);

@@ -28,7 +28,7 @@ mod traffic;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::{message, runtime, stop::StopSignal};
+use crate::{descriptors, message, runtime, stop::StopSignal};
 use clock::Clock;
 use input::Allowance;
 use listen::AnyClient;
@@ -160,7 +160,7 @@ pub fn run(options: Options) -> io::Result<()> {
         stop: OnceLock::new(),
         options,
     };
-    listen::allow_connections(server.options.conn_limit)?;
+    descriptors::allow(server.options.conn_limit.into(), "-c")?;
     let mut stop = StopSignal::catch()?;
     let doors = runtime.run(|| listen::open(&server.options))?;
     let socket = server.options.unix_socket.as_deref().map(|path| (path, listen::identity(path)));
