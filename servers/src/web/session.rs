@@ -77,7 +77,9 @@ pub fn serve<T: Transport>(
                 limit = first(deadline, now);
                 continue;
             }
-            Ok(After::Farewell) => sinew::cancel::shield(|| farewell(transport, &mut desk.input)),
+            Ok(after) if after == After::Farewell || transport.is_unheard() => {
+                sinew::cancel::shield(|| farewell(transport, &mut desk.input));
+            }
             Ok(_) => sinew::cancel::shield(|| transport.close()),
             // The client is gone, or too slow, or the file has become shorter.
             Err(_) => {}

@@ -43,6 +43,9 @@ pub trait Transport {
     /// the file has become shorter.
     fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()>;
 
+    /// Whether the client has said something that nobody has received.
+    fn is_unheard(&self) -> bool;
+
     /// Says that nothing more will be sent, but listens on.
     ///
     /// # Errors
@@ -116,12 +119,20 @@ impl Transport for Plain {
         if sent == count { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
     }
 
+    fn is_unheard(&self) -> bool {
+        is_unheard(&self.stream)
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
 
     #[inline]
     fn close(&mut self) {}
+}
+
+fn is_unheard(stream: &TcpStream) -> bool {
+    rustix::io::ioctl_fionread(stream).is_ok_and(|count| count > 0)
 }
 
 /// TLS over TCP.
@@ -186,6 +197,10 @@ impl Transport for Secure {
             }
             self.stream.flush()
         })
+    }
+
+    fn is_unheard(&self) -> bool {
+        is_unheard(&self.stream.sock)
     }
 
     fn finish(&mut self) -> io::Result<()> {
