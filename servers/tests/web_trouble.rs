@@ -114,3 +114,19 @@ fn there_are_descriptors_for_all_forms_of_a_file() {
     let limit: u64 = limit.split_whitespace().next().expect("a limit").parse().expect("a number");
     assert!(limit >= 10 + 3 * 100, "{limit}");
 }
+
+#[test]
+fn files_that_are_gone_are_let_go_though_nobody_asks_for_them() {
+    let site = Site::new().file("a", "A").file("large", vec![0; 1 << 20]);
+    (0..20).for_each(|number| site.put(&format!("other{number}"), "other"));
+    let serving = site.serve(&[]);
+    (0..20).for_each(|number| assert_eq!(serving.get(&format!("/other{number}")).status, 200));
+    assert_eq!(serving.get("/large").status, 200);
+    std::fs::remove_file(serving.site.path("large")).expect("to delete it");
+    eventually("the file is closed", || {
+        assert_eq!(serving.get("/a").text(), "A");
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", serving.pid())).expect("its descriptors");
+        let mut links = descriptors.flatten().filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+        !links.any(|link| link.to_string_lossy().ends_with("large (deleted)"))
+    });
+}
