@@ -130,3 +130,23 @@ fn files_that_are_gone_are_let_go_though_nobody_asks_for_them() {
         !links.any(|link| link.to_string_lossy().ends_with("large (deleted)"))
     });
 }
+
+#[test]
+fn answers_that_break_off_are_in_the_log() {
+    let site = Site::new().file("huge", vec![0; 24 << 20]);
+    let log = site.above().join("log");
+    let serving = site.serve(&["--plaintext", "--log", log.to_str().expect("a path of text")]);
+    assert_eq!(serving.ask("HEAD", "/plaintext", "").status, 200);
+    let mut talk = serving.connect();
+    talk.say("GET /huge HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(talk.hear_head().starts_with("HTTP/1.1 200 "));
+    // Bytes that it has not received make this a reset.
+    drop(talk);
+    let text = || std::fs::read_to_string(&log).expect("the log");
+    eventually("there is a line", || text().lines().count() == 2);
+    let (text, sent) = (text(), |line: &str| line.split(' ').nth(9).and_then(|bytes| bytes.parse::<u64>().ok()));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("\"HEAD /plaintext HTTP/1.1\" 200 0 "), "{text}");
+    assert!(lines[1].contains("\"GET /huge HTTP/1.1\" 200 "), "{text}");
+    assert!(sent(lines[1]).is_some_and(|bytes| bytes < 24 << 20), "{text}");
+}

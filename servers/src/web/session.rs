@@ -112,7 +112,8 @@ fn requests<T: Transport>(
 ) -> io::Result<After> {
     let Desk { input, output, fields } = desk;
     let mut input = Input::new(input, count);
-    let mut talk = Talk { server, client, output: Output { transport, calendar, pending: output } };
+    let given = Given { status: Status::OK, bytes: 0 };
+    let mut talk = Talk { server, client, output: Output { transport, calendar, pending: output, given } };
     while !input.is_empty() {
         let after = match parse(input.bytes(), &LIMITS, fields) {
             Ok(Some(request)) if request.body == Body::Length(0) => {
@@ -224,13 +225,14 @@ impl<T: Transport> Talk<'_, T> {
         let manner = Manner::of(request, !self.server.is_stopping());
         let shows = matches!(request.method, Method::Get | Method::Head);
         let given = if self.server.options.plaintext && shows && request.target == "/plaintext" {
-            self.output.plaintext(manner)?
+            self.output.plaintext(manner)
         } else {
-            self.answer_slow(request, manner)?
+            self.answer_slow(request, manner)
         };
         if let Some(log) = &self.server.log {
-            log.request(self.client.address, request, given);
+            log.request(self.client.address, request, *given.as_ref().unwrap_or(&self.output.given));
         }
+        given?;
         Ok(if manner.stay { After::Stay } else { After::Close })
     }
 
