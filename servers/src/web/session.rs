@@ -66,7 +66,10 @@ pub fn serve<T: Transport>(
         let (mut desk, count) = match transport.receive(&server.desks, limit) {
             Ok((desk, count @ 1..)) => (desk, count),
             Err(error) if limit < deadline && is_silence(&error) => return Some(deadline),
-            _ => return None,
+            _ => {
+                sinew::cancel::shield(|| transport.close());
+                return None;
+            }
         };
         let outcome = sinew::cancel::shield(|| requests(server, transport, client, &mut calendar, &mut desk, count));
         match outcome {

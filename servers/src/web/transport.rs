@@ -158,7 +158,7 @@ impl Secure {
 impl Transport for Secure {
     fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)> {
         let state = self.stream.conn.process_new_packets().map_err(io::Error::other)?;
-        if state.plaintext_bytes_to_read() == 0 {
+        if state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() {
             time::deadline(deadline, || self.stream.sock.peek(&mut [0]))?;
         }
         let mut desk = desks.take();
@@ -210,6 +210,9 @@ impl Transport for Secure {
     }
 
     fn close(&mut self) {
+        if self.stream.conn.is_handshaking() {
+            return;
+        }
         self.stream.conn.send_close_notify();
         // A client that is gone misses nothing.
         let _ = time::timeout(self.patience, || self.stream.flush());
