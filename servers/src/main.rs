@@ -1,7 +1,9 @@
 //! The `sinew` command: real servers, each a plain blocking function per session.
 
+mod descriptors;
 mod lobby;
 mod memcached;
+mod memory;
 mod message;
 mod runtime;
 mod stop;

@@ -1,7 +1,9 @@
 //! Clients who say nothing: their sessions give up their fibres, and nobody notices.
 
+mod limits;
 mod running;
 
+use limits::allow_descriptors;
 use running::{PATIENCE, Random, Running, Talk};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,14 +34,6 @@ fn idle(server: &Running, count: usize) -> Vec<Talk> {
         assert_eq!(talk.hear(4), b"MN\r\n");
     }
     talks
-}
-
-/// As many descriptors as a test with a thousand connections needs.
-fn allow_descriptors() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).expect("what is allowed");
 }
 
 #[test]

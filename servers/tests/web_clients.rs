@@ -209,3 +209,23 @@ fn what_has_begun_is_completed_when_the_server_stops() {
     assert!(serving.wait().success());
     assert!(std::net::TcpStream::connect(serving.address).is_err());
 }
+
+/// The rest of an answer is lost if the kernel finds that the server closes a connection whose
+/// client was not heard.
+#[test]
+fn who_says_more_than_is_answered_gets_all_of_the_answer() {
+    let content = noise(HUGE);
+    let mut serving = Site::new().file("huge", &content).serve(&[]);
+    let mut last = serving.connect();
+    last.say("GET /huge HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let mut stopped = ask_for(&serving, "/huge");
+    for talk in [&mut last, &mut stopped] {
+        assert!(talk.hear_head().starts_with("HTTP/1.1 200 "));
+        talk.say("GET /huge HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    assert!(last.hear_bytes(HUGE) == content && last.is_closed());
+    serving.terminate();
+    assert!(stopped.hear_bytes(HUGE) == content && stopped.is_closed());
+    drop((last, stopped));
+    assert!(serving.wait().success());
+}

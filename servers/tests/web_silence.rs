@@ -1,19 +1,13 @@
 //! Clients of the web server who say nothing: their sessions give up their fibres, within a
 //! second or so, and nobody notices.
 
+mod limits;
 mod site;
 
+use limits::allow_descriptors;
 use site::{Serving, Site, Talk, eventually};
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
-
-/// As many descriptors as a test with many connections needs.
-fn allow_descriptors() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).expect("what is allowed");
-}
 
 fn ask(talk: &mut Talk) {
     let answer = talk.ask("GET", "/file", "");

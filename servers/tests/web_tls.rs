@@ -85,3 +85,29 @@ fn who_does_not_speak_tls_is_let_go() {
     stream.read_to_string(&mut said).unwrap();
     assert!(said.ends_with("\r\n\r\nA"));
 }
+
+#[test]
+fn goodbyes_are_answered_and_said() {
+    let secure = secure(Site::new().file("a", "A"), &["--idle-timeout", "30"]);
+    let ask = |stream: &mut StreamOwned<ClientConnection, TcpStream>| {
+        stream.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    };
+    // It says no more, but listens.
+    let mut leaving = secure.connect();
+    ask(&mut leaving);
+    leaving.conn.send_close_notify();
+    leaving.flush().unwrap();
+    let mut said = String::new();
+    leaving.read_to_string(&mut said).expect("an end that is announced");
+    assert!(said.ends_with("\r\n\r\nA"), "{said}");
+    let mut idle = secure.connect();
+    ask(&mut idle);
+    said.clear();
+    while !said.ends_with("\r\n\r\nA") {
+        let mut byte = [0];
+        idle.read_exact(&mut byte).expect("an answer");
+        said.push(byte[0].into());
+    }
+    secure.serving.terminate();
+    assert_eq!(idle.read(&mut [0]).expect("an end that is announced"), 0);
+}

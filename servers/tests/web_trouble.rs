@@ -114,3 +114,39 @@ fn there_are_descriptors_for_all_forms_of_a_file() {
     let limit: u64 = limit.split_whitespace().next().expect("a limit").parse().expect("a number");
     assert!(limit >= 10 + 3 * 100, "{limit}");
 }
+
+#[test]
+fn files_that_are_gone_are_let_go_though_nobody_asks_for_them() {
+    let site = Site::new().file("a", "A").file("large", vec![0; 1 << 20]);
+    (0..20).for_each(|number| site.put(&format!("other{number}"), "other"));
+    let serving = site.serve(&[]);
+    (0..20).for_each(|number| assert_eq!(serving.get(&format!("/other{number}")).status, 200));
+    assert_eq!(serving.get("/large").status, 200);
+    std::fs::remove_file(serving.site.path("large")).expect("to delete it");
+    eventually("the file is closed", || {
+        assert_eq!(serving.get("/a").text(), "A");
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", serving.pid())).expect("its descriptors");
+        let mut links = descriptors.flatten().filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+        !links.any(|link| link.to_string_lossy().ends_with("large (deleted)"))
+    });
+}
+
+#[test]
+fn answers_that_break_off_are_in_the_log() {
+    let site = Site::new().file("huge", vec![0; 24 << 20]);
+    let log = site.above().join("log");
+    let serving = site.serve(&["--plaintext", "--log", log.to_str().expect("a path of text")]);
+    assert_eq!(serving.ask("HEAD", "/plaintext", "").status, 200);
+    let mut talk = serving.connect();
+    talk.say("GET /huge HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(talk.hear_head().starts_with("HTTP/1.1 200 "));
+    // Bytes that it has not received make this a reset.
+    drop(talk);
+    let text = || std::fs::read_to_string(&log).expect("the log");
+    eventually("there is a line", || text().lines().count() == 2);
+    let (text, sent) = (text(), |line: &str| line.split(' ').nth(9).and_then(|bytes| bytes.parse::<u64>().ok()));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("\"HEAD /plaintext HTTP/1.1\" 200 0 "), "{text}");
+    assert!(lines[1].contains("\"GET /huge HTTP/1.1\" 200 "), "{text}");
+    assert!(sent(lines[1]).is_some_and(|bytes| bytes < 24 << 20), "{text}");
+}

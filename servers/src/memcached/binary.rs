@@ -21,6 +21,7 @@ impl<S: Stream> Session<'_, S> {
                 Frame::Partial => return Ok(Step { taken, next: Next::More }),
                 Frame::Garbage => return Ok(Step { taken, next: Next::Close }),
             };
+            self.send_some()?;
             let data = &rest[length..];
             self.server.log(2, || format!("< {:?}", request.command));
             match request.command {
@@ -57,7 +58,6 @@ impl<S: Stream> Session<'_, S> {
                 _ => self.binary_other(&request)?,
             }
             taken += length;
-            self.send_some()?;
         }
     }
 
@@ -106,12 +106,15 @@ impl<S: Stream> Session<'_, S> {
         }
     }
 
-    pub(super) fn binary_upload_failed(&mut self, head: &[u8]) {
+    pub(super) fn binary_upload_failed(&mut self, head: &[u8], is_noticed_late: bool) {
         if let Frame::Whole { request, .. } = parse(head)
             && let Command::Store { verb, key, .. } = request.command
         {
-            self.binary_forget(verb, key);
-            self.out.extend_from_slice(&refusal_with(&request, Status::OutOfMemory, NO_MEMORY));
+            if !is_noticed_late {
+                self.binary_forget(verb, key);
+            }
+            let text = if is_noticed_late { "Out of memory during read" } else { NO_MEMORY };
+            self.out.extend_from_slice(&refusal_with(&request, Status::OutOfMemory, text));
         }
     }
 
@@ -226,7 +229,9 @@ impl<S: Stream> Session<'_, S> {
         };
         push_answer(&mut self.out, request, Status::Success, answer);
         let mut cursor = shard.blocks.value(item);
-        if length <= SHORT_VALUE || !shard.pin(item) {
+        let is_short = length <= SHORT_VALUE && self.reserve(length).is_ok();
+        if is_short || !shard.pin(item) {
+            self.reserve(length)?;
             shard.blocks.copy_out(&mut cursor, length as usize, &mut self.out);
             return Ok(());
         }

@@ -4,7 +4,9 @@
 //! large one from the heap only while more than that comes at a time.
 
 use super::stream::Stream;
-use std::io;
+use crate::memory;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 /// The small buffer. A fibre's frames and this fit into half a page, which is what a stack
@@ -17,8 +19,33 @@ pub const LARGE: usize = 16 * 1024;
 /// The largest request for many keys. memcached has no limit.
 const LARGEST: usize = 16 * 1024 * 1024;
 
+/// Requests of more than [`LARGE`] take so many bytes together, beyond that. A request that does
+/// not end keeps its memory, and there may be one on each connection.
+const LARGEST_TOGETHER: usize = 4 * LARGEST;
+
+/// What all sessions together may still have for long requests.
+pub struct Allowance {
+    left: AtomicUsize,
+}
+
+impl Allowance {
+    /// All of it.
+    pub fn new() -> Allowance {
+        Allowance { left: AtomicUsize::new(LARGEST_TOGETHER) }
+    }
+
+    fn take(&self, bytes: usize) -> io::Result<()> {
+        let taken = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
+        taken.map(drop).map_err(|_| ErrorKind::OutOfMemory.into())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.left.fetch_add(bytes, Relaxed);
+    }
+}
+
 /// Bytes of a session, in one of its two buffers.
-pub struct Input {
+pub struct Input<'a> {
     small: [u8; SMALL],
     /// Empty if it is not in use.
     large: Vec<u8>,
@@ -26,12 +53,14 @@ pub struct Input {
     end: usize,
     /// Whether the last read was more than the small buffer holds.
     is_busy: bool,
+    /// For what the large one has beyond [`LARGE`].
+    allowance: &'a Allowance,
 }
 
-impl Input {
+impl<'a> Input<'a> {
     /// Nothing.
-    pub fn new() -> Input {
-        Input { small: [0; SMALL], large: Vec::new(), start: 0, end: 0, is_busy: false }
+    pub fn new(allowance: &'a Allowance) -> Input<'a> {
+        Input { small: [0; SMALL], large: Vec::new(), start: 0, end: 0, is_busy: false, allowance }
     }
 
     /// What there is.
@@ -53,8 +82,10 @@ impl Input {
         self.is_busy
     }
 
-    /// Waits for more bytes, but not beyond a deadline. 0 is the end, or a request that is too
-    /// large.
+    /// Waits for more bytes, but not beyond a deadline. 0 is the end.
+    ///
+    /// # Errors
+    /// Those of the connection; `OutOfMemory` if a request is too large.
     #[inline]
     pub fn fill(&mut self, stream: &impl Stream, deadline: Option<Instant>) -> io::Result<usize> {
         if self.start == self.end {
@@ -71,22 +102,21 @@ impl Input {
 
     #[cold]
     fn fill_large(&mut self, stream: &impl Stream, deadline: Option<Instant>) -> io::Result<usize> {
-        if self.end == 0 && !self.is_busy {
-            self.large = Vec::new();
+        if self.end == 0 && (!self.is_busy || self.large.len() > LARGE) {
+            self.drop_large();
             return self.fill(stream, deadline);
         }
         if self.large.is_empty() {
-            self.large = vec![0; LARGE];
-            self.large[..self.end - self.start].copy_from_slice(&self.small[self.start..self.end]);
+            let mut large = Vec::new();
+            grow(&mut large, LARGE)?;
+            large[..self.end - self.start].copy_from_slice(&self.small[self.start..self.end]);
+            self.large = large;
             (self.start, self.end) = (0, self.end - self.start);
         } else if self.end == self.large.len() {
             self.large.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             if self.end == self.large.len() {
-                if self.end >= LARGEST {
-                    return Ok(0);
-                }
-                self.large.resize(2 * self.end, 0);
+                self.double()?;
             }
         }
         let count = read(stream, &mut self.large[self.end..], deadline)?;
@@ -94,6 +124,33 @@ impl Input {
         self.is_busy = self.end > SMALL;
         Ok(count)
     }
+
+    fn double(&mut self) -> io::Result<()> {
+        let more = self.large.len();
+        if more >= LARGEST {
+            return Err(ErrorKind::OutOfMemory.into());
+        }
+        self.allowance.take(more)?;
+        grow(&mut self.large, more).inspect_err(|_| self.allowance.give_back(more))
+    }
+
+    fn drop_large(&mut self) {
+        self.allowance.give_back(self.large.len().saturating_sub(LARGE));
+        self.large = Vec::new();
+    }
+}
+
+impl Drop for Input<'_> {
+    fn drop(&mut self) {
+        self.drop_large();
+    }
+}
+
+/// Adds so many bytes to a buffer.
+fn grow(buffer: &mut Vec<u8>, more: usize) -> io::Result<()> {
+    memory::reserve(buffer, more)?;
+    buffer.resize(buffer.len() + more, 0);
+    Ok(())
 }
 
 #[inline]

@@ -51,29 +51,6 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
     options.listen.iter().map(open).collect()
 }
 
-/// Descriptors that the server needs beside those of its connections: pollers, alarms,
-/// listeners, the standard streams. Far more than these are.
-const OTHER_DESCRIPTORS: u64 = 64;
-
-/// Makes sure that there are descriptors for so many connections.
-///
-/// # Errors
-/// If the system does not allow it.
-pub fn allow_connections(connections: u32) -> io::Result<()> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let wanted = u64::from(connections) + OTHER_DESCRIPTORS;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
-    }
-    limit.current = Some(wanted);
-    limit.maximum = limit.maximum.map(|maximum| maximum.max(wanted));
-    setrlimit(Resource::Nofile, limit).map_err(|error| {
-        let text = format!("no {wanted} descriptors for {connections} connections (-c): {error}; see ulimit -n");
-        io::Error::new(ErrorKind::PermissionDenied, text)
-    })
-}
-
 fn explain(address: &dyn std::fmt::Display, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
 }

@@ -69,7 +69,9 @@ impl<S: Stream> Session<'_, S> {
         if !request.value {
             return Ok(());
         }
-        if length <= SHORT_VALUE || !shard.pin(item) {
+        let is_short = length <= SHORT_VALUE && self.reserve(length).is_ok();
+        if is_short || !shard.pin(item) {
+            self.reserve(length)?;
             shard.blocks.copy_out(&mut cursor, length as usize, &mut self.out);
             drop(shard);
         } else {

@@ -28,8 +28,9 @@ mod traffic;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::{message, runtime, stop::StopSignal};
+use crate::{descriptors, message, runtime, stop::StopSignal};
 use clock::Clock;
+use input::Allowance;
 use listen::AnyClient;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -54,6 +55,8 @@ pub struct Server {
     /// Clients who say nothing.
     lobby: Lobby<AnyClient>,
     traffic: Traffic,
+    /// For long requests.
+    allowance: Allowance,
     /// The largest item, as memcached counts it.
     largest: usize,
     /// Bytes for items.
@@ -147,6 +150,7 @@ pub fn run(options: Options) -> io::Result<()> {
         connections: Arc::new(Connections::new(options.conn_limit.into())),
         lobby: Lobby::new(),
         traffic: Traffic::default(),
+        allowance: Allowance::new(),
         largest,
         limit,
         threads: runtime.main_cluster().processors(),
@@ -156,7 +160,7 @@ pub fn run(options: Options) -> io::Result<()> {
         stop: OnceLock::new(),
         options,
     };
-    listen::allow_connections(server.options.conn_limit)?;
+    descriptors::allow(server.options.conn_limit.into(), "-c")?;
     let mut stop = StopSignal::catch()?;
     let doors = runtime.run(|| listen::open(&server.options))?;
     let socket = server.options.unix_socket.as_deref().map(|path| (path, listen::identity(path)));

@@ -5,6 +5,7 @@ use super::input::{Input, LARGE};
 use super::store::{Cursor, Draft, Moment, Number, Place};
 use super::stream::Stream;
 use crate::lobby::is_silence;
+use crate::memory;
 use sinew_memcached_protocol::binary;
 use std::io;
 use std::time::Instant;
@@ -14,6 +15,19 @@ pub const SHORT_VALUE: u32 = 8 * 1024;
 
 /// As much of a longer one at a time, while its shard is locked.
 const PIECE: usize = 16 * 1024;
+
+/// As much if there is no memory.
+const SMALLEST_PIECE: usize = 256;
+
+/// An answer is not longer than this, but for its value.
+const HEAD: usize = 1024;
+
+/// What stands behind a value is not longer than this.
+const TAIL: usize = 8;
+
+/// memcached takes memory for a longer one as it comes: what it says when there is none differs,
+/// and what was there before stays.
+const LARGEST_PIECE: u32 = 512 * 1024;
 
 /// When so much is to be sent it is, even if there are more requests to answer.
 const MOST_UNSENT: usize = 64 * 1024;
@@ -29,6 +43,9 @@ pub struct Session<'a, S> {
     lingers: Instant,
     /// As text is spoken, or the binary protocol.
     is_binary: bool,
+    /// So many bytes at the beginning of what has come are a line without its end. A long one is
+    /// not looked through again for each byte that comes.
+    pub(super) unfinished: usize,
 }
 
 /// How a session ends.
@@ -84,11 +101,12 @@ impl<'a, S: Stream> Session<'a, S> {
         let now = Instant::now();
         let (moment, lingers) = (server.moment_at(now), now + server.options.runtime.linger);
         let out = Vec::new();
-        let mut session = Session { server, stream, out, moment, lingers, is_binary: is_binary.unwrap_or(false) };
-        let mut input = Input::new();
+        let is_binary_now = is_binary.unwrap_or(false);
+        let mut session = Session { server, stream, out, moment, lingers, is_binary: is_binary_now, unfinished: 0 };
+        let mut input = Input::new(&server.allowance);
         loop {
             if let Some(end) = session.hear(&mut input)? {
-                return Ok(end);
+                return session.send().map(|()| end);
             }
             let now = Instant::now();
             session.moment = server.moment_at(now);
@@ -109,8 +127,8 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Answers all requests that have come. `false` if there shall be no more.
     #[inline]
-    fn answer(&mut self, input: &mut Input) -> io::Result<bool> {
-        self.out.reserve(256);
+    fn answer(&mut self, input: &mut Input<'_>) -> io::Result<bool> {
+        self.out.reserve(SMALLEST_PIECE);
         loop {
             let step = if self.is_binary { self.binary(input.bytes())? } else { self.text(input.bytes())? };
             input.consume(step.taken);
@@ -135,7 +153,7 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Waits for a request, or for the rest of one. Gives how the session ends if nothing
     /// comes: that is between requests only, as it is if it is asked to stop.
     #[inline]
-    fn hear(&mut self, input: &mut Input) -> io::Result<Option<End>> {
+    fn hear(&mut self, input: &mut Input<'_>) -> io::Result<Option<End>> {
         let count = if !input.bytes().is_empty() {
             self.fill(input)?
         } else if self.server.is_stopping() {
@@ -152,10 +170,14 @@ impl<'a, S: Stream> Session<'a, S> {
         Ok(if count > 0 { None } else { Some(End::Over) })
     }
 
-    /// Waits for the rest of a request.
+    /// Waits for the rest of a request. A session that has no memory for it says so, and ends.
     #[inline]
-    fn fill(&mut self, input: &mut Input) -> io::Result<usize> {
+    fn fill(&mut self, input: &mut Input<'_>) -> io::Result<usize> {
         let count = match input.fill(self.stream, None) {
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                self.say("SERVER_ERROR out of memory reading request", self.is_binary);
+                return Ok(0);
+            }
             Err(_) if self.server.is_stopping() => self.fill_late(input),
             count => count,
         }?;
@@ -165,7 +187,7 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// What is left of a request has to come soon.
     #[cold]
-    fn fill_late(&mut self, input: &mut Input) -> io::Result<usize> {
+    fn fill_late(&mut self, input: &mut Input<'_>) -> io::Result<usize> {
         let deadline = self.server.stop_deadline();
         sinew::cancel::shield(|| input.fill(self.stream, Some(deadline)))
     }
@@ -192,16 +214,27 @@ impl<'a, S: Stream> Session<'a, S> {
         Ok(())
     }
 
-    /// Sends if there is much to send.
+    /// Before something is added to the answers: sends if there is much to send, or no memory for
+    /// more.
     #[inline]
     pub(super) fn send_some(&mut self) -> io::Result<()> {
-        if self.out.len() >= MOST_UNSENT { self.send_much() } else { Ok(()) }
+        let room = self.out.capacity() - self.out.len();
+        if self.out.len() >= MOST_UNSENT || room < HEAD && !self.out.is_empty() { self.send_much() } else { Ok(()) }
+    }
+
+    /// Makes room for a value, and what stands behind it.
+    #[inline]
+    pub(super) fn reserve(&mut self, length: u32) -> io::Result<()> {
+        memory::reserve(&mut self.out, length as usize + TAIL)
     }
 
     /// The client may take its time, in which items expire or are flushed.
     #[cold]
     #[inline(never)]
     fn send_much(&mut self) -> io::Result<()> {
+        if self.out.len() < MOST_UNSENT && memory::reserve(&mut self.out, HEAD).is_ok() {
+            return Ok(());
+        }
         self.send()?;
         self.moment = self.server.moment();
         Ok(())
@@ -213,19 +246,23 @@ impl<'a, S: Stream> Session<'a, S> {
     pub(super) fn send_pinned(&mut self, pinned: &Pinned<'_>, mut cursor: Cursor, length: u32) -> io::Result<()> {
         let mut left = length as usize;
         while left > 0 {
-            let piece = left.min(PIECE);
+            self.send_some()?;
+            let mut piece = left.min(PIECE);
+            if self.reserve(piece as u32).is_err() {
+                self.send()?;
+                piece = piece.min(self.out.capacity().saturating_sub(TAIL).max(SMALLEST_PIECE));
+            }
             let shard = self.server.store.lock(pinned.place.shard);
             shard.blocks.copy_out(&mut cursor, piece, &mut self.out);
             drop(shard);
             left -= piece;
-            self.send_some()?;
         }
         Ok(())
     }
 
     /// Receives a large value. `false` if the client has gone.
     #[inline(never)]
-    fn receive(&mut self, upload: Upload, input: &mut Input) -> io::Result<bool> {
+    fn receive(&mut self, upload: Upload, input: &mut Input<'_>) -> io::Result<bool> {
         let Upload { head, place, draft, length, mut left } = upload;
         let mut held = Held { server: self.server, shard: place.shard, draft: Some(draft) };
         self.send()?;
@@ -241,7 +278,7 @@ impl<'a, S: Stream> Session<'a, S> {
             drop(shard);
             if !fits {
                 drop(held);
-                return self.fail_upload(&head, u64::from(left), input);
+                return self.fail_upload(&head, length, left, input);
             }
             input.consume(piece);
             left -= piece as u32;
@@ -256,10 +293,10 @@ impl<'a, S: Stream> Session<'a, S> {
         let is_whole = self.is_binary || input.bytes().starts_with(b"\r\n");
         input.consume(tail);
         if let Some(draft) = held.draft.take_if(|_| is_whole) {
-            self.finish_upload(&head, Some(draft), length)?;
+            self.finish_upload(&head, Some(draft), length);
         } else {
             drop(held);
-            self.finish_upload(&head, None, length)?;
+            self.finish_upload(&head, None, length);
         }
         Ok(true)
     }
@@ -269,30 +306,30 @@ impl<'a, S: Stream> Session<'a, S> {
         if self.is_binary { 0 } else { 2 }
     }
 
-    fn fail_upload(&mut self, head: &[u8], left: u64, input: &mut Input) -> io::Result<bool> {
-        if !self.swallow(left + self.tail() as u64, input)? {
+    fn fail_upload(&mut self, head: &[u8], length: u32, left: u32, input: &mut Input<'_>) -> io::Result<bool> {
+        if !self.swallow(u64::from(left) + self.tail() as u64, input)? {
             return Ok(false);
         }
+        let is_noticed_late = length > LARGEST_PIECE;
         if self.is_binary {
-            self.binary_upload_failed(head)
+            self.binary_upload_failed(head, is_noticed_late);
         } else {
-            self.text_upload_failed(head)
+            self.text_upload_failed(head, is_noticed_late);
         }
         Ok(true)
     }
 
-    fn finish_upload(&mut self, head: &[u8], draft: Option<Draft>, length: u32) -> io::Result<()> {
+    fn finish_upload(&mut self, head: &[u8], draft: Option<Draft>, length: u32) {
         if self.is_binary {
             self.binary_uploaded(head, draft, length);
         } else {
             self.text_uploaded(head, draft, length);
         }
-        self.send_some()
     }
 
     /// Skips bytes. `false` if the client has gone.
     #[inline(never)]
-    fn swallow(&mut self, mut count: u64, input: &mut Input) -> io::Result<bool> {
+    fn swallow(&mut self, mut count: u64, input: &mut Input<'_>) -> io::Result<bool> {
         loop {
             let here = count.min(input.bytes().len() as u64);
             input.consume(here as usize);

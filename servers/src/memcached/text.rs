@@ -5,7 +5,7 @@ use super::session::{Next, Pinned, SHORT_VALUE, Session, Step};
 use super::store::{Content, Draft, Outcome, Terms, size};
 use super::stream::Stream;
 use sinew_memcached_protocol::text::{self, Command, Get, Store};
-use sinew_memcached_protocol::{Line, Refusal, Verb, line, meta, number};
+use sinew_memcached_protocol::{LONGEST_LINE, Line, Refusal, Verb, line, meta, number};
 use std::io;
 
 /// What a request that brings data says of it.
@@ -49,15 +49,24 @@ impl<S: Stream> Session<'_, S> {
     /// no frame for it.
     #[inline(never)]
     pub(super) fn text(&mut self, bytes: &[u8]) -> io::Result<Step> {
+        if self.unfinished > LONGEST_LINE && !bytes[self.unfinished..].contains(&b'\n') {
+            self.unfinished = bytes.len();
+            return Ok(Step { taken: 0, next: Next::More });
+        }
+        self.unfinished = 0;
         let mut taken = 0;
         loop {
             let rest = &bytes[taken..];
             let (words, length) = match line(rest) {
                 Line::Whole { line, taken } => (line, taken),
-                Line::Partial => return Ok(Step { taken, next: Next::More }),
+                Line::Partial => {
+                    self.unfinished = rest.len();
+                    return Ok(Step { taken, next: Next::More });
+                }
                 Line::Endless => return Ok(Step { taken, next: Next::Close }),
             };
-            self.server.log(2, || format!("< {}", String::from_utf8_lossy(words)));
+            self.server.log(2, || format!("< {}", String::from_utf8_lossy(&words[..words.len().min(LONGEST_LINE)])));
+            self.send_some()?;
             let command = text::parse(words);
             match command {
                 Command::Get(get) => self.get(get)?,
@@ -76,7 +85,6 @@ impl<S: Stream> Session<'_, S> {
                 other => self.other(other)?,
             }
             taken += length;
-            self.send_some()?;
         }
     }
 
@@ -100,6 +108,7 @@ impl<S: Stream> Session<'_, S> {
 
     #[inline]
     fn get_one(&mut self, key: &[u8], get: &Get<'_>) -> io::Result<()> {
+        self.send_some()?;
         let server = self.server;
         let place = server.store.place(key);
         let mut shard = server.store.lock(place.shard);
@@ -139,21 +148,22 @@ impl<S: Stream> Session<'_, S> {
         }
         out.extend_from_slice(b"\r\n");
         let mut cursor = blocks.value(item);
-        if length <= SHORT_VALUE {
-            blocks.copy_out(&mut cursor, length as usize, out);
+        if length <= SHORT_VALUE && self.reserve(length).is_ok() {
+            shard.blocks.copy_out(&mut cursor, length as usize, &mut self.out);
             drop(shard);
         } else if shard.pin(item) {
             drop(shard);
             self.send_pinned(&Pinned { server, place, item }, cursor, length)?;
         } else {
             // Sixty thousand clients are reading it: this one waits no longer than it takes.
-            shard.blocks.copy_out(&mut cursor, length as usize, out);
+            self.reserve(length)?;
+            shard.blocks.copy_out(&mut cursor, length as usize, &mut self.out);
         }
         if get.touch.is_some_and(|expiry| expiry != 0) {
             server.sweeper.call();
         }
         self.out.extend_from_slice(b"\r\n");
-        self.send_some()
+        Ok(())
     }
 
     /// Stores, if the data is here.
@@ -227,14 +237,17 @@ impl<S: Stream> Session<'_, S> {
     }
 
     /// A large value has come for which there was no memory.
-    pub(super) fn text_upload_failed(&mut self, head: &[u8]) {
+    pub(super) fn text_upload_failed(&mut self, head: &[u8], is_noticed_late: bool) {
         let mut scratch = [0; _];
-        if let Line::Whole { line, .. } = line(head)
-            && let Some(head) = Head::of(&text::parse(line), &mut scratch)
-        {
-            self.forget(&head);
-            self.say(NO_MEMORY.text, head.noreply);
+        let Line::Whole { line, .. } = line(head) else { return };
+        let command = text::parse(line);
+        let Some(head) = Head::of(&command, &mut scratch) else { return };
+        if is_noticed_late {
+            let is_quiet = matches!(command, Command::Meta(meta::Command::Set { request, .. }) if request.quiet);
+            return self.say("SERVER_ERROR Out of memory during read", head.noreply || is_quiet);
         }
+        self.forget(&head);
+        self.say(NO_MEMORY.text, head.noreply);
     }
 
     /// Stores what has come; nothing if it does not end as it has to.

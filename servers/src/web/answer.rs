@@ -22,6 +22,8 @@ pub struct Output<'a, T> {
     pub calendar: &'a mut Calendar,
     /// Answers that have not been sent.
     pub pending: &'a mut Vec<u8>,
+    /// What has been given of the answer that was begun last.
+    pub given: Given,
 }
 
 /// How an answer is to be given.
@@ -76,6 +78,7 @@ impl<T: Transport> Output<'_, T> {
     /// The beginning of a head.
     #[inline]
     fn begin(&mut self, status: Status) {
+        self.given = Given { status, bytes: 0 };
         if status == Status::OK {
             self.put(b"HTTP/1.1 200 OK\r\nServer: sinew\r\nDate: ");
         } else {
@@ -110,7 +113,7 @@ impl<T: Transport> Output<'_, T> {
         if self.pending.len() > FULL {
             self.flush()?;
         }
-        Ok(Given { status: Status::OK, bytes: 13 })
+        Ok(Given { status: Status::OK, bytes: if manner.with_body { 13 } else { 0 } })
     }
 
     /// A status, and some words of explanation.
@@ -217,6 +220,7 @@ impl<T: Transport> Output<'_, T> {
                     let count = PIECE.min(part.end - at);
                     resident::ensure(file, at, count);
                     self.transport.send(file, at, count)?;
+                    self.given.bytes += count;
                     at += count;
                 }
                 Ok(())

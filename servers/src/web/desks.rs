@@ -1,8 +1,9 @@
 //! Memory that sessions borrow while they work, so that idle ones hold none.
 
+use crate::memory;
 use sinew_http_protocol::Fields;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a buffer: a head at most, and what is gathered before it is sent.
 pub const SIZE: usize = 16 * 1024;
@@ -11,13 +12,21 @@ pub const SIZE: usize = 16 * 1024;
 /// same time without waiting for a client, by far.
 const MOST_KEPT: usize = 64;
 
-/// Desks that nobody uses at the moment.
+/// All desks.
 #[derive(Default)]
 pub struct Desks {
-    /// No suspension happens under the lock. Boxed, because a pointer is what is to lie on
-    /// the stack of a session.
+    /// No suspension happens under the lock.
+    room: Mutex<Room>,
+}
+
+#[derive(Default)]
+struct Room {
+    /// Those that nobody uses at the moment. Boxed, because a pointer is what is to lie on the
+    /// stack of a session.
     #[allow(clippy::vec_box)]
-    kept: Mutex<Vec<Box<Desk>>>,
+    kept: Vec<Box<Desk>>,
+    /// How many are in use.
+    lent: usize,
 }
 
 /// What a session works with.
@@ -32,37 +41,53 @@ pub struct Desk {
 
 /// A desk until it is given back.
 pub struct Borrowed<'a> {
-    /// Always there, but for the moment of giving it back.
+    /// `None` if there was no memory for another: nothing can be received then.
     desk: Option<Box<Desk>>,
     home: &'a Desks,
 }
 
 impl Desks {
-    /// Lends a desk.
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends a desk, if there is one, or memory for it.
     #[inline]
     pub fn take(&self) -> Borrowed<'_> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Borrowed { desk: Some(kept.unwrap_or_else(Desk::new)), home: self }
+        let mut room = self.room();
+        room.lent += 1;
+        let (kept, lent) = (room.kept.pop(), room.lent);
+        drop(room);
+        Borrowed { desk: kept.or_else(|| Desk::new(lent)), home: self }
     }
 }
 
 impl Desk {
+    /// Another, if there is memory for it. Where so many are lent, something has to be left.
     #[cold]
-    fn new() -> Box<Desk> {
-        Box::new(Desk { input: vec![0; SIZE], output: Vec::with_capacity(SIZE), fields: Fields::default() })
+    fn new(lent: usize) -> Option<Box<Desk>> {
+        if lent > MOST_KEPT && !memory::is_left(2 * SIZE) {
+            return None;
+        }
+        let (mut input, mut output) = (Vec::new(), Vec::new());
+        input.try_reserve_exact(SIZE).and_then(|()| output.try_reserve_exact(SIZE)).ok()?;
+        input.resize(SIZE, 0);
+        Some(Box::new(Desk { input, output, fields: Fields::default() }))
     }
 }
 
 impl Drop for Borrowed<'_> {
     #[inline]
     fn drop(&mut self) {
-        let Some(mut desk) = self.desk.take() else { return };
-        desk.output.clear();
-        // What has grown is not kept.
-        desk.output.shrink_to(2 * SIZE);
-        let mut kept = self.home.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < MOST_KEPT {
-            kept.push(desk);
+        if let Some(desk) = &mut self.desk {
+            desk.output.clear();
+            // What has grown is not kept.
+            desk.output.shrink_to(2 * SIZE);
+        }
+        let mut room = self.home.room();
+        room.lent -= 1;
+        if room.kept.len() < MOST_KEPT {
+            room.kept.extend(self.desk.take());
         }
     }
 }
@@ -72,22 +97,22 @@ impl Deref for Borrowed<'_> {
 
     #[inline]
     fn deref(&self) -> &Desk {
-        self.desk.as_ref().expect("it has not been given back")
+        self.desk.as_ref().expect("something was received at it")
     }
 }
 
 impl DerefMut for Borrowed<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Desk {
-        self.desk.as_mut().expect("it has not been given back")
+        self.desk.as_mut().expect("something was received at it")
     }
 }
 
-/// Where to receive.
+/// Where to receive: nowhere if there is no desk.
 impl AsMut<[u8]> for Borrowed<'_> {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.input
+        self.desk.as_mut().map_or(&mut [], |desk| &mut desk.input)
     }
 }
 
@@ -114,6 +139,7 @@ mod tests {
         let desks = Desks::default();
         let many: Vec<_> = (0..MOST_KEPT + 10).map(|_| desks.take()).collect();
         drop(many);
-        assert_eq!(desks.kept.lock().unwrap().len(), MOST_KEPT);
+        let room = desks.room.lock().unwrap();
+        assert_eq!((room.kept.len(), room.lent), (MOST_KEPT, 0));
     }
 }

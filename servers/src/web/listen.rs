@@ -3,13 +3,13 @@
 use super::session::{self, Client};
 use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
-use crate::message;
+use crate::{memory, message};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::Semaphore;
 use sinew::time::deadline_async;
 use sinew::{FibreBuilder, Scope, SpawnError};
 use std::future::poll_fn;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,33 +21,6 @@ const BACKLOG: u32 = 4096;
 /// is there, so that a session need not wait for it: of the CPU time for a connection that comes
 /// for one request, that saves a quarter.
 const SILENCE: Duration = Duration::from_secs(1);
-
-/// Descriptors that the server needs beside those of connections and of files.
-const OTHER_DESCRIPTORS: u64 = 64;
-
-/// Descriptors that a file may need while it is kept: its own, and two for what lies compressed
-/// beside it.
-const FORMS: u64 = 3;
-
-/// Makes sure that there are descriptors for as many connections as the options allow.
-///
-/// # Errors
-/// If the system does not allow it.
-pub fn allow_descriptors(options: &Options) -> io::Result<()> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let files = FORMS * u64::from(options.cached_files);
-    let wanted = u64::from(options.connections) + files + OTHER_DESCRIPTORS;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
-    }
-    limit.current = Some(wanted);
-    limit.maximum = limit.maximum.map(|maximum| maximum.max(wanted));
-    setrlimit(Resource::Nofile, limit).map_err(|error| {
-        let text = format!("no {wanted} descriptors: {error}; lower --connections, or see ulimit -n");
-        io::Error::new(ErrorKind::PermissionDenied, text)
-    })
-}
 
 /// Listens as the options say.
 ///
@@ -119,6 +92,9 @@ fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, place
     let Some(config) = &server.tls else {
         return Guest { stream, _place: place, client: Client { address }, deadline }.serve(server, scope);
     };
+    if !memory::is_left(tls::MEMORY) {
+        return message::say(format_args!("sinew: web: no memory for a connection"));
+    }
     let config = Arc::clone(config);
     let spawned = FibreBuilder::new().stack_size(tls::STACK).spawn_scoped(scope, move || {
         let _place = place;

@@ -11,6 +11,10 @@ pub const FIELDS: &str = "Content-Type: text/html; charset=utf-8\r\nCache-Contro
 /// As many names as are shown. A page is made in memory, some 200 bytes for each.
 const MOST: usize = 5_000;
 
+/// The largest page, and what is needed to make it: names of 255 bytes, each of which takes three
+/// in a link and six in a text, in a string that has been doubled.
+pub const LARGEST: usize = 2 * MOST * (255 * 10 + 200);
+
 struct Line {
     name: Vec<u8>,
     is_directory: bool,

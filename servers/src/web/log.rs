@@ -1,11 +1,12 @@
 //! The access log: a line for each request, in the combined format that web servers share.
 //!
 //! Sessions add to a buffer; one fibre writes it, on the pool for calls that block. Nothing
-//! is lost while the server runs: when the buffer is full, sessions wait for the writer.
+//! is lost while the server runs and has memory: when the buffer is full, sessions wait for the
+//! writer.
 
 use super::answer::Given;
 use super::clock;
-use crate::message;
+use crate::{memory, message};
 use sinew::sync::{Condvar, Mutex, MutexGuard};
 use sinew_http_protocol::{Request, date};
 use std::fs::File;
@@ -16,6 +17,9 @@ use std::sync::PoisonError;
 
 /// Bytes that may wait to be written.
 const MOST: usize = 1 << 20;
+
+/// More than a line has besides what clients say.
+const BESIDE: usize = 200;
 
 /// Where lines go.
 pub struct Log {
@@ -69,6 +73,10 @@ impl Log {
         }
         let was_empty = lines.waiting.is_empty();
         let into = &mut lines.waiting;
+        // Each byte may take four. A server without memory has no log of it.
+        if memory::reserve(into, 4 * (asked.len() + referer.len() + agent.len()) + BESIDE).is_err() {
+            return;
+        }
         // Writing to memory does not fail.
         let _ = match client {
             Some(address) => write!(into, "{}", address.ip()),

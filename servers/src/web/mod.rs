@@ -16,7 +16,7 @@ mod transport;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::{message, runtime, stop::StopSignal};
+use crate::{descriptors, message, runtime, stop::StopSignal};
 use desks::Desks;
 use files::Files;
 use listen::Guest;
@@ -64,12 +64,18 @@ fn permits(options: &Options) -> u64 {
     u64::from(options.connections) + options.listen.len() as u64 - 1
 }
 
+/// For connections and files. A file may need three while it is kept: its own, and two for what
+/// lies compressed beside it.
+fn descriptors_for(options: &Options) -> u64 {
+    u64::from(options.connections) + 3 * u64::from(options.cached_files)
+}
+
 /// Serves until it is told to stop.
 ///
 /// # Errors
 /// If it cannot begin to.
 pub fn run(options: Options) -> io::Result<()> {
-    listen::allow_descriptors(&options)?;
+    descriptors::allow(descriptors_for(&options), "--connections")?;
     let runtime = runtime::build(&options.runtime)?;
     let mut stop = StopSignal::catch()?;
     let server = Server {

@@ -8,6 +8,7 @@ use super::input::Input;
 use super::transport::Transport;
 use super::{LIMITS, Server, listing};
 use crate::lobby::is_silence;
+use crate::memory;
 use sinew_http_protocol::body::Discard;
 use sinew_http_protocol::condition::{self, Verdict};
 use sinew_http_protocol::{Body, Fields, Method, Request, Status, parse, range, target};
@@ -65,7 +66,10 @@ pub fn serve<T: Transport>(
         let (mut desk, count) = match transport.receive(&server.desks, limit) {
             Ok((desk, count @ 1..)) => (desk, count),
             Err(error) if limit < deadline && is_silence(&error) => return Some(deadline),
-            _ => return None,
+            _ => {
+                sinew::cancel::shield(|| transport.close());
+                return None;
+            }
         };
         let outcome = sinew::cancel::shield(|| requests(server, transport, client, &mut calendar, &mut desk, count));
         match outcome {
@@ -76,7 +80,9 @@ pub fn serve<T: Transport>(
                 limit = first(deadline, now);
                 continue;
             }
-            Ok(After::Farewell) => sinew::cancel::shield(|| farewell(transport, &mut desk.input)),
+            Ok(after) if after == After::Farewell || transport.is_unheard() => {
+                sinew::cancel::shield(|| farewell(transport, &mut desk.input));
+            }
             Ok(_) => sinew::cancel::shield(|| transport.close()),
             // The client is gone, or too slow, or the file has become shorter.
             Err(_) => {}
@@ -109,7 +115,8 @@ fn requests<T: Transport>(
 ) -> io::Result<After> {
     let Desk { input, output, fields } = desk;
     let mut input = Input::new(input, count);
-    let mut talk = Talk { server, client, output: Output { transport, calendar, pending: output } };
+    let given = Given { status: Status::OK, bytes: 0 };
+    let mut talk = Talk { server, client, output: Output { transport, calendar, pending: output, given } };
     while !input.is_empty() {
         let after = match parse(input.bytes(), &LIMITS, fields) {
             Ok(Some(request)) if request.body == Body::Length(0) => {
@@ -221,13 +228,14 @@ impl<T: Transport> Talk<'_, T> {
         let manner = Manner::of(request, !self.server.is_stopping());
         let shows = matches!(request.method, Method::Get | Method::Head);
         let given = if self.server.options.plaintext && shows && request.target == "/plaintext" {
-            self.output.plaintext(manner)?
+            self.output.plaintext(manner)
         } else {
-            self.answer_slow(request, manner)?
+            self.answer_slow(request, manner)
         };
         if let Some(log) = &self.server.log {
-            log.request(self.client.address, request, given);
+            log.request(self.client.address, request, *given.as_ref().unwrap_or(&self.output.given));
         }
+        given?;
         Ok(if manner.stay { After::Stay } else { After::Close })
     }
 
@@ -269,17 +277,27 @@ impl<T: Transport> Talk<'_, T> {
             Found::Directory if self.server.options.list => self.list(&place, manner),
             Found::Directory | Found::Forbidden => self.output.status(Status::FORBIDDEN, "", manner),
             Found::Nothing => self.output.status(Status::NOT_FOUND, "", manner),
-            Found::Unavailable => self.output.status(Status::UNAVAILABLE, "Retry-After: 1\r\n", manner),
+            Found::Unavailable => self.unavailable(manner),
         }
     }
 
     #[cold]
     fn list(&mut self, place: &target::Place<'_>, manner: Manner) -> io::Result<Given> {
         let hidden = self.server.options.hidden;
-        match self.server.files.list(place, |directory| listing::page(directory, &place.path, hidden)) {
+        let page = match memory::is_left(listing::LARGEST) {
+            true => self.server.files.list(place, |directory| listing::page(directory, &place.path, hidden)),
+            false => Err(Found::Unavailable),
+        };
+        match page {
             Ok(page) => self.output.page(Status::OK, listing::FIELDS, page.as_bytes(), manner),
+            Err(Found::Unavailable) => self.unavailable(manner),
+            // It was there a moment ago.
             Err(_) => self.output.status(Status::FORBIDDEN, "", manner),
         }
+    }
+
+    fn unavailable(&mut self, manner: Manner) -> io::Result<Given> {
+        self.output.status(Status::UNAVAILABLE, "Retry-After: 1\r\n", manner)
     }
 }
 

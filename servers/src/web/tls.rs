@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// costs addresses only.
 pub const STACK: usize = 128 * 1024;
 
+/// What rustls takes for a connection, roughly, while hands are shaken.
+pub const MEMORY: usize = 128 * 1024;
+
 /// Of the certificate chain and the key in these two files.
 ///
 /// # Errors

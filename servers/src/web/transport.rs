@@ -18,7 +18,7 @@ pub const PIECE: u64 = 256 * 1024;
 /// client to take what is sent.
 pub trait Transport {
     /// Waits for something, and only then borrows a desk to receive it at. Gives how many
-    /// bytes came; nothing is the end.
+    /// bytes came; nothing is the end, or that there is no memory for a desk.
     ///
     /// # Errors
     /// Those of the connection; `TimedOut` beyond the deadline.
@@ -42,6 +42,9 @@ pub trait Transport {
     /// Those of the connection; `TimedOut` if the client is too slow; `UnexpectedEof` if
     /// the file has become shorter.
     fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()>;
+
+    /// Whether the client has said something that nobody has received.
+    fn is_unheard(&self) -> bool;
 
     /// Says that nothing more will be sent, but listens on.
     ///
@@ -116,12 +119,20 @@ impl Transport for Plain {
         if sent == count { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
     }
 
+    fn is_unheard(&self) -> bool {
+        is_unheard(&self.stream)
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
 
     #[inline]
     fn close(&mut self) {}
+}
+
+fn is_unheard(stream: &TcpStream) -> bool {
+    rustix::io::ioctl_fionread(stream).is_ok_and(|count| count > 0)
 }
 
 /// TLS over TCP.
@@ -147,11 +158,11 @@ impl Secure {
 impl Transport for Secure {
     fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)> {
         let state = self.stream.conn.process_new_packets().map_err(io::Error::other)?;
-        if state.plaintext_bytes_to_read() == 0 {
+        if state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() {
             time::deadline(deadline, || self.stream.sock.peek(&mut [0]))?;
         }
         let mut desk = desks.take();
-        let count = self.read(&mut desk.input, deadline)?;
+        let count = self.read(desk.as_mut(), deadline)?;
         Ok((desk, count))
     }
 
@@ -188,6 +199,10 @@ impl Transport for Secure {
         })
     }
 
+    fn is_unheard(&self) -> bool {
+        is_unheard(&self.stream.sock)
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.stream.conn.send_close_notify();
         time::timeout(self.patience, || self.stream.flush())?;
@@ -195,6 +210,9 @@ impl Transport for Secure {
     }
 
     fn close(&mut self) {
+        if self.stream.conn.is_handshaking() {
+            return;
+        }
         self.stream.conn.send_close_notify();
         // A client that is gone misses nothing.
         let _ = time::timeout(self.patience, || self.stream.flush());

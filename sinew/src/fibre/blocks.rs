@@ -20,6 +20,9 @@ const LINE: usize = 64;
 const SIZES: [usize; 4] = [2 * LINE, 3 * LINE, 5 * LINE, 7 * LINE];
 const CHUNK: usize = 64 * 1024;
 
+/// As much if there is no memory for more: spawning is not to end a process that is short of it.
+const SMALLEST_CHUNK: usize = 2 * 1024;
+
 /// A processor keeps at most this many of each size, and exchanges half of them
 /// with the shared list at once.
 const KEPT: usize = 256;
@@ -113,12 +116,15 @@ fn refill(size: usize, free: &mut Vec<Block>) {
 /// Adds the blocks of a new chunk, so that they are taken in order.
 #[cold]
 fn cut_chunk(size: usize, free: &mut Vec<Block>) {
-    let layout = Layout::from_size_align(CHUNK, LINE).expect("a power of two");
+    let layout = |bytes| Layout::from_size_align(bytes, LINE).expect("a power of two");
     // SAFETY: the chunk is not empty.
-    let Some(chunk) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+    let chunk = |bytes: &usize| NonNull::new(unsafe { alloc(layout(*bytes)) }).map(|chunk| (chunk, *bytes));
+    let Some((chunk, bytes)) = [CHUNK, SMALLEST_CHUNK].iter().find_map(chunk) else {
+        handle_alloc_error(layout(SMALLEST_CHUNK))
+    };
     // SAFETY: the blocks lie within the chunk, which is never freed.
     let block = |index: usize| Block(unsafe { chunk.add(index * SIZES[size]) });
-    free.extend((0..CHUNK / SIZES[size]).rev().map(block));
+    free.extend((0..bytes / SIZES[size]).rev().map(block));
 }
 
 impl Drop for Blocks {

@@ -1,5 +1,7 @@
 //! Memory in blocks of one size, with a limit.
 
+use crate::memory;
+
 /// The size of a block: a cache line.
 pub const BLOCK: usize = 64;
 
@@ -15,6 +17,10 @@ pub type Number = u32;
 /// No block.
 pub const NONE: Number = 0;
 
+/// What is stored does not take the memory that it takes to talk about it: buffers for a few
+/// hundred sessions. Unmeasured.
+const LEFT_TO_SESSIONS: usize = 16 << 20;
+
 #[derive(Clone)]
 #[repr(align(64))]
 struct Line([u8; BLOCK]);
@@ -28,8 +34,7 @@ pub struct Blocks {
     /// The first block of the first free chain.
     free: Number,
     free_count: usize,
-    /// Blocks that have never been used, counted from the first page on; those of the pages
-    /// behind these are still to come from the system.
+    /// Blocks that have been used, counted from the first page on; those behind them are new.
     used: usize,
     most_pages: usize,
 }
@@ -45,7 +50,20 @@ impl Blocks {
     /// As many blocks as can be taken.
     #[inline]
     pub fn available(&self) -> usize {
-        self.free_count + (self.most_pages * PAGE_BLOCKS - self.used)
+        self.free_count + (self.pages.len() * PAGE_BLOCKS).saturating_sub(self.used)
+    }
+
+    /// Makes more of them available. `false` if the limit has been reached, or the system has no
+    /// memory.
+    #[cold]
+    pub fn grow(&mut self) -> bool {
+        if self.pages.len() == self.most_pages || self.pages.try_reserve(1).is_err() {
+            return false;
+        }
+        let page = new_page();
+        let is_there = page.is_some();
+        self.pages.extend(page);
+        is_there
     }
 
     /// As many blocks as there can be.
@@ -105,7 +123,7 @@ impl Blocks {
     pub fn take(&mut self) -> Number {
         let number = self.free;
         if number == NONE {
-            return self.take_slow();
+            return self.take_new();
         }
         let (next, other) = (self.next(number), self.word(number, 4));
         if next == NONE {
@@ -120,12 +138,8 @@ impl Blocks {
     }
 
     #[cold]
-    fn take_slow(&mut self) -> Number {
-        if self.used >= self.pages.len() * PAGE_BLOCKS {
-            assert!(self.pages.len() < self.most_pages, "a block was taken that is not available");
-            let page: Box<[Line]> = vec![Line([0; BLOCK]); PAGE_BLOCKS].into();
-            self.pages.push(page.try_into().unwrap_or_else(|_| unreachable!("it has the length of a page")));
-        }
+    fn take_new(&mut self) -> Number {
+        assert!(self.used < self.pages.len() * PAGE_BLOCKS, "a block was taken that is not available");
         let number = self.used as Number;
         self.used += 1;
         number
@@ -140,6 +154,13 @@ impl Blocks {
     }
 }
 
+fn new_page() -> Option<Box<[Line; PAGE_BLOCKS]>> {
+    let mut page = Vec::new();
+    memory::is_left(PAGE + LEFT_TO_SESSIONS).then(|| page.try_reserve_exact(PAGE_BLOCKS).ok())??;
+    page.resize(PAGE_BLOCKS, Line([0; BLOCK]));
+    page.into_boxed_slice().try_into().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +171,7 @@ mod tests {
         for _ in 0..3 {
             let mut seen = std::collections::HashSet::new();
             let mut chain = NONE;
+            while blocks.grow() {}
             let capacity = blocks.available();
             assert_eq!(capacity, blocks.capacity());
             for _ in 0..capacity {
@@ -166,6 +188,7 @@ mod tests {
     #[test]
     fn chains_that_are_given_back_are_all_found_again() {
         let mut blocks = Blocks::new(PAGE);
+        assert!(blocks.grow() && !blocks.grow());
         let chains: Vec<Number> = (0..100)
             .map(|_| {
                 let (first, second) = (blocks.take(), blocks.take());

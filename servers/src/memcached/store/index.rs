@@ -115,11 +115,8 @@ impl Index {
 
     /// Splits the next place in two, if there is memory for it.
     fn split(&mut self, blocks: &mut Blocks) {
-        if self.places == self.segments.len() * SEGMENT_PLACES {
-            if self.segments.len() == self.most_segments {
-                return;
-            }
-            self.segments.push(vec![NONE; SEGMENT_PLACES].into());
+        if self.places == self.segments.len() * SEGMENT_PLACES && !self.grow() {
+            return;
         }
         let (from, to) = (self.places - self.low, self.places);
         let mut item = std::mem::replace(self.first_mut(from), NONE);
@@ -135,5 +132,19 @@ impl Index {
         if self.places == 2 * self.low {
             self.low = self.places;
         }
+    }
+
+    /// Adds a segment. `false` if there is no memory.
+    fn grow(&mut self) -> bool {
+        let mut segment = Vec::new();
+        if self.segments.len() == self.most_segments
+            || self.segments.try_reserve(1).is_err()
+            || segment.try_reserve_exact(SEGMENT_PLACES).is_err()
+        {
+            return false;
+        }
+        segment.resize(SEGMENT_PLACES, NONE);
+        self.segments.push(segment.into());
+        true
     }
 }

@@ -113,7 +113,7 @@ impl Shard {
             return false;
         }
         while self.blocks.available() < blocks {
-            if !self.give_one_up(moment) {
+            if !self.blocks.grow() && !self.give_one_up(moment) {
                 self.counters.out_of_memory += 1;
                 return false;
             }

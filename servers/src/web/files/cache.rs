@@ -17,6 +17,8 @@ pub struct Cache {
     places: HashMap<Box<[u8]>, usize>,
     slots: Vec<Slot>,
     hand: usize,
+    /// Where the second hand is.
+    patrol: usize,
     most: usize,
     bytes: usize,
 }
@@ -30,7 +32,7 @@ struct Slot {
 impl Cache {
     /// For so many entries at most.
     pub fn new(most: usize) -> Cache {
-        Cache { places: HashMap::new(), slots: Vec::new(), hand: 0, most, bytes: 0 }
+        Cache { places: HashMap::new(), slots: Vec::new(), hand: 0, patrol: 0, most, bytes: 0 }
     }
 
     /// The entry for this path.
@@ -61,6 +63,25 @@ impl Cache {
     /// Forgets an entry.
     pub fn remove(&mut self, path: &[u8], is_directory: bool) {
         if let Some(&place) = self.places.get(&key(path, is_directory)) {
+            self.take_out(place);
+        }
+    }
+
+    /// Those at which a second hand is, which goes round as well. Each has the key that it is
+    /// forgotten by.
+    pub fn next(&mut self, count: usize) -> Vec<(Box<[u8]>, Arc<Entry>)> {
+        let count = count.min(self.slots.len());
+        let places = (0..count).map(|step| (self.patrol + step) % self.slots.len());
+        let next = places.map(|place| (self.slots[place].key.clone(), Arc::clone(&self.slots[place].entry))).collect();
+        self.patrol = if count == 0 { 0 } else { (self.patrol + count) % self.slots.len() };
+        next
+    }
+
+    /// Forgets this entry, unless there is another in its place.
+    pub fn forget(&mut self, key: &[u8], entry: &Arc<Entry>) {
+        if let Some(&place) = self.places.get(key)
+            && Arc::ptr_eq(&self.slots[place].entry, entry)
+        {
             self.take_out(place);
         }
     }

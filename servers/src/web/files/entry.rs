@@ -1,6 +1,7 @@
 //! A file that is served, in all its forms.
 
 use super::beneath::{Kind, Top};
+use crate::memory;
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 use sinew::fs::File;
@@ -127,7 +128,9 @@ fn read(file: &OwnedFd, identity: Identity) -> Result<Option<Box<[u8]>>, Errno> 
     if identity.size > SMALL {
         return Ok(None);
     }
-    let mut bytes = vec![0; identity.size as usize];
+    let mut bytes = Vec::new();
+    memory::reserve(&mut bytes, identity.size as usize).map_err(|_| Errno::NOMEM)?;
+    bytes.resize(identity.size as usize, 0);
     let mut filled = 0;
     while filled < bytes.len() {
         match rustix::io::pread(file, &mut bytes[filled..], filled as u64) {

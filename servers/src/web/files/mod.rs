@@ -13,10 +13,14 @@ pub use entry::{Content, Entry, Form};
 use super::{Options, clock};
 use beneath::{Kind, Top};
 use cache::Cache;
+use rustix::fs::Dir;
 use rustix::io::Errno;
 use sinew_http_protocol::target::Place;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Entries that are looked at besides the one that is asked for. Unmeasured.
+const PATROL: usize = 4;
 
 /// The file that is shown for a directory.
 const INDEX: &[u8] = b"index.html";
@@ -76,16 +80,35 @@ impl Files {
     fn find_slow(&self, place: &Place<'_>, known: Option<Arc<Entry>>) -> Found {
         if let Some(entry) = known {
             // One looks; meanwhile the others take it as it is.
-            if !entry.claim(clock::now()) || sinew::blocking(|| entry.is_unchanged(&self.top)) {
+            let is_unchanged = || {
+                self.patrol();
+                entry.is_unchanged(&self.top)
+            };
+            if !entry.claim(clock::now()) || sinew::blocking(is_unchanged) {
                 return Found::File(entry);
             }
             self.cache().remove(&place.path, place.is_directory);
         }
-        let found = sinew::blocking(|| self.look(place)).unwrap_or_else(refusal);
+        let found = sinew::blocking(|| {
+            self.patrol();
+            self.look(place)
+        });
+        let found = found.unwrap_or_else(refusal);
         if let Found::File(entry) = &found {
             self.cache().insert(&place.path, place.is_directory, Arc::clone(entry));
         }
         found
+    }
+
+    /// Looks at a few entries that nobody asks for: a file that is gone takes its room on the disk
+    /// as long as it is open here. On a thread that may block.
+    fn patrol(&self) {
+        let next = self.cache().next(PATROL);
+        for (key, entry) in next {
+            if entry.claim(clock::now()) && !entry.is_unchanged(&self.top) {
+                self.cache().forget(&key, &entry);
+            }
+        }
     }
 
     /// On a thread that may block.
@@ -113,9 +136,10 @@ impl Files {
     /// What is in a directory.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn list<T: Send>(&self, place: &Place<'_>, read: impl FnOnce(rustix::fs::Dir) -> T + Send) -> io::Result<T> {
-        sinew::blocking(|| Ok(read(rustix::fs::Dir::new(self.top.open_directory(&place.path)?)?)))
+    /// What is found in its place.
+    pub fn list<T: Send>(&self, place: &Place<'_>, read: impl FnOnce(Dir) -> T + Send) -> Result<T, Found> {
+        let open = || self.top.open_directory(&place.path).and_then(Dir::new);
+        sinew::blocking(|| open().map(read)).map_err(refusal)
     }
 }
 

@@ -48,7 +48,7 @@ fn ensure_slow(file: &File, offset: u64, count: u64) {
     sinew::blocking(|| {
         // What cannot be read is found out when it is sent.
         let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(count), Advice::WillNeed);
-        let mut buffer = vec![0; 64 * 1024];
+        let mut buffer = [0; 16 * 1024];
         let (mut at, end) = (offset, offset + count);
         while at < end {
             let room = buffer.len().min((end - at) as usize);

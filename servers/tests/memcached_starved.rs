@@ -1,0 +1,143 @@
+//! The memcached server without memory. Where memcached is installed, the same is put to it.
+
+mod limits;
+mod running;
+
+use running::{Running, Talk};
+use rustix::process::Resource;
+
+/// Lets the server have so many bytes more than it has, and then no more.
+fn starve(server: &Running, bytes: u64) {
+    limits::starve(server.pid(), Resource::Data, limits::memory(server.pid(), "VmData") + bytes);
+}
+
+/// More than a starved server has.
+const HUGE: usize = 36 << 20;
+
+fn send(talk: &mut Talk, head: &[u8], length: usize, tail: &[u8]) {
+    talk.say(head);
+    let piece = vec![b'x'; 1 << 20];
+    (0..length / piece.len()).for_each(|_| talk.say(&piece));
+    talk.say(&piece[..length % piece.len()]);
+    talk.say(tail);
+}
+
+fn binary(opcode: u8, key: &[u8], extras: &[u8], value: usize) -> Vec<u8> {
+    let body = (key.len() + extras.len() + value) as u32;
+    let mut frame = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
+    frame.extend_from_slice(&body.to_be_bytes());
+    frame.extend_from_slice(&[0; 12]);
+    [&frame, extras, key].concat()
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused_and_the_session_goes_on() {
+    for server in Running::both(&["-m", "1024", "-I", "64m", "-t", "1"]) {
+        let mut talk = server.connect();
+        assert_eq!(talk.ask(b"set old 0 0 1\r\nx\r\n"), b"STORED\r\n", "{}", server.name);
+        starve(&server, 34 << 20);
+        let size = HUGE.to_string();
+        for (head, said) in [
+            (format!("set old 0 0 {size}\r\n"), "SERVER_ERROR Out of memory during read\r\n"),
+            (format!("set old 0 0 {size} noreply\r\n"), ""),
+            (format!("append old 0 0 {size}\r\n"), "SERVER_ERROR Out of memory during read\r\n"),
+            (format!("ms old {size} c k\r\n"), "SERVER_ERROR Out of memory during read\r\n"),
+            (format!("ms old {size} q\r\n"), ""),
+        ] {
+            send(&mut talk, head.as_bytes(), HUGE, b"\r\n");
+            assert_eq!(String::from_utf8(talk.ask(b"")).expect("text"), said, "{}: {head}", server.name);
+        }
+        let mut frames = server.connect();
+        for opcode in [0x01, 0x11] {
+            send(&mut frames, &binary(opcode, b"old", &[0; 8], HUGE), HUGE, b"");
+            let heard = frames.hear(24 + 25);
+            assert_eq!((heard[1], &heard[6..8]), (opcode, &[0, 0x82][..]), "{}", server.name);
+            assert_eq!(&heard[24..], b"Out of memory during read", "{}", server.name);
+        }
+        assert!(talk.ask(b"version\r\n").starts_with(b"VERSION"), "{}", server.name);
+    }
+}
+
+#[test]
+fn items_that_find_no_memory_take_that_of_others_or_are_refused() {
+    for (options, evicts) in [(&["-m", "1024", "-t", "1"][..], true), (&["-m", "1024", "-t", "1", "-M"], false)] {
+        for server in Running::both(options) {
+            let mut talk = server.connect();
+            let value = vec![b'x'; 300_000];
+            starve(&server, 56 << 20);
+            let mut said = Vec::new();
+            for number in 0..250 {
+                let head = format!("set key{number} 0 0 {}\r\n", value.len());
+                said.push(talk.ask(&[head.as_bytes(), &value, b"\r\n"].concat()));
+            }
+            let refused = said.iter().filter(|said| *said == b"SERVER_ERROR out of memory storing object\r\n").count();
+            let stored = said.iter().filter(|said| *said == b"STORED\r\n").count();
+            assert_eq!(refused + stored, 250, "{}", server.name);
+            // Evicting, what is left of a shard without items is refused.
+            assert!(if evicts { stored > 150 } else { refused > 30 }, "{}: {stored} were stored", server.name);
+            assert!(evicts || talk.ask(b"get key0\r\n").starts_with(b"VALUE key0"), "{}", server.name);
+        }
+    }
+}
+
+#[test]
+fn sessions_without_memory_for_answers_send_less_at_a_time() {
+    let server = Running::sinew(&["-m", "1024", "-t", "2"]);
+    let mut talk = server.connect();
+    let value = vec![b'x'; 900_000];
+    let stored = talk.ask(&[b"set large 0 0 900000\r\n", &value[..], b"\r\n"].concat());
+    assert_eq!(stored, b"STORED\r\n");
+    assert_eq!(talk.ask(&[b"set short 0 0 8000\r\n", &value[..8000], b"\r\n"].concat()), b"STORED\r\n");
+    starve(&server, 2 << 20);
+    // None of them reads before all have asked.
+    let mut many: Vec<Talk> = (0..40).map(|_| server.connect()).collect();
+    let request = [&b"get large\r\n"[..], &b"get short short short short\r\n".repeat(8), b"mg large s v\r\n"].concat();
+    many.iter_mut().for_each(|talk| talk.say(&request));
+    let short = [&b"VALUE short 0 8000\r\n"[..], &value[..8000], b"\r\n"].concat();
+    let large = [&b"VALUE large 0 900000\r\n"[..], &value, b"\r\nEND\r\n"].concat();
+    let expected = [
+        large,
+        [short.repeat(4), b"END\r\n".to_vec()].concat().repeat(8),
+        [&b"VA 900000 s900000\r\n"[..], &value, b"\r\n"].concat(),
+    ];
+    let expected = expected.concat();
+    for mut talk in many {
+        let heard = talk.hear(expected.len());
+        assert!(heard == expected, "{} bytes", heard.len());
+    }
+    assert!(server.connect().ask(b"version\r\n").starts_with(b"VERSION"));
+}
+
+#[test]
+fn requests_that_do_not_end_take_a_bounded_amount_together() {
+    let server = Running::sinew(&["-t", "1"]);
+    let before = server.resident();
+    // Long ones: there are not so many of them to be looked for.
+    let keys = [&b"get "[..], &[b"k".repeat(250), vec![b' ']].concat().repeat(36_000)].concat();
+    let mut talks: Vec<Talk> = (0..8).map(|_| server.connect()).collect();
+    let mut refused = 0;
+    for talk in &mut talks {
+        use std::io::{ErrorKind, Write};
+        match talk.stream.write_all(&keys) {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => refused += 1,
+            Err(error) => panic!("to send: {error}"),
+        }
+    }
+    let mut answered = 0;
+    for talk in &mut talks {
+        let whole = talk.stream.take_error().expect("its state").is_none();
+        if whole && std::io::Write::write_all(&mut talk.stream, b"\r\n").is_ok() {
+            answered += usize::from(talk.hear_until(b"END\r\n") == b"END\r\n");
+        }
+    }
+    assert!((3..=4).contains(&answered), "{answered} answered, {refused} refused");
+    let grown = server.resident().saturating_sub(before);
+    assert!(grown < 100 << 20, "{grown} bytes");
+    // What they had is there for others.
+    drop(talks);
+    let mut talk = server.connect();
+    talk.say(&keys);
+    talk.say(b"\r\n");
+    assert_eq!(talk.hear_until(b"END\r\n"), b"END\r\n");
+}

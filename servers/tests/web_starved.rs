@@ -1,0 +1,67 @@
+//! The web server without memory, descriptors or threads.
+
+mod limits;
+mod site;
+
+use limits::{memory, starve};
+use rustix::process::Resource;
+use site::{PATIENCE, Serving, Site, Talk, eventually, noise};
+
+/// The status of an answer, if there is one.
+fn status(serving: &Serving, target: &str) -> Option<u16> {
+    let mut talk = serving.connect();
+    talk.say(format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
+    String::from_utf8_lossy(&talk.hear_all()).split(' ').nth(1)?.parse().ok()
+}
+
+#[test]
+fn without_memory_some_are_closed_and_the_others_served() {
+    let site = Site::new().file("huge", noise(24 << 20)).file("a", "A");
+    (0..100).for_each(|number| site.put(&format!("f{number}"), noise(60_000)));
+    (0..100).for_each(|number| site.put(&format!("list/{number}"), ""));
+    let serving = site.serve(&["--list", "--log", "/dev/null"]);
+    assert_eq!(serving.get("/a").text(), "A");
+    starve(serving.pid(), Resource::As, memory(serving.pid(), "VmSize") + (20 << 20));
+    // They never read: each has a desk, as long as there are any.
+    let mut many: Vec<Talk> = Vec::new();
+    for _ in 0..300 {
+        let mut talk = serving.connect();
+        talk.say(format!("GET /huge HTTP/1.1\r\nHost: h\r\nUser-Agent: {}\r\n\r\n", "u".repeat(5000)));
+        many.push(talk);
+    }
+    for number in 0..100 {
+        let status = status(&serving, &format!("/f{number}"));
+        assert!(matches!(status, None | Some(200 | 503)), "{status:?}");
+    }
+    drop(many);
+    eventually("it has memory for small files again", || status(&serving, "/a") == Some(200));
+    assert_eq!(status(&serving, "/list/"), Some(503));
+}
+
+#[test]
+fn without_descriptors_the_answer_is_503_and_clients_wait() {
+    let site = Site::new().file("dir/a", "A").file("kept", "K").file("other", noise(100_000));
+    let serving = site.serve(&["--list"]);
+    assert_eq!(serving.get("/kept").text(), "K");
+    let mut talk = serving.connect();
+    assert_eq!(talk.ask("GET", "/kept", "").text(), "K");
+    starve(serving.pid(), Resource::Nofile, 5);
+    assert_eq!(talk.ask("GET", "/other", "").status, 503);
+    assert_eq!(talk.ask("GET", "/dir/", "").status, 503);
+    let mut later = serving.connect();
+    later.say("GET /other HTTP/1.1\r\nHost: h\r\n\r\n");
+    starve(serving.pid(), Resource::Nofile, 1000);
+    assert_eq!(later.hear(true).body.len(), 100_000);
+    assert_eq!(talk.ask("GET", "/dir/", "").status, 200);
+}
+
+#[test]
+fn without_threads_for_the_disk_files_are_served() {
+    let serving = Site::new().file("a", "A").file("large", noise(1 << 20)).serve(&[]);
+    // Not even addresses for a stack.
+    starve(serving.pid(), Resource::As, memory(serving.pid(), "VmSize") + (1 << 20));
+    let begin = std::time::Instant::now();
+    assert_eq!(serving.get("/a").text(), "A");
+    assert_eq!(serving.get("/large").body.len(), 1 << 20);
+    assert!(begin.elapsed() < PATIENCE);
+}
