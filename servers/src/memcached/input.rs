@@ -91,7 +91,7 @@ impl<'a> Input<'a> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
-        if !self.large.is_empty() || self.end == SMALL {
+        if !self.large.is_empty() || self.is_busy {
             return self.fill_large(stream, deadline);
         }
         let count = read(stream, &mut self.small[self.end..], deadline)?;
@@ -158,5 +158,30 @@ fn read(stream: &impl Stream, buffer: &mut [u8], deadline: Option<Instant>) -> i
     match deadline {
         Some(deadline) => stream.read_until(buffer, deadline),
         None => stream.read(buffer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sinew::net::UnixStream;
+    use std::io::Write;
+
+    #[test]
+    fn much_is_received_in_large_pieces_and_little_in_the_small_buffer() {
+        let (mut there, here) = UnixStream::pair().unwrap();
+        let allowance = Allowance::new();
+        let mut input = Input::new(&allowance);
+        let mut receive = || {
+            let count = input.fill(&here, None).unwrap();
+            input.consume(count);
+            (count, !input.large.is_empty())
+        };
+        there.write_all(&[7; SMALL + 2 * LARGE]).unwrap();
+        assert_eq!([receive(), receive(), receive()], [(SMALL, false), (LARGE, true), (LARGE, true)]);
+        there.write_all(b"little").unwrap();
+        assert_eq!(receive(), (6, true));
+        there.write_all(b"less").unwrap();
+        assert_eq!(receive(), (4, false));
     }
 }
