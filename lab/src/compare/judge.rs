@@ -12,10 +12,6 @@ const ASSUMED_BETWEEN: f64 = 0.05;
 /// The same for many runs: five files of one build, on a machine with five times as
 /// much to do as it has CPUs, had bests of CPU time that scattered by 0.02.
 const ASSUMED_BETWEEN_MANY: f64 = 0.025;
-/// What the controls of a configuration moved by says something about the machine from
-/// this many times their noise on.
-const CREDIBLE: f64 = 2.0;
-
 /// One figure in both files.
 pub struct Pair<'a> {
     pub old: &'a Row,
@@ -89,12 +85,12 @@ fn relative(row: &Row, controls: &[Vec<f64>]) -> Option<Vec<f64>> {
 impl Host {
     fn of(controls: &[(&Row, &Row)]) -> Option<Host> {
         let shifts = controls.iter().filter_map(|(old, new)| {
-            let Shift { worse, within, .. } = Runs::of(old, new)?.shift()?;
-            Some((worse, within.hypot(assumed_between(old, new))))
+            let runs = Runs::of(old, new)?;
+            Some((runs.shift()?.worse, runs.most_noise().hypot(assumed_between(old, new))))
         });
         let (shifts, noises): (Vec<f64>, Vec<f64>) = shifts.unzip();
         let worse = median(&shifts)?;
-        Some(Host { worse, credible: (worse.abs() - CREDIBLE * median(&noises)?).max(0.0) })
+        Some(Host { worse, credible: (worse.abs() - median(&noises)?).max(0.0) })
     }
 }
 
@@ -129,9 +125,15 @@ fn beyond_noise(alone: &Runs, beside: Option<&Runs>, credible: f64, drift: Drift
     (counts && is_own && shift.is_apart).then_some((shift.worse, noise))
 }
 
+/// What a figure may be off by because the machine changed: by the controls beside it, or
+/// else by all in the file.
+fn credible(pairs: &[Pair], of: &Pair) -> f64 {
+    let anywhere = || Host::of(&controls(pairs, of).map(|pair| (pair.old, pair.new)).collect::<Vec<_>>());
+    of.host.or_else(anywhere).map_or(0.0, |host| host.credible)
+}
+
 pub fn judge(pairs: &[Pair], pair: &Pair) -> Option<Change> {
-    let credible = pair.host.map_or(0.0, |host| host.credible);
-    let (worse, noise) = beyond_noise(&pair.alone, pair.beside.as_ref(), credible, drift(pairs, pair))?;
+    let (worse, noise) = beyond_noise(&pair.alone, pair.beside.as_ref(), credible(pairs, pair), drift(pairs, pair))?;
     let figures = Some((typical(pair.old, &pair.alone.old), typical(pair.new, &pair.alone.new)));
     Some(Change { what: what(pair.new), figures, worse, noise })
 }
@@ -155,28 +157,29 @@ pub fn judge_together(pairs: &[Pair], experiment: &str, metric: &str) -> Option<
     let alone = Runs::mean(&members.iter().map(|pair| &pair.alone).collect::<Vec<_>>())?;
     let beside = members.iter().map(|pair| pair.beside.as_ref()).collect::<Option<Vec<_>>>();
     let beside = beside.and_then(|beside| Runs::mean(&beside));
-    let credible = members.iter().filter_map(|pair| pair.host).map(|host| host.credible).fold(0.0, f64::max);
+    let credible = members.iter().map(|pair| credible(pairs, pair)).fold(0.0, f64::max);
     let (worse, noise) = beyond_noise(&alone, beside.as_ref(), credible, drift)?;
     let what = format!("{experiment}, sinew: {metric}, all {} together", members.len());
     Some(Change { what, figures: None, worse, noise })
 }
 
+/// In the whole file. What others do on the machine is not in CPU time, so that such
+/// figures have only their like.
+fn controls<'a>(pairs: &'a [Pair<'a>], of: &'a Pair) -> impl Iterator<Item = &'a Pair<'a>> {
+    let others = pairs.iter().filter(|pair| !is_ours(pair.new) && family(&pair.new.peer) != family(&of.new.peer));
+    others.filter(|pair| is_cpu_time(pair.new) == is_cpu_time(of.new))
+}
+
 /// Of a figure's controls in the whole file, on as many processors if there are enough
-/// of them. What others do on the machine is not in CPU time, so that such figures have
-/// only their like.
+/// of them.
 pub fn drift(pairs: &[Pair], of: &Pair) -> Drift {
-    let row = of.new;
-    let others = |narrow: bool| -> Vec<f64> {
-        let others = pairs.iter().filter(|pair| !is_ours(pair.new) && family(&pair.new.peer) != family(&row.peer));
-        let others = others.filter(|pair| is_cpu_time(pair.new) == is_cpu_time(row));
-        others.filter(|pair| !narrow || pair.new.processors == row.processors).map(|pair| pair.worse).collect()
-    };
-    let mut shifts = others(true);
+    let near = controls(pairs, of).filter(|pair| pair.new.processors == of.new.processors);
+    let mut shifts: Vec<f64> = near.map(|pair| pair.worse).collect();
     if shifts.len() < LEAST_CONTROLS {
-        shifts = others(false);
+        shifts = controls(pairs, of).map(|pair| pair.worse).collect();
     }
     if shifts.len() < LEAST_CONTROLS {
-        return Drift { centre: 0.0, scatter: assumed_between(of.old, row), is_measured: false };
+        return Drift { centre: 0.0, scatter: assumed_between(of.old, of.new), is_measured: false };
     }
     let centre = median(&shifts).expect("enough of them");
     let distances: Vec<f64> = shifts.iter().map(|shift| (shift - centre).abs()).collect();

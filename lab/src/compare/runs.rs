@@ -125,13 +125,26 @@ impl Runs {
         let (before, after) = (median(&self.old)?, median(&self.new)?);
         let rises = after > before;
         let within = match self.which {
-            Which::All => error_by_range(&self.old).hypot(error_by_range(&self.new)),
+            Which::All => self.spread(),
             Which::Bests(off) => off,
             Which::Rounds => error_by_quartiles(&self.old).hypot(error_by_quartiles(&self.new)),
         };
         let is_apart = self.new.iter().all(|&log| (log > before) == rises && log != before)
             && self.old.iter().all(|&log| (log < after) == rises && log != after);
         Some(Shift { worse: after - before, within, is_apart: is_apart || self.which == Which::Rounds })
+    }
+
+    /// How far the shift can be off by how far the runs lie from each other.
+    fn spread(&self) -> f64 {
+        error_by_range(&self.old).hypot(error_by_range(&self.new))
+    }
+
+    /// The same, or by the spread of the bests if that is more.
+    pub fn most_noise(&self) -> f64 {
+        match self.which {
+            Which::Bests(off) => off.max(self.spread()),
+            _ => self.spread(),
+        }
     }
 
     /// Run by run. `None` if not all have as many.
