@@ -163,11 +163,7 @@ impl fmt::Display for Machine {
             }
             Machine::Unknown { assumed } => {
                 let assumed = percent(*assumed);
-                writeln!(
-                    f,
-                    "no other peer is in both files, so that nothing is known about the machine: \
-                     noise between runs is taken to be {assumed}"
-                )
+                writeln!(f, "no other peer is in both files: noise between runs is taken to be {assumed}")
             }
             Machine::Irrelevant => Ok(()),
         }
@@ -176,7 +172,7 @@ impl fmt::Display for Machine {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Change { what, figures, worse, noise } = self;
+        let Change { what, figures, worse, noise, .. } = self;
         write!(f, "{} by {} (noise {}): {what}", direction(*worse), percent(*worse), percent(*noise))?;
         match figures {
             Some((old, new)) => write!(f, ", {} -> {}", figure(*old), figure(*new)),
@@ -193,7 +189,10 @@ impl fmt::Display for Comparison {
         }
         writeln!(f)?;
         self.machine.fmt(f)?;
-        self.slower.iter().chain(&self.faster).try_for_each(|change| writeln!(f, "{change}"))?;
+        for change in self.slower.iter().chain(&self.faster) {
+            let lonely = if change.has_control { "" } else { " (no other peer tells whether it was the machine)" };
+            writeln!(f, "{change}{lonely}")?;
+        }
         self.lost.iter().try_for_each(|what| writeln!(f, "no longer completes: {what}"))?;
         self.regained.iter().try_for_each(|what| writeln!(f, "completes now: {what}"))?;
         self.moved.iter().try_for_each(|change| writeln!(f, "the machine or the peer changed: {change}"))?;

@@ -49,6 +49,8 @@ pub struct Change {
     pub figures: Option<(f64, f64)>,
     pub worse: f64,
     pub noise: f64,
+    /// Whether there was anybody to tell what the machine did.
+    pub has_control: bool,
 }
 
 /// Whether a figure is judged. All others are control.
@@ -127,15 +129,16 @@ fn beyond_noise(alone: &Runs, beside: Option<&Runs>, credible: f64, drift: Drift
 
 /// What a figure may be off by because the machine changed: by the controls beside it, or
 /// else by all in the file.
-fn credible(pairs: &[Pair], of: &Pair) -> f64 {
+fn credible(pairs: &[Pair], of: &Pair) -> Option<f64> {
     let anywhere = || Host::of(&controls(pairs, of).map(|pair| (pair.old, pair.new)).collect::<Vec<_>>());
-    of.host.or_else(anywhere).map_or(0.0, |host| host.credible)
+    of.host.or_else(anywhere).map(|host| host.credible)
 }
 
 pub fn judge(pairs: &[Pair], pair: &Pair) -> Option<Change> {
-    let (worse, noise) = beyond_noise(&pair.alone, pair.beside.as_ref(), credible(pairs, pair), drift(pairs, pair))?;
+    let credible = credible(pairs, pair);
+    let (worse, noise) = beyond_noise(&pair.alone, pair.beside.as_ref(), credible.unwrap_or(0.0), drift(pairs, pair))?;
     let figures = Some((typical(pair.old, &pair.alone.old), typical(pair.new, &pair.alone.new)));
-    Some(Change { what: what(pair.new), figures, worse, noise })
+    Some(Change { what: what(pair.new), figures, worse, noise, has_control: credible.is_some() })
 }
 
 /// All of Sinew's figures by one metric of an experiment.
@@ -157,10 +160,11 @@ pub fn judge_together(pairs: &[Pair], experiment: &str, metric: &str) -> Option<
     let alone = Runs::mean(&members.iter().map(|pair| &pair.alone).collect::<Vec<_>>())?;
     let beside = members.iter().map(|pair| pair.beside.as_ref()).collect::<Option<Vec<_>>>();
     let beside = beside.and_then(|beside| Runs::mean(&beside));
-    let credible = members.iter().map(|pair| credible(pairs, pair)).fold(0.0, f64::max);
-    let (worse, noise) = beyond_noise(&alone, beside.as_ref(), credible, drift)?;
+    let credible: Vec<f64> = members.iter().filter_map(|pair| credible(pairs, pair)).collect();
+    let most = credible.iter().copied().fold(0.0, f64::max);
+    let (worse, noise) = beyond_noise(&alone, beside.as_ref(), most, drift)?;
     let what = format!("{experiment}, sinew: {metric}, all {} together", members.len());
-    Some(Change { what, figures: None, worse, noise })
+    Some(Change { what, figures: None, worse, noise, has_control: credible.len() == members.len() })
 }
 
 /// In the whole file. What others do on the machine is not in CPU time, so that such
