@@ -118,8 +118,7 @@ impl<'a> Pair<'a> {
 /// and that noise. `None` if it is not beyond the noise.
 fn beyond_noise(alone: &Runs, beside: Option<&Runs>, credible: f64, drift: Drift) -> Option<(f64, f64)> {
     let own = alone.shift()?;
-    let unknown = if drift.is_measured { 0.0 } else { credible };
-    let alone = (Shift { worse: own.worse - drift.centre, ..own }, own.within.hypot(drift.scatter).hypot(unknown));
+    let alone = (Shift { worse: own.worse - drift.centre, ..own }, own.within.hypot(drift.scatter).hypot(credible));
     let beside = beside.and_then(Runs::shift).map(|beside| (beside, beside.within.hypot(drift.scatter)));
     let (shift, noise) = beside.filter(|beside| beside.1 < alone.1).unwrap_or(alone);
     let counts = shift.worse.abs() > LEAST_EFFECT.ln_1p().max(SIGMAS * noise);
@@ -127,16 +126,20 @@ fn beyond_noise(alone: &Runs, beside: Option<&Runs>, credible: f64, drift: Drift
     (counts && is_own && shift.is_apart).then_some((shift.worse, noise))
 }
 
-/// What a figure may be off by because the machine changed: by the controls beside it, or
-/// else by all in the file.
-fn credible(pairs: &[Pair], of: &Pair) -> Option<f64> {
+/// What a figure may be off by because the machine changed, if that is not taken off: by the
+/// controls beside it, or else by all in the file. `None` if there are none.
+fn credible(pairs: &[Pair], of: &Pair, drift: Drift) -> Option<f64> {
+    if drift.is_measured {
+        return Some(0.0);
+    }
     let anywhere = || Host::of(&controls(pairs, of).map(|pair| (pair.old, pair.new)).collect::<Vec<_>>());
     of.host.or_else(anywhere).map(|host| host.credible)
 }
 
 pub fn judge(pairs: &[Pair], pair: &Pair) -> Option<Change> {
-    let credible = credible(pairs, pair);
-    let (worse, noise) = beyond_noise(&pair.alone, pair.beside.as_ref(), credible.unwrap_or(0.0), drift(pairs, pair))?;
+    let drift = drift(pairs, pair);
+    let credible = credible(pairs, pair, drift);
+    let (worse, noise) = beyond_noise(&pair.alone, pair.beside.as_ref(), credible.unwrap_or(0.0), drift)?;
     let figures = Some((typical(pair.old, &pair.alone.old), typical(pair.new, &pair.alone.new)));
     Some(Change { what: what(pair.new), figures, worse, noise, has_control: credible.is_some() })
 }
@@ -160,7 +163,8 @@ pub fn judge_together(pairs: &[Pair], experiment: &str, metric: &str) -> Option<
     let alone = Runs::mean(&members.iter().map(|pair| &pair.alone).collect::<Vec<_>>())?;
     let beside = members.iter().map(|pair| pair.beside.as_ref()).collect::<Option<Vec<_>>>();
     let beside = beside.and_then(|beside| Runs::mean(&beside));
-    let credible: Vec<f64> = members.iter().filter_map(|pair| credible(pairs, pair)).collect();
+    let credible: Vec<f64> =
+        members.iter().zip(&drifts).filter_map(|(pair, drift)| credible(pairs, pair, *drift)).collect();
     let most = credible.iter().copied().fold(0.0, f64::max);
     let (worse, noise) = beyond_noise(&alone, beside.as_ref(), most, drift)?;
     let what = format!("{experiment}, sinew: {metric}, all {} together", members.len());
