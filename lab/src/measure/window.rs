@@ -20,6 +20,10 @@ use crate::kernel::cpu_time;
 
 const LONGEST_WARM_UP: Duration = Duration::from_millis(50);
 const LONGEST_AUDIT: Duration = Duration::from_millis(30);
+/// On a machine with fifty times as much to do as it has CPUs, one window in a hundred of
+/// 0.1 s passed before any strand ran. Nothing is known from that, so that a window in which
+/// the process had less than a hundredth of a CPU stays open for longer, but no longer than this.
+const LONGEST_EXTENSION: Duration = Duration::from_secs(5);
 
 /// The phase only grows.
 const WARMING: u8 = 0;
@@ -87,12 +91,12 @@ impl Window {
         });
         let timekeeper = thread::spawn({
             let window = window.clone();
-            move || window.keep_time(strands, length)
+            move || window.keep_time(strands, length, cpu_time)
         });
         (window, Timekeeper(timekeeper))
     }
 
-    fn keep_time(&self, strands: usize, length: Duration) -> Span {
+    fn keep_time(&self, strands: usize, length: Duration, cpu_time: impl Fn() -> Duration) -> Span {
         while self.started.load(Relaxed) < strands {
             thread::sleep(Duration::from_millis(1));
         }
@@ -100,6 +104,9 @@ impl Window {
         let (begun, used) = (Instant::now(), cpu_time());
         self.phase.store(OPEN, Relaxed);
         thread::sleep(length);
+        while cpu_time() - used < length / 100 && begun.elapsed() < length + LONGEST_EXTENSION {
+            thread::sleep(length);
+        }
         let span = Span { elapsed: begun.elapsed(), cpu: cpu_time() - used };
         if matches!(self.audit, Audit::Turns | Audit::Probes) {
             self.phase.store(AUDITING, Relaxed);
@@ -255,4 +262,39 @@ thread_local! {
 #[inline(never)]
 fn ran_last(strand: usize) -> Option<usize> {
     RAN_LAST.with(|last| last.replace(Some(strand)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_stays_open_until_somebody_ran() {
+        let length = Duration::from_millis(1);
+        let window = Window {
+            audit: Audit::None,
+            phase: AtomicU8::new(WARMING),
+            started: AtomicUsize::new(0),
+            audited: AtomicU64::new(0),
+            void: AtomicU64::new(0),
+        };
+        let used_ms = AtomicU64::new(0);
+        let span = thread::scope(|scope| {
+            let timekeeper =
+                scope.spawn(|| window.keep_time(0, length, || Duration::from_millis(used_ms.load(Relaxed))));
+            while !window.is_open() {
+                assert!(!timekeeper.is_finished(), "nobody ran");
+                thread::yield_now();
+            }
+            let seen = Instant::now();
+            while seen.elapsed() < length * 20 {
+                assert!(!timekeeper.is_finished(), "nobody ran");
+                thread::yield_now();
+            }
+            used_ms.store(7, Relaxed);
+            timekeeper.join().expect("the timekeeper")
+        });
+        assert!(window.is_over());
+        assert_eq!(span.cpu, Duration::from_millis(7));
+    }
 }
