@@ -4,12 +4,16 @@
 #[cfg(not(sinew_loom))]
 pub(crate) use std::hint::spin_loop;
 #[cfg(not(sinew_loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicBool as Flag, AtomicPtr, AtomicU32, AtomicU64, fence};
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicBool as Flag, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
+};
+#[cfg(not(sinew_loom))]
+pub(crate) use std::thread::yield_now;
 
 #[cfg(sinew_loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 #[cfg(sinew_loom)]
-pub(crate) use loom::thread::yield_now as spin_loop;
+pub(crate) use loom::thread::{yield_now, yield_now as spin_loop};
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 

@@ -425,7 +425,7 @@ impl Processor {
                 }
             }
         });
-        // A sentinel that got one event departs for it, and tells others then if it has to.
+        // A sentinel that got one event, or a timer, departs for it, and tells others then if it has to.
         let is_own = |wake| wake == Wake::Lone && self.is_sentinel.get();
         self.local.push_all(&mut ours, now, &mut |wake| {
             if !is_own(wake) {

@@ -176,8 +176,10 @@ impl Processor {
                 }),
                 None => announced.sleep(timeout),
             };
+            // What is due is the sentinel's own to run, as what an event is for.
+            let is_due = is_sentinel && self.cluster.timers().fire_due();
             self.is_sentinel.set(false);
-            has_events = is_sentinel && events > 0;
+            has_events = is_sentinel && (events > 0 || is_due);
             if clock::ticks() - asleep_since < self.linger {
                 self.luck.set(LUCK);
             }

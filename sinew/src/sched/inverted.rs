@@ -3,23 +3,37 @@
 //! stack and arriving strands are handed to them. The folder's README tells
 //! the whole story.
 
+mod strands;
+
 use super::seats::Seats;
 use super::{Claim, Effort, Local, Place, ProcessorId, Ready, Scheduler, Wake};
+use crate::atomic::{AcqRel, AtomicI64, AtomicU64, Relaxed, yield_now};
+use crate::clock::ticks_in_us;
 use crate::spin::SpinLock;
 use crate::strand::{Inbox, Levels};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed};
+use strands::Strands;
 
 /// One dispatch in so many looks into the staging queue first, which a
 /// processor that never runs out of its own work would not reach otherwise.
 /// The figure is Go's, for the same purpose.
 const STAGING_TURN: u32 = 61;
 
+/// A single strand this old is not about to be run by who keeps it. As in
+/// [`Fair`](super::Fair).
+const YOUNG_US: u64 = 2;
+
+/// A processor is held up when it has not ticked for so many distances between two ticks
+/// of who looks: for 48 µs if strands are short, which is about what
+/// [`Fair`](super::Fair) has. Unmeasured beyond that.
+const HELD_UP_TICKS: u64 = 3;
+
 /// Local queues, a staging queue, stealing along a ring, and the *inverted
 /// shared ready-stack*: one counter of ready strands that, when negative,
-/// counts waiting processors.
+/// counts waiting processors. The one strand that a processor will run next
+/// anyhow is not counted.
 #[derive(Default)]
 pub struct Inverted {
     shared: Arc<Shared>,
@@ -27,7 +41,8 @@ pub struct Inverted {
 
 #[derive(Default)]
 struct Shared {
-    /// Ready strands, less the processors that wait or are about to.
+    /// Ready strands but those that are kept, less the processors that wait or are
+    /// about to.
     counter: CachePadded<AtomicI64>,
     waiting: CachePadded<SpinLock<Waiting>>,
     /// What arrives from elsewhere.
@@ -53,41 +68,10 @@ impl Default for SpinLock<Waiting> {
 #[derive(Default)]
 struct Station {
     local: CachePadded<Strands>,
+    /// When its processor last ticked. Written by it only.
+    ticked: CachePadded<AtomicU64>,
     /// Where a waiting processor is handed its strand.
     handed: Inbox,
-}
-
-/// A queue and its length, so that looking in vain takes no lock.
-struct Strands {
-    queue: SpinLock<Levels>,
-    len: AtomicUsize,
-}
-
-impl Default for Strands {
-    fn default() -> Self {
-        Strands { queue: SpinLock::new(Levels::new()), len: AtomicUsize::new(0) }
-    }
-}
-
-impl Strands {
-    fn change<T>(&self, change: impl FnOnce(&mut Levels) -> T) -> T {
-        let mut queue = self.queue.lock();
-        let result = change(&mut queue);
-        self.len.store(queue.len(), Relaxed);
-        result
-    }
-
-    fn push(&self, strand: Ready) {
-        self.change(|queue| queue.push(strand));
-    }
-
-    fn pop(&self) -> Option<Ready> {
-        if self.len.load(Relaxed) == 0 { None } else { self.change(Levels::pop) }
-    }
-
-    fn claim(&self) -> Option<Claim> {
-        if self.len.load(Relaxed) == 0 { None } else { self.queue.lock().claim() }
-    }
 }
 
 impl Shared {
@@ -125,7 +109,16 @@ impl Scheduler for Inverted {
         let (seat, station) = self.shared.ring.take();
         let shared = Arc::clone(&self.shared);
         let processor = place.processor();
-        Box::new(End { shared, station, seat, processor, waiting: Cell::new(false), turn: Cell::new(0) })
+        Box::new(End {
+            shared,
+            station,
+            seat,
+            processor,
+            waiting: Cell::new(false),
+            turn: Cell::new(0),
+            ahead: Cell::new(0),
+            young: ticks_in_us(YOUNG_US),
+        })
     }
 
     fn inject(&self, strand: Ready, _now: u64) -> Wake {
@@ -142,14 +135,25 @@ struct End {
     /// took it off to hand it a strand.
     waiting: Cell<bool>,
     turn: Cell<u32>,
+    /// How far along the ring the station is that was looked at last.
+    ahead: Cell<usize>,
+    young: u64,
 }
 
 impl Local for End {
-    fn push(&self, strand: Ready, _now: u64) -> Wake {
-        self.shared.enqueue(strand, &self.station.local)
+    fn push(&self, strand: Ready, now: u64) -> Wake {
+        let local = &self.station.local;
+        if local.is_empty() {
+            local.keep(strand, now);
+            return Wake::Lone;
+        }
+        self.shared.enqueue(strand, local)
     }
 
     fn next(&self, _now: u64) -> Option<Ready> {
+        if let Some(kept) = self.station.local.take_kept() {
+            return Some(self.staged_in_turn(kept).unwrap_or_else(|kept| kept));
+        }
         if self.waiting.get() {
             return self.take_handed();
         }
@@ -160,21 +164,17 @@ impl Local for End {
 
     /// The number of ready strands does not change, nor does the counter.
     fn exchange(&self, strand: Ready, _now: u64) -> Ready {
-        if self.is_staging_turn()
-            && let Some(staged) = self.shared.staging.pop()
-        {
-            self.station.local.push(strand);
-            return staged;
-        }
-        self.station.local.change(|queue| queue.exchange(strand))
+        self.staged_in_turn(strand).unwrap_or_else(|strand| self.station.local.exchange(strand))
     }
 
     fn claim(&self) -> Option<Claim> {
         self.station.local.claim().or_else(|| self.shared.staging.claim())
     }
 
-    fn search(&self, now: u64, _effort: Effort) -> Option<Ready> {
-        self.next(now)
+    /// What others keep is not the counter's: who takes it still waits, and retracts.
+    fn search(&self, now: u64, effort: Effort) -> Option<Ready> {
+        let left = || self.others().find_map(|station| station.local.take_left(now, self.young, effort));
+        self.next(now).or_else(left)
     }
 
     fn retract(&self, _now: u64) -> Wake {
@@ -190,7 +190,7 @@ impl Local for End {
             if let Some(strand) = self.take_handed() {
                 return self.shared.enqueue(strand, &self.station.local);
             }
-            std::thread::yield_now();
+            yield_now();
         }
         let mut waiting = self.shared.waiting.lock();
         if let Some(place) = waiting.processors.iter().position(|(id, _)| *id == self.processor) {
@@ -204,12 +204,28 @@ impl Local for End {
         self.shared.hand_over(self.await_handed())
     }
 
-    /// Moves what is here to the staging queue, where it stays counted.
+    fn tick(&self, now: u64) {
+        let since_last = now.saturating_sub(self.station.ticked.load(Relaxed));
+        self.station.ticked.store(now, Relaxed);
+        let limit = since_last.saturating_mul(HELD_UP_TICKS);
+        let Some(other) = self.next_along_the_ring() else { return };
+        if now.saturating_sub(other.ticked.load(Relaxed)) > limit
+            && !other.local.is_empty()
+            && let Some(taken) = other.local.take_neglected(now, limit)
+        {
+            self.station.local.prepend(taken, now);
+        }
+    }
+
+    /// Gives back what is kept, and moves the rest to the staging queue, where it stays
+    /// counted.
     fn drain(&self) -> Option<Ready> {
-        let left = self.station.local.change(Levels::take_all);
-        self.shared.staging.change(|queue| queue.append(left));
-        self.shared.ring.leave(self.seat);
-        None
+        let kept = self.station.local.take_kept();
+        if kept.is_none() {
+            self.station.local.move_to(&self.shared.staging);
+            self.shared.ring.leave(self.seat);
+        }
+        kept
     }
 }
 
@@ -217,6 +233,29 @@ impl End {
     fn is_staging_turn(&self) -> bool {
         self.turn.set(self.turn.get().wrapping_add(1));
         self.turn.get().is_multiple_of(STAGING_TURN)
+    }
+
+    /// A staged strand if it is time for one, in whose place `strand`, which was not
+    /// counted, is from now on. Otherwise gives `strand` back.
+    fn staged_in_turn(&self, strand: Ready) -> Result<Ready, Ready> {
+        if self.is_staging_turn()
+            && let Some(staged) = self.shared.staging.pop()
+        {
+            self.station.local.push(strand);
+            return Ok(staged);
+        }
+        Err(strand)
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Arc<Station>> {
+        self.shared.ring.others(self.seat)
+    }
+
+    /// Each of the other stations in turn.
+    fn next_along_the_ring(&self) -> Option<&Arc<Station>> {
+        let ahead = (self.ahead.get() + 1) % (self.shared.ring.used() - 1).max(1);
+        self.ahead.set(ahead);
+        self.others().nth(ahead)
     }
 
     /// Finds the strand that the counter has reserved: it is in some queue, or
@@ -231,13 +270,13 @@ impl End {
             let found = self.station.local.pop().or_else(|| self.shared.staging.pop()).or_else(|| self.steal());
             match found {
                 Some(strand) => return strand,
-                None => std::thread::yield_now(),
+                None => yield_now(),
             }
         }
     }
 
     fn steal(&self) -> Option<Ready> {
-        self.shared.ring.others(self.seat).find_map(|station| station.local.pop())
+        self.others().find_map(|station| station.local.pop())
     }
 
     /// Takes a strand that came early, or enters the inverted stack.
@@ -259,7 +298,7 @@ impl End {
             if let Some(strand) = self.take_handed() {
                 return strand;
             }
-            std::thread::yield_now();
+            yield_now();
         }
     }
 

@@ -168,10 +168,10 @@ pub trait Local {
     /// it has announced that it will sleep.
     fn search(&self, now: u64, effort: Effort) -> Option<Ready>;
 
-    /// The processor will run something that did not come from this scheduler,
-    /// although `next` had nothing. A scheduler in which `next` announces that
-    /// the processor waits takes that back here; a strand that the processor has
-    /// been given meanwhile it passes on.
+    /// The processor will run something although `next` had nothing: what `search`
+    /// found, or something that did not come from this scheduler. A scheduler in
+    /// which `next` announces that the processor waits takes that back here; a
+    /// strand that the processor has been given meanwhile it passes on.
     fn retract(&self, _now: u64) -> Wake {
         Wake::Nobody
     }

@@ -170,18 +170,87 @@ fn what_lands_in_a_seat_that_is_left_is_found() {
 }
 
 #[test]
-fn inverted_hands_a_strand_to_the_processor_that_waited_last() {
+fn inverted_keeps_the_first_strand_and_hands_the_second_to_the_processor_that_waited_last() {
     let scheduler = Inverted::default();
     let machine = Machine::new(&scheduler, Topology::flat(3), 3);
     let now = machine.now();
+    let push = || machine.ends[2].push(strand(now), now);
     assert!(machine.ends.iter().take(2).all(|end| end.next(now).is_none()));
-    let Wake::Processor(chosen) = machine.ends[2].push(strand(now), now) else { panic!("nobody was chosen") };
+    assert_eq!(push(), Wake::Lone);
+    let Wake::Processor(chosen) = push() else { panic!("nobody was chosen") };
     assert_eq!(chosen.index(), 1);
     machine.ends[1].search(now, Effort::Polite).expect("it was handed over").retire();
     // Processor 0 still waits: it is next, until it finds other work.
     assert_eq!(machine.ends[0].retract(now), Wake::Nobody);
-    assert_eq!(machine.ends[2].push(strand(now), now), Wake::Nobody);
+    assert_eq!(push(), Wake::Nobody);
     machine.ends[0].next(now).expect("it steals along the ring").retire();
+    assert!(machine.ends[0].next(now).is_none(), "what is kept is not the counter's");
+    machine.ends[2].next(now).expect("it has kept one").retire();
+    assert!(machine.ends[2].next(now).is_none());
+}
+
+#[test]
+fn inverted_takes_what_another_keeps_when_it_is_old_or_nobody_would_look_again() {
+    let scheduler = Inverted::default();
+    let mut machine = Machine::new(&scheduler, Topology::flat(2), 2);
+    let search = |machine: &Machine, effort| {
+        let found = machine.ends[1].next(machine.now()).or_else(|| machine.ends[1].search(machine.now(), effort));
+        assert_eq!(machine.ends[1].retract(machine.now()), Wake::Nobody);
+        found.map(Ready::retire).is_some()
+    };
+    machine.fill(0, 1);
+    assert!(!search(&machine, Effort::Polite), "its owner is about to run it");
+    assert!(search(&machine, Effort::Greedy));
+    machine.fill(0, 1);
+    machine.now_us += 100;
+    assert!(search(&machine, Effort::Polite), "it has waited for long");
+    assert_eq!(machine.empty(0), 0);
+}
+
+#[test]
+fn inverted_takes_everything_from_a_processor_that_is_held_up() {
+    let mut machine = Machine::new(&Inverted::default(), Topology::flat(3), 3);
+    machine.fill(0, 100);
+    (1..3).for_each(|end| machine.fill(end, 10));
+    let began = machine.now_us;
+    while machine.ends[0].claim().is_some() {
+        machine.step(1..3);
+        assert!(machine.now_us - began < 200, "not taken within 200 µs");
+    }
+    assert_eq!(machine.empty(1), 120);
+}
+
+#[test]
+fn inverted_leaves_a_processor_alone_whose_strands_take_no_longer_than_ones_own() {
+    let mut machine = Machine::new(&Inverted::default(), Topology::flat(2), 2);
+    machine.fill(0, 5);
+    let first = machine.now();
+    machine.now_us += 50;
+    machine.fill(1, 5);
+    let second = machine.now();
+    for turn in 0..100 {
+        machine.now_us += 50;
+        machine.ends[turn % 2].tick(machine.now());
+    }
+    for (end, filled) in machine.ends.iter().zip([first, second]) {
+        let next = end.next(machine.now()).unwrap();
+        assert_eq!(next.ready_at(), filled);
+        next.retire();
+    }
+    assert_eq!(machine.empty(0), 8);
+}
+
+#[test]
+fn inverted_gives_back_or_stages_what_a_processor_has_that_leaves() {
+    let scheduler = Inverted::default();
+    let mut machine = Machine::new(&scheduler, Topology::flat(2), 2);
+    machine.fill(1, 3);
+    let left = machine.ends.pop().unwrap();
+    let now = machine.now();
+    while let Some(strand) = left.drain() {
+        let _ = scheduler.inject(strand, now);
+    }
+    assert_eq!(machine.empty(0), 3);
 }
 
 #[test]

@@ -176,9 +176,7 @@ impl Timers {
         drop(wheel);
         let any = !due.is_empty() || !wakers.is_empty();
         wakers.into_iter().for_each(wait::call);
-        while let Some(ready) = due.pop() {
-            processor::make_ready(ready);
-        }
+        processor::make_all_ready(due);
         any
     }
 }

@@ -1,12 +1,48 @@
-//! `Inverted`: strands are handed to processors that wait. Here the counter is
-//! negative throughout; an end that reserves a strand which is not in its queue
-//! yet waits for the kernel, and would wait for ever in a model.
+//! `Inverted`: strands are handed to processors that wait, and one that is kept by
+//! its processor is anybody's who waits. However it goes, the counter is right
+//! afterwards: each strand is found, and whoever finds none can be handed one.
 
 use crate::check;
 use crate::queues::{NOW, attach, numbers};
 use loom::sync::Arc;
 use sinew::protocols::{processor, ready_strand};
-use sinew::sched::{Effort, Inverted, Scheduler, Wake};
+use sinew::sched::{Effort, Inverted, Local, Scheduler, Wake};
+
+/// What an end finds that looks once, as a processor does: with what is not handed to it
+/// by the counter, it stops to wait.
+fn find(end: &dyn Local) -> Vec<u64> {
+    let found = end.next(NOW).or_else(|| end.search(NOW, Effort::Greedy));
+    if found.is_some() {
+        let _ = end.retract(NOW);
+    }
+    numbers(found)
+}
+
+/// The ends look until none of them finds anything. With what was taken before, each
+/// number was found once; and as many strands as there are ends, all of which wait now,
+/// are handed to one each.
+fn assert_each_once(
+    taken: impl IntoIterator<Item = u64>,
+    scheduler: &Inverted,
+    ends: &[Box<dyn Local>],
+    expected: &[u64],
+) {
+    let mut taken = Vec::from_iter(taken);
+    loop {
+        let found: Vec<u64> = ends.iter().flat_map(|end| find(&**end)).collect();
+        if found.is_empty() {
+            break;
+        }
+        taken.extend(found);
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, expected);
+    for _ in ends {
+        let wake = scheduler.inject(ready_strand(9), NOW);
+        assert!(matches!(wake, Wake::Processor(_)), "all wait, and {wake:?} is told");
+    }
+    assert!(ends.iter().all(|end| numbers(end.next(NOW)) == [9]));
+}
 
 #[test]
 fn two_strands_are_handed_to_the_two_that_wait_and_each_is_told() {
@@ -41,5 +77,79 @@ fn a_strand_goes_to_one_that_waits_or_to_one_that_is_about_to() {
             other => panic!("{other:?}"),
         };
         assert_eq!((at_once, handed), expected);
+    });
+}
+
+#[test]
+fn what_a_processor_keeps_is_run_by_it_or_by_one_that_waits() {
+    check(2, 3, |turn| {
+        let scheduler = Inverted::default();
+        let (owner, helper) = (attach(&scheduler, 0), attach(&scheduler, 1));
+        assert!(helper.next(NOW).is_none());
+        let own = move || {
+            assert_eq!(owner.push(ready_strand(1), NOW), Wake::Lone);
+            (numbers(owner.next(NOW)), owner)
+        };
+        let help = move || (find(&*helper), helper);
+        let ((owned, owner), (helped, helper)) = turn.two(own, help);
+        assert_each_once([owned, helped].concat(), &scheduler, &[owner, helper], &[1]);
+    });
+}
+
+/// One that has been counted and is not in its queue yet is waited for, whatever others keep.
+#[test]
+fn who_has_reserved_a_strand_leaves_what_is_kept() {
+    check(2, 4, |turn| {
+        let scheduler = Arc::new(Inverted::default());
+        let (owner, helper) = (attach(&*scheduler, 0), attach(&*scheduler, 1));
+        let _ = owner.push(ready_strand(1), NOW);
+        let injects = Arc::clone(&scheduler);
+        let inject = move || {
+            let _ = injects.inject(ready_strand(2), NOW);
+        };
+        let help = move || (numbers(helper.next(NOW)), helper);
+        let ((helped, helper), ()) = turn.two(help, inject);
+        assert_each_once(helped, &scheduler, &[owner, helper], &[1, 2]);
+    });
+}
+
+#[test]
+fn who_stops_to_wait_for_what_another_keeps_passes_on_what_it_is_handed() {
+    check(2, 4, |turn| {
+        let scheduler = Arc::new(Inverted::default());
+        let (owner, helper) = (attach(&*scheduler, 0), attach(&*scheduler, 1));
+        assert!(helper.next(NOW).is_none());
+        let _ = owner.push(ready_strand(1), NOW);
+        let help = move || (find(&*helper), helper);
+        let injects = Arc::clone(&scheduler);
+        let inject = move || {
+            let _ = injects.inject(ready_strand(2), NOW);
+        };
+        let ((helped, helper), ()) = turn.two(help, inject);
+        assert_each_once(helped, &scheduler, &[owner, helper], &[1, 2]);
+    });
+}
+
+#[test]
+fn a_processor_that_is_held_up_loses_no_strand_to_one_that_looks() {
+    check(2, 3, |turn| {
+        let scheduler = Inverted::default();
+        let (owner, helper) = (attach(&scheduler, 0), attach(&scheduler, 1));
+        helper.tick(NOW - 1);
+        // The first is kept, the second counted.
+        for number in [1, 2] {
+            let _ = owner.push(ready_strand(number), number);
+        }
+        let own = move || {
+            let running = owner.exchange(ready_strand(3), NOW);
+            let _ = owner.push(ready_strand(4), NOW);
+            (numbers([running]), owner)
+        };
+        let help = move || {
+            helper.tick(NOW);
+            (numbers(helper.next(NOW)), helper)
+        };
+        let ((owned, owner), (helped, helper)) = turn.two(own, help);
+        assert_each_once([owned, helped].concat(), &scheduler, &[owner, helper], &[1, 2, 3, 4]);
     });
 }

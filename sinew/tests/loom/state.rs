@@ -81,7 +81,9 @@ fn both_unparkers_are_heard_even_if_their_tokens_are_one() {
         let strand = Strand::new();
         let [one, two] = [0, 1].map(|flag| {
             let strand = Arc::clone(&strand);
-            Box::new(move || drop(strand.unpark(flag)))
+            Box::new(move || {
+                strand.unpark(flag);
+            })
         });
         turn.all([Box::new(move || strand.park_until_set(0..2)), one, two]);
     });
@@ -180,7 +182,10 @@ fn a_token_neither_ends_a_wait_nor_is_used_up_by_it() {
             signals.flags[1].store(true, Relaxed);
             signals.signal();
         };
-        turn.all([Box::new(wait), Box::new(signal), Box::new(move || drop(unparks.unpark(0)))]);
+        let unpark = move || {
+            unparks.unpark(0);
+        };
+        turn.all([Box::new(wait), Box::new(signal), Box::new(unpark)]);
     });
 }
 
@@ -205,6 +210,9 @@ fn a_park_with_a_time_limit_leaves_no_signal_behind() {
             timer.signal();
             fires.store(true, Release);
         };
-        turn.all([Box::new(park), Box::new(fire), Box::new(move || drop(unparks.unpark(0)))]);
+        let unpark = move || {
+            unparks.unpark(0);
+        };
+        turn.all([Box::new(park), Box::new(fire), Box::new(unpark)]);
     });
 }

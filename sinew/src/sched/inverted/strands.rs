@@ -1,0 +1,156 @@
+//! A queue of strands of which some are not counted: those that its owner keeps.
+
+use super::{Effort, Ready};
+use crate::atomic::{AtomicU64, AtomicUsize, Relaxed};
+use crate::sched::Claim;
+use crate::spin::{SpinGuard, SpinLock};
+use crate::strand::Levels;
+
+/// All but the queue itself are copies for those who would look in vain, and need not
+/// take the lock then. They are written under it.
+pub(super) struct Strands {
+    queue: SpinLock<Levels>,
+    len: AtomicUsize,
+    /// How many of the strands the counter does not count; never more than `len`.
+    kept: AtomicUsize,
+    /// When the first of those that are kept was, about.
+    kept_since: AtomicU64,
+}
+
+/// Strands that have been taken out of a queue, and how many of them are not counted.
+pub(super) struct Taken {
+    strands: Levels,
+    kept: usize,
+}
+
+impl Default for Strands {
+    fn default() -> Self {
+        Strands {
+            queue: SpinLock::new(Levels::new()),
+            len: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+            kept_since: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Strands {
+    /// Whether there is nothing. For the owner, who alone adds strands, this is certain.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len.load(Relaxed) == 0
+    }
+
+    #[inline]
+    fn kept(&self) -> usize {
+        self.kept.load(Relaxed)
+    }
+
+    /// Notes the length and gives up the lock.
+    #[inline]
+    fn close(&self, queue: SpinGuard<'_, Levels>) {
+        self.len.store(queue.len(), Relaxed);
+    }
+
+    /// Puts in a strand that has been counted.
+    pub(super) fn push(&self, strand: Ready) {
+        let mut queue = self.queue.lock();
+        queue.push(strand);
+        self.close(queue);
+    }
+
+    /// Puts in a strand that is not counted.
+    #[inline]
+    pub(super) fn keep(&self, strand: Ready, now: u64) {
+        let mut queue = self.queue.lock();
+        queue.push(strand);
+        if self.kept() == 0 {
+            self.kept_since.store(now, Relaxed);
+        }
+        self.kept.store(self.kept() + 1, Relaxed);
+        self.close(queue);
+    }
+
+    /// A strand for somebody who has reserved one.
+    pub(super) fn pop(&self) -> Option<Ready> {
+        if self.len.load(Relaxed) <= self.kept() {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let strand = if queue.len() > self.kept() { queue.pop() } else { None };
+        queue.prefetch_head();
+        self.close(queue);
+        strand
+    }
+
+    /// One of those that are not counted.
+    #[inline]
+    pub(super) fn take_kept(&self) -> Option<Ready> {
+        if self.kept() == 0 { None } else { self.take_kept_slow() }
+    }
+
+    fn take_kept_slow(&self) -> Option<Ready> {
+        let mut queue = self.queue.lock();
+        let kept = self.kept().checked_sub(1)?;
+        self.kept.store(kept, Relaxed);
+        let strand = queue.pop();
+        queue.prefetch_head();
+        self.close(queue);
+        strand
+    }
+
+    /// The same for somebody else than the owner, who leaves a single one to the owner
+    /// while it is `young`.
+    pub(super) fn take_left(&self, now: u64, young: u64, effort: Effort) -> Option<Ready> {
+        let age = now.saturating_sub(self.kept_since.load(Relaxed));
+        if self.kept() == 1 && age <= young && effort == Effort::Polite { None } else { self.take_kept() }
+    }
+
+    /// Everything, if it is true of the head that it has waited for so long.
+    #[cold]
+    pub(super) fn take_neglected(&self, now: u64, limit: u64) -> Option<Taken> {
+        let mut queue = self.queue.lock();
+        let is_old = queue.claim().is_some_and(|claim| now.saturating_sub(claim.ready_at) > limit);
+        is_old.then(|| {
+            let taken = Taken { strands: queue.take_all(), kept: self.kept() };
+            self.kept.store(0, Relaxed);
+            self.close(queue);
+            taken
+        })
+    }
+
+    /// Puts strands from another queue in front, for they are the older ones.
+    pub(super) fn prepend(&self, taken: Taken, now: u64) {
+        let mut queue = self.queue.lock();
+        queue.prepend(taken.strands);
+        if taken.kept > 0 {
+            self.kept_since.store(now, Relaxed);
+            self.kept.store(self.kept() + taken.kept, Relaxed);
+        }
+        self.close(queue);
+    }
+
+    /// Moves everything behind what is in another queue. Nothing of it is kept.
+    pub(super) fn move_to(&self, other: &Strands) {
+        let mut queue = self.queue.lock();
+        debug_assert_eq!(self.kept(), 0);
+        let strands = queue.take_all();
+        self.close(queue);
+        let mut queue = other.queue.lock();
+        queue.append(strands);
+        other.close(queue);
+    }
+
+    /// `push` and `pop` in one step: the number of strands does not change.
+    #[inline]
+    pub(super) fn exchange(&self, strand: Ready) -> Ready {
+        let mut queue = self.queue.lock();
+        let next = queue.exchange(strand);
+        queue.prefetch_head();
+        next
+    }
+
+    pub(super) fn claim(&self) -> Option<Claim> {
+        if self.is_empty() { None } else { self.queue.lock().claim() }
+    }
+}
