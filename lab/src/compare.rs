@@ -11,7 +11,7 @@
 //!    better than the new median.
 //!
 //! There are two ways to find by how much a figure is worse, and the one with less
-//! noise is taken (see [`judge`]):
+//! noise is taken (see [`mod@judge`]):
 //!
 //! - *By itself*: the middle of its runs, or of the best of many. If the controls of
 //!   the same configuration moved beyond their own noise, what is beyond is noise of
