@@ -217,7 +217,8 @@ fn inverted_takes_everything_from_a_processor_that_is_held_up() {
         machine.step(1..3);
         assert!(machine.now_us - began < 200, "not taken within 200 µs");
     }
-    assert_eq!(machine.empty(1), 120);
+    // Each may keep one, which the other leaves alone.
+    assert_eq!(machine.empty(1) + machine.empty(2), 120);
 }
 
 #[test]
