@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// How long one calibration looks.
 const CALIBRATION: Duration = Duration::from_millis(15);
 
+/// ... and how often at least.
+const LEAST_ROUNDS: u32 = 5;
+
 /// A piece of computing: so many steps, each of which needs the one before.
 #[derive(Clone, Copy)]
 pub struct Unit {
@@ -44,7 +47,9 @@ impl Unit {
         let rounds = move || {
             let begun = Instant::now();
             let mut least = f64::INFINITY;
-            while begun.elapsed() < CALIBRATION {
+            let mut done = 0;
+            // The host may have taken the CPU for all of that time.
+            while done < LEAST_ROUNDS || begun.elapsed() < CALIBRATION {
                 let (round, before) = (Instant::now(), thread_cpu());
                 let mut turns = 0;
                 while turns < 4 || round.elapsed() < Duration::from_micros(200) {
@@ -52,6 +57,7 @@ impl Unit {
                     turns += 4;
                 }
                 least = least.min((thread_cpu() - before).as_nanos() as f64 / f64::from(turns));
+                done += 1;
             }
             least
         };
