@@ -12,6 +12,7 @@ const ASSUMED_BETWEEN: f64 = 0.05;
 /// The same for many runs: five files of one build, on a machine with five times as
 /// much to do as it has CPUs, had bests of CPU time that scattered by 0.02.
 const ASSUMED_BETWEEN_MANY: f64 = 0.025;
+
 /// One figure in both files.
 pub struct Pair<'a> {
     pub old: &'a Row,
