@@ -509,7 +509,8 @@ fn a_sleep_that_is_dropped_or_moved_disturbs_nobody() {
                     let mut sleep = Box::pin(time::sleep_async(1000 * MS));
                     assert!(poll_once(sleep.as_mut()).is_pending());
                     sleep.as_mut().reset(Instant::now() + MS);
-                    assert!(poll_once(sleep.as_mut()).is_pending());
+                    // It is over already if the kernel was away for so long.
+                    let _ = poll_once(sleep.as_mut());
                 }
                 time::sleep_async(MS).await;
             })
@@ -517,7 +518,7 @@ fn a_sleep_that_is_dropped_or_moved_disturbs_nobody() {
             .unwrap();
             // Begun on a kernel thread, ended in a task.
             let moved = sinew::blocking(|| {
-                let mut sleep = Box::pin(time::sleep_async(20 * MS));
+                let mut sleep = Box::pin(time::sleep_async(60 * MS));
                 block_on(async { assert!(poll_once(sleep.as_mut()).is_pending()) });
                 sleep
             });
