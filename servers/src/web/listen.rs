@@ -19,7 +19,7 @@ const BACKLOG: u32 = 4096;
 
 /// Who says nothing at first is let in after so long. The others are let in when their request
 /// is there, so that a session need not wait for it: of the CPU time for a connection that comes
-/// for one request, that saves a quarter.
+/// for one request, that saves a third.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Listens as the options say.
