@@ -3,7 +3,7 @@
 //! public face.
 #![allow(unsafe_code, missing_docs)]
 
-use crate::atomic::AtomicU64;
+use crate::atomic::{AtomicBool, AtomicU64, Relaxed};
 use crate::fibre::join;
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, After, Kind, Strand, StrandArc};
@@ -17,6 +17,7 @@ use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::wait::model::{Cancel, Line, Outcome, Waiting};
@@ -288,6 +289,28 @@ impl Join {
     }
 }
 
+/// What rings in a model's poller.
+#[derive(Default)]
+pub struct Bell(AtomicBool);
+
+impl Bell {
+    /// Whether it has rung. By the processor that waits in the poller, which thereby
+    /// stops it.
+    pub fn take(&self) -> bool {
+        let rings = self.0.load(Relaxed);
+        if rings {
+            self.0.store(false, Relaxed);
+        }
+        rings
+    }
+}
+
+impl idle::Bell for Bell {
+    fn ring(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 pub struct Idle(idle::Idle);
 
 #[must_use]
@@ -321,6 +344,10 @@ impl Idle {
 
     pub fn rouse_sentinel(&self) {
         self.0.rouse_sentinel();
+    }
+
+    pub fn relieve(&self) {
+        self.0.relieve();
     }
 
     pub fn sleeping(&self) -> u32 {
@@ -361,6 +388,14 @@ impl<'a> Announced<'a> {
 
     pub fn sleep(self, timeout: Option<Duration>) -> Slept<'a> {
         match self.0.sleep(timeout) {
+            idle::Slept::Notified => Slept::Notified,
+            idle::Slept::TimedOut(still) => Slept::TimedOut(Announced(still)),
+        }
+    }
+
+    /// Sleeps in `poll`, where `bell` rings.
+    pub fn sleep_polling(self, bell: &Arc<Bell>, poll: impl FnOnce(&dyn Fn())) -> Slept<'a> {
+        match self.0.sleep_polling(bell, poll) {
             idle::Slept::Notified => Slept::Notified,
             idle::Slept::TimedOut(still) => Slept::TimedOut(Announced(still)),
         }

@@ -11,12 +11,14 @@
 #![cfg(sinew_loom)]
 
 mod cluster;
+mod dispatch;
 mod handover;
 mod idle;
 mod inbox;
 mod inverted;
 mod join;
 mod mutex;
+mod polling;
 mod queues;
 mod sentinel;
 mod spin;
