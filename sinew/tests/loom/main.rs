@@ -5,6 +5,9 @@
 //! RUSTFLAGS="--cfg sinew_loom" cargo test -p sinew --release --test loom
 //! ```
 //!
+//! `mutate.py` beside this file weakens the orderings of the protocols one at a time,
+//! and expects one of these models to fail each time.
+//!
 //! A thread that waits for something that never comes shows as "exceeded
 //! maximum number of branches". So do two threads that spin while a third one is
 //! held up, for they may take turns without end: a model has one that spins.
