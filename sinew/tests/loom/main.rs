@@ -13,19 +13,26 @@
 //! held up, for they may take turns without end: a model has one that spins.
 #![cfg(sinew_loom)]
 
+mod block_on;
+mod channel;
 mod cluster;
+mod enrolled;
 mod handover;
 mod idle;
 mod inbox;
 mod inverted;
 mod join;
 mod mutex;
+mod once;
 mod queues;
+mod rwlock;
+mod semaphore;
 mod sentinel;
 mod spin;
 mod state;
 mod task;
 mod wait;
+mod wait_group;
 mod watched;
 
 use loom::thread;
