@@ -45,6 +45,17 @@ impl Flag {
     }
 }
 
+/// `thread_local!`, of the threads of a model when one is being checked.
+macro_rules! of_thread {
+    (static $name:ident: $type:ty = $value:literal) => {
+        #[cfg(not(sinew_loom))]
+        std::thread_local!(static $name: $type = const { $value });
+
+        #[cfg(sinew_loom)]
+        loom::thread_local!(static $name: $type = $value);
+    };
+}
+
 /// A function that is `const` unless a model is being checked, whose atomics
 /// cannot be made so.
 macro_rules! const_fn {
@@ -59,4 +70,4 @@ macro_rules! const_fn {
     };
 }
 
-pub(crate) use const_fn;
+pub(crate) use {const_fn, of_thread};
