@@ -5,13 +5,15 @@
 pub(crate) use std::hint::spin_loop;
 #[cfg(not(sinew_loom))]
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicBool as Flag, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
+    AtomicBool, AtomicBool as Flag, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
 };
 #[cfg(not(sinew_loom))]
 pub(crate) use std::thread::yield_now;
 
 #[cfg(sinew_loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
+pub(crate) use loom::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
+};
 #[cfg(sinew_loom)]
 pub(crate) use loom::thread::{yield_now, yield_now as spin_loop};
 
@@ -43,6 +45,17 @@ impl Flag {
     }
 }
 
+/// `thread_local!`, of the threads of a model when one is being checked.
+macro_rules! of_thread {
+    (static $name:ident: $type:ty = $value:literal) => {
+        #[cfg(not(sinew_loom))]
+        std::thread_local!(static $name: $type = const { $value });
+
+        #[cfg(sinew_loom)]
+        loom::thread_local!(static $name: $type = $value);
+    };
+}
+
 /// A function that is `const` unless a model is being checked, whose atomics
 /// cannot be made so.
 macro_rules! const_fn {
@@ -57,4 +70,4 @@ macro_rules! const_fn {
     };
 }
 
-pub(crate) use const_fn;
+pub(crate) use {const_fn, of_thread};

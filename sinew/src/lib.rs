@@ -19,6 +19,8 @@ mod prefetch;
 mod processor;
 mod runtime;
 pub mod sched;
+#[doc = include_str!("../../docs/soundness.md")]
+pub mod soundness {}
 mod spin;
 mod strand;
 pub mod sync;

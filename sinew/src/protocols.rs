@@ -3,20 +3,23 @@
 //! public face.
 #![allow(unsafe_code, missing_docs)]
 
-use crate::atomic::AtomicU64;
+use crate::atomic::{AtomicBool, AtomicU64, Relaxed};
 use crate::fibre::join;
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, After, Kind, Strand, StrandArc};
 use crate::sync::Policy;
-use crate::sync::raw_mutex;
+use crate::sync::{raw_mutex, raw_rwlock, raw_semaphore};
+use crate::task::block_on;
 use crate::task::life::{Begin, Life};
 use crate::time::Deadline;
-use crate::wait::{Limit, handover};
+use crate::wait::{self, Limit, Party, handover};
 use crate::{idle, spin};
 use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub use crate::wait::model::{Cancel, Line, Outcome, Waiting};
@@ -222,6 +225,10 @@ impl<T> SpinLock<T> {
         SpinGuard(self.0.lock())
     }
 
+    pub fn lock_at_once(&self) -> Option<SpinGuard<'_, T>> {
+        self.0.lock_at_once().map(SpinGuard)
+    }
+
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         self.0.try_lock().map(SpinGuard)
     }
@@ -288,6 +295,28 @@ impl Join {
     }
 }
 
+/// What rings in a model's poller.
+#[derive(Default)]
+pub struct Bell(AtomicBool);
+
+impl Bell {
+    /// Whether it has rung. By the processor that waits in the poller, which thereby
+    /// stops it.
+    pub fn take(&self) -> bool {
+        let rings = self.0.load(Relaxed);
+        if rings {
+            self.0.store(false, Relaxed);
+        }
+        rings
+    }
+}
+
+impl idle::Bell for Bell {
+    fn ring(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 pub struct Idle(idle::Idle);
 
 #[must_use]
@@ -321,6 +350,10 @@ impl Idle {
 
     pub fn rouse_sentinel(&self) {
         self.0.rouse_sentinel();
+    }
+
+    pub fn relieve(&self) {
+        self.0.relieve();
     }
 
     pub fn sleeping(&self) -> u32 {
@@ -366,6 +399,14 @@ impl<'a> Announced<'a> {
         }
     }
 
+    /// Sleeps in `poll`, where `bell` rings.
+    pub fn sleep_polling(self, bell: &Arc<Bell>, poll: impl FnOnce(&dyn Fn())) -> Slept<'a> {
+        match self.0.sleep_polling(bell, poll) {
+            idle::Slept::Notified => Slept::Notified,
+            idle::Slept::TimedOut(still) => Slept::TimedOut(Announced(still)),
+        }
+    }
+
     pub fn deputise(&mut self) -> bool {
         self.0.deputise()
     }
@@ -387,6 +428,10 @@ impl<'a> Announced<'a> {
     }
 }
 
+fn overdue() -> Limit {
+    Limit::until(Deadline::after(Duration::ZERO))
+}
+
 pub struct RawMutex(raw_mutex::RawMutex);
 
 impl RawMutex {
@@ -404,10 +449,122 @@ impl RawMutex {
 
     /// With a limit that has ended already.
     pub fn lock_overdue(&self) -> bool {
-        self.0.lock_within(Limit::until(Deadline::after(Duration::ZERO)))
+        self.0.lock_within(overdue())
+    }
+
+    pub async fn lock_async(&self) {
+        self.0.lock_async().await;
     }
 
     pub fn unlock(&self) {
         self.0.unlock();
+    }
+}
+
+pub struct RawRwLock(raw_rwlock::RawRwLock);
+
+impl RawRwLock {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        RawRwLock(raw_rwlock::RawRwLock::new())
+    }
+
+    pub fn read(&self) {
+        self.0.read(Limit::NONE);
+    }
+
+    pub fn write(&self) {
+        self.0.write(Limit::NONE);
+    }
+
+    pub fn try_read(&self) -> bool {
+        self.0.try_read()
+    }
+
+    pub fn try_write(&self) -> bool {
+        self.0.try_write()
+    }
+
+    /// With a limit that has ended already.
+    pub fn write_overdue(&self) -> bool {
+        self.0.write(overdue())
+    }
+
+    pub fn unlock_read(&self) {
+        self.0.unlock_read();
+    }
+
+    pub fn unlock_write(&self) {
+        self.0.unlock_write();
+    }
+
+    pub fn downgrade(&self) {
+        self.0.downgrade();
+    }
+}
+
+pub struct RawSemaphore(raw_semaphore::RawSemaphore);
+
+impl RawSemaphore {
+    pub fn new(permits: u64) -> Self {
+        RawSemaphore(raw_semaphore::RawSemaphore::new(permits))
+    }
+
+    pub fn permits(&self) -> u64 {
+        self.0.permits()
+    }
+
+    pub fn take(&self, count: u64) {
+        let _ = self.0.take(count, Limit::NONE);
+    }
+
+    pub fn try_take(&self, count: u64) -> bool {
+        self.0.try_take(count)
+    }
+
+    /// With a limit that has ended already.
+    pub fn take_overdue(&self, count: u64) -> bool {
+        self.0.take(count, overdue()) == wait::Outcome::Told
+    }
+
+    pub fn give(&self, count: u64) {
+        self.0.give(count, raw_semaphore::MOST);
+    }
+}
+
+/// What a future that joins has left in the word.
+#[derive(Default)]
+pub struct Enrolled(wait::Enrolled);
+
+impl Enrolled {
+    /// Whether the strand has finished; else the waker will be called then.
+    pub fn poll(&mut self, join: &Join, waker: &Waker) -> bool {
+        self.0.poll(join.word(), &Context::from_waker(waker)) == Poll::Ready(())
+    }
+
+    pub fn leave(&mut self, join: &Join) {
+        self.0.leave(join.word());
+    }
+}
+
+/// One who blocks in `block_on`.
+pub struct Blocked(Arc<block_on::Blocked>);
+
+impl Blocked {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Blocked(Arc::new(block_on::Blocked::new()))
+    }
+
+    pub fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.0))
+    }
+
+    /// Waits between two polls, with a timer that is due. Whether it was woken.
+    pub fn wait_overdue(&self) -> bool {
+        let enter = |wait: &wait::Wait| self.0.enter(Party::timed(wait));
+        let outcome = wait::block_within(overdue(), enter, |_| self.0.withdraw());
+        self.0.begin_poll();
+        outcome == wait::Outcome::Told
     }
 }

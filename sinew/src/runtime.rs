@@ -28,9 +28,10 @@ const DEFAULT_STACK: usize = 64 * 1024;
 /// assert_eq!(total, 385);
 /// ```
 ///
-/// A fibre stays on the kernel thread that started it, so everything that is
-/// safe in a thread is safe here; fibres that have not begun are shared out
-/// among the processors. See [`run_migrating`] for the alternative.
+/// A fibre stays on the kernel thread that started it; fibres that have not begun are
+/// shared out among the processors. See [`run_migrating`] for the alternative, and
+/// [`soundness`](crate::soundness) for what a fibre shares with its neighbours on a kernel
+/// thread.
 ///
 /// # Panics
 /// If `f` panics, with the same payload; if the runtime cannot be built.

@@ -8,7 +8,7 @@
 //! own CPU to the kernel after a bounded spin.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AcqRel, Acquire, Flag as AtomicBool, Relaxed, Release, spin_loop};
+use crate::atomic::{Acquire, Flag as AtomicBool, Relaxed, Release, spin_loop};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
@@ -81,7 +81,7 @@ impl<T> SpinLock<T> {
     pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         // Acquire as in `lock`. The look beforehand keeps a crowd of helpers
         // from taking the line away from its owner.
-        let taken = self.held.load(Relaxed) || self.held.swap(true, AcqRel);
+        let taken = self.held.load(Relaxed) || self.held.swap(true, Acquire);
         if taken { None } else { Some(SpinGuard { lock: self }) }
     }
 }

@@ -269,6 +269,19 @@ fn conditions_are_awaited_and_notified_from_any_kind() {
 }
 
 #[test]
+fn what_an_abandoned_receiver_was_given_goes_to_the_next_though_the_last_sender_has_left() {
+    alone(|| {
+        let (sender, receiver) = mpmc::sync_channel(1);
+        let (mut first, mut second) = (Box::pin(receiver.recv_async()), pin!(receiver.recv_async()));
+        assert!(poll_once(first.as_mut()).is_pending() && poll_once(second.as_mut()).is_pending());
+        sender.try_send(1).unwrap();
+        drop(sender);
+        drop(first);
+        assert_eq!(poll_once(second.as_mut()), Poll::Ready(Ok(1)));
+    });
+}
+
+#[test]
 fn what_an_abandoned_future_was_given_goes_to_the_next() {
     alone(|| {
         let semaphore = Semaphore::new(0);

@@ -13,7 +13,7 @@
 //! one signal that it waits for. So a waiter whose time is up may go only if it
 //! can withdraw its number, and waits for that signal otherwise.
 
-use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use std::num::NonZeroU64;
 
 const RUNNING: u64 = 0;
@@ -78,7 +78,7 @@ impl<'a> Join<'a> {
         debug_assert!(waiter.get() > DETACHED);
         // Release: `complete` may use what the waiter stands for. Acquire on
         // failure: as in `is_done`.
-        match self.0.compare_exchange(RUNNING, waiter.get(), AcqRel, Acquire) {
+        match self.0.compare_exchange(RUNNING, waiter.get(), Release, Acquire) {
             Ok(_) => Wait::Entered,
             Err(_) => Wait::Done,
         }

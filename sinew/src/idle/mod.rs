@@ -2,7 +2,6 @@
 
 use crate::atomic::{AcqRel, Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release};
 use crate::fence;
-use crate::io::Alarm;
 use crate::sched::{ProcessorId, Wake};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -53,7 +52,13 @@ struct Sleeper {
     /// Whether it is in the stack, be it asleep or a leftover from before.
     stacked: AtomicBool,
     /// What rings where it is when its state is POLLING.
-    alarm: OnceLock<Arc<Alarm>>,
+    bell: OnceLock<Arc<dyn Bell>>,
+}
+
+/// Wakes a processor that sleeps elsewhere than on its own word: in a poller. It rings
+/// until that processor hears it, so a ring that comes first is not lost.
+pub(crate) trait Bell: Send + Sync {
+    fn ring(self: Arc<Self>);
 }
 
 impl Idle {
@@ -62,7 +67,7 @@ impl Idle {
             state: AtomicU32::new(AWAKE),
             below: AtomicU32::new(0),
             stacked: AtomicBool::new(false),
-            alarm: OnceLock::new(),
+            bell: OnceLock::new(),
         };
         Idle {
             word: AtomicU32::new(0),
@@ -177,6 +182,7 @@ impl Idle {
         while matches!(seen & !HIDDEN, SEARCHING | ASLEEP | POLLING) && kind(seen) {
             // Release: the sleeper sees what the notifier published; pairs with
             // the Acquire in `Announced::sleep`, `sleep_polling` and `retract`.
+            // Acquire pairs with the Release in `announce` and `sleep_polling`.
             match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Relaxed) {
                 Ok(_) => {
                     if is_counted(seen) {
@@ -185,9 +191,9 @@ impl Idle {
                     if seen & !HIDDEN == ASLEEP {
                         kernel_wake(state);
                     } else if seen == POLLING
-                        && let Some(alarm) = self.sleepers[id.index()].alarm.get()
+                        && let Some(bell) = self.sleepers[id.index()].bell.get()
                     {
-                        alarm.ring();
+                        Arc::clone(bell).ring();
                     }
                     return true;
                 }
@@ -313,9 +319,10 @@ impl<'a> Lingering<'a> {
     /// exhaustively before it does.
     pub(crate) fn announce(self) -> Announced<'a> {
         let Lingering { idle, id } = self;
-        // The count first: whoever claims the state below takes from it.
+        // The count first: a notifier that claims the state below takes from it. Release
+        // pairs with the Acquire in `claim_if`.
         idle.word.fetch_add(SLEEPER, AcqRel);
-        idle.sleepers[id.index()].state.store(SEARCHING, Relaxed);
+        idle.sleepers[id.index()].state.store(SEARCHING, Release);
         let sentinel = idle.sentinel.compare_exchange(0, u32::from(id.0) + 1, Relaxed, Relaxed).is_ok();
         if !sentinel {
             idle.push(id);
@@ -400,6 +407,9 @@ impl<'a> Announced<'a> {
         if !self.sentinel && seat.compare_exchange(0, u32::from(self.id.0) + 1, Relaxed, Relaxed).is_ok() {
             self.sentinel = true;
             self.resign();
+            // Take the seat first, then look at the clock and the poller. Pairs with the light
+            // fence in `rouse_sentinel`.
+            fence::heavy();
         }
     }
 
@@ -419,19 +429,23 @@ impl<'a> Announced<'a> {
         Slept::Notified
     }
 
-    /// As [`sleep`](Announced::sleep), but `poll` does it, which ceases to wait when `alarm`
-    /// rings at the latest, and calls what it is given before it makes anybody ready: for
-    /// that the alarm need not ring.
-    pub(crate) fn sleep_polling(self, alarm: &Arc<Alarm>, poll: impl FnOnce(&dyn Fn())) -> Slept<'a> {
+    /// As [`sleep`](Announced::sleep), but `poll` does it. `poll` ceases to wait when `bell`
+    /// rings, at the latest. It calls the function that it is given when it has ceased to wait,
+    /// before it makes any strand ready: the bell need not ring for these strands.
+    pub(crate) fn sleep_polling<B: Bell + 'static>(self, bell: &Arc<B>, poll: impl FnOnce(&dyn Fn())) -> Slept<'a> {
         let sleeper = &self.idle.sleepers[self.id.index()];
-        sleeper.alarm.get_or_init(|| Arc::clone(alarm));
-        // Acquire pairs with the Release in `claim`.
+        sleeper.bell.get_or_init(|| Arc::<B>::clone(bell));
+        // Release: who claims a sleeper in the poller finds its bell; pairs with the Acquire
+        // in `claim_if`. Acquire pairs with the Release there.
         let mut notified = sleeper.state.compare_exchange(SEARCHING, POLLING, AcqRel, Acquire).is_err();
         if !notified {
-            poll(&|| {
+            let waited = || {
                 // If it has been claimed already, that is seen below.
-                let _ = sleeper.state.compare_exchange(POLLING, SEARCHING, AcqRel, Relaxed);
-            });
+                let _ = sleeper.state.compare_exchange(POLLING, SEARCHING, Relaxed, Relaxed);
+            };
+            poll(&waited);
+            waited();
+            // Acquire pairs with the Release in `claim_if`.
             notified = sleeper.state.load(Acquire) == NOTIFIED;
         }
         if !notified {

@@ -19,7 +19,7 @@ pub use pollers::Polling;
 pub use scope::{EventScope, OtherScope};
 pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 
-pub(crate) use poller::{Alarm, Poller};
+pub(crate) use poller::Poller;
 pub(crate) use pollers::Pollers;
 pub(crate) use scope::Home;
 pub(crate) use scoped::Scoped;

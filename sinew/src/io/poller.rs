@@ -10,6 +10,7 @@ use super::scope::do_there;
 use super::scoped::Scoped;
 use super::slots::{self, Event, Key, Side};
 use crate::clock;
+use crate::idle::Bell;
 use crate::processor;
 use crate::strand::Fifo;
 use std::io;
@@ -47,22 +48,6 @@ impl Alarm {
         Ok(Alarm(Scoped::new(descriptor?)))
     }
 
-    /// It goes on ringing until it is [stopped](Alarm::stop): a look of another's must
-    /// not take it away from the one who is to hear it.
-    pub(crate) fn ring(self: &Arc<Self>) {
-        let Ok(descriptor) = self.0.get() else { return self.ring_there() };
-        // If the number is full, it has rung often enough.
-        let one = 1u64;
-        // SAFETY: eight bytes of `one` are read.
-        unsafe { libc::write(descriptor.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
-    }
-
-    #[cold]
-    fn ring_there(self: &Arc<Self>) {
-        let alarm = Arc::clone(self);
-        do_there(self.0.scope(), move || alarm.ring());
-    }
-
     /// By the one who waits in the poller, while nobody else can come to wait there: so
     /// it stops no ring that was for another.
     fn stop(&self) {
@@ -70,6 +55,20 @@ impl Alarm {
         // If it does not ring, there is nothing to be read.
         // SAFETY: eight bytes of `count` are written.
         unsafe { libc::read(self.0.peek().as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+    }
+}
+
+impl Bell for Alarm {
+    /// Rings until it is [stopped](Alarm::stop): a look of another's must not take it away
+    /// from the processor that is to hear it.
+    fn ring(self: Arc<Self>) {
+        let Ok(descriptor) = self.0.get() else {
+            return do_there(self.0.scope(), move || self.ring());
+        };
+        // If the number is full, it has rung often enough.
+        let one = 1u64;
+        // SAFETY: eight bytes of `one` are read.
+        unsafe { libc::write(descriptor.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
     }
 }
 

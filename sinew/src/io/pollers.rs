@@ -3,7 +3,7 @@
 use super::poller::Poller;
 use super::slots;
 use crate::cluster::ClusterShared;
-use crate::idle::Idle;
+use crate::idle::{Bell, Idle};
 use crate::sched::{MAX_PROCESSORS, ProcessorId};
 use std::collections::HashMap;
 use std::io;
@@ -205,7 +205,7 @@ impl Pollers {
         if let (Some(thread), Some(poller)) = (thread, self.made[0].get()) {
             // Release pairs with the Acquire in `start_thread`: the alarm comes after it.
             self.stopped.store(true, Release);
-            poller.alarm().ring();
+            Arc::clone(poller.alarm()).ring();
             if thread.join().is_err() {
                 crate::fatal("a poller panicked");
             }

@@ -3,13 +3,13 @@
 
 use super::seats::Seats;
 use super::{CacheId, Claim, Effort, Local, Place, Ready, Scheduler, Wake};
+use crate::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Relaxed};
 use crate::clock::ticks_in_us;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::strand::{Inbox, Levels};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A new sample of the waiting time weighs 12 parts of 16, as in Cforall; the
 /// thesis finds that only the magnitude matters.

@@ -7,7 +7,7 @@ mod strands;
 
 use super::seats::Seats;
 use super::{Claim, Effort, Local, Place, ProcessorId, Ready, Scheduler, Wake};
-use crate::atomic::{AcqRel, AtomicI64, AtomicU64, Relaxed, yield_now};
+use crate::atomic::{AtomicI64, AtomicU64, Relaxed, yield_now};
 use crate::clock::ticks_in_us;
 use crate::spin::SpinLock;
 use crate::strand::{Inbox, Levels};
@@ -42,7 +42,9 @@ pub struct Inverted {
 #[derive(Default)]
 struct Shared {
     /// Ready strands but those that are kept, less the processors that wait or are
-    /// about to.
+    /// about to. Relaxed everywhere: the counter only counts. Strands themselves pass
+    /// through the locks of `waiting` and of the queues, or through an inbox, and a
+    /// processor that the counter has promised a strand looks until it finds one.
     counter: CachePadded<AtomicI64>,
     waiting: CachePadded<SpinLock<Waiting>>,
     /// What arrives from elsewhere.
@@ -79,8 +81,7 @@ impl Shared {
     /// else to `queue`.
     #[inline]
     fn enqueue(&self, strand: Ready, queue: &Strands) -> Wake {
-        // AcqRel: the counter orders arrivals and departures among themselves.
-        if self.counter.fetch_add(1, AcqRel) >= 0 {
+        if self.counter.fetch_add(1, Relaxed) >= 0 {
             queue.push(strand);
             return Wake::Nobody;
         }
@@ -157,9 +158,9 @@ impl Local for End {
         if self.waiting.get() {
             return self.take_handed();
         }
-        // AcqRel: see `enqueue`. Counting comes first: a strand is reserved, or
-        // the processor is known to wait.
-        if self.shared.counter.fetch_sub(1, AcqRel) > 0 { Some(self.find()) } else { self.wait() }
+        // Counting comes first: a strand is reserved, or the processor is known to
+        // wait.
+        if self.shared.counter.fetch_sub(1, Relaxed) > 0 { Some(self.find()) } else { self.wait() }
     }
 
     /// The number of ready strands does not change, nor does the counter.
@@ -186,7 +187,7 @@ impl Local for End {
         // arrival is on its way to this one, unless another that comes to wait
         // meanwhile is picked in its place: then there is one to claim again.
         let claim = |counter| (counter < 0).then_some(counter + 1);
-        while self.shared.counter.fetch_update(AcqRel, Relaxed, claim).is_err() {
+        while self.shared.counter.fetch_update(Relaxed, Relaxed, claim).is_err() {
             if let Some(strand) = self.take_handed() {
                 return self.shared.enqueue(strand, &self.station.local);
             }

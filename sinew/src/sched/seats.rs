@@ -6,7 +6,7 @@
 //! seat at the moment when it is left can still be found there.
 
 use super::MAX_PROCESSORS;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::atomic::{Acquire, AtomicUsize, Release};
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub(super) struct Seats<T> {
@@ -60,13 +60,13 @@ impl<T: Default> Seats<T> {
     pub(super) fn get_or_new(&self, seat: usize) -> &Arc<T> {
         let entry = self.entries[seat].get_or_init(Arc::default);
         // Release pairs with the Acquire in `used`.
-        self.used.fetch_max(seat + 1, Ordering::Release);
+        self.used.fetch_max(seat + 1, Release);
         entry
     }
 
     /// How many seats have been in use at one time or another.
     pub(super) fn used(&self) -> usize {
-        self.used.load(Ordering::Acquire)
+        self.used.load(Acquire)
     }
 
     /// What is in the other seats, beginning behind `seat`.

@@ -2,10 +2,10 @@
 //! to beat.
 
 use super::{Claim, Effort, Local, Place, Ready, Scheduler, Wake};
+use crate::atomic::{AtomicUsize, Relaxed};
 use crate::spin::SpinLock;
 use crate::strand::Levels;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One first-in-first-out queue per priority, shared by all processors of the
 /// cluster: perfectly fair, perfectly balanced, and contended.
@@ -31,17 +31,17 @@ impl Queue {
     fn push(&self, strand: Ready) -> Wake {
         let mut strands = self.strands.lock();
         strands.push(strand);
-        self.len.store(strands.len(), Ordering::Relaxed);
+        self.len.store(strands.len(), Relaxed);
         if strands.len() > 1 { Wake::Backlog } else { Wake::Lone }
     }
 
     fn pop(&self) -> Option<Ready> {
-        if self.len.load(Ordering::Relaxed) == 0 {
+        if self.len.load(Relaxed) == 0 {
             return None;
         }
         let mut strands = self.strands.lock();
         let strand = strands.pop();
-        self.len.store(strands.len(), Ordering::Relaxed);
+        self.len.store(strands.len(), Relaxed);
         strand
     }
 }
@@ -77,12 +77,12 @@ impl Local for End {
     fn exchange(&self, strand: Ready, _now: u64) -> Ready {
         let mut strands = self.queue.strands.lock();
         let next = strands.exchange(strand);
-        self.queue.len.store(strands.len(), Ordering::Relaxed);
+        self.queue.len.store(strands.len(), Relaxed);
         next
     }
 
     fn claim(&self) -> Option<Claim> {
-        if self.queue.len.load(Ordering::Relaxed) == 0 {
+        if self.queue.len.load(Relaxed) == 0 {
             return None;
         }
         self.queue.strands.lock().claim()

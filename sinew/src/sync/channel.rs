@@ -284,7 +284,8 @@ impl<T, B: Buffer<T>> Core<T, B> {
                 match wait_in(&self.state, state, |state| &mut state.receiving, Place::Back, None, limit, || ()) {
                     (_, Some(message)) => Ok(message),
                     (Outcome::TimedOut, None) => Err(RecvTimeoutError::Timeout),
-                    (_, None) => Err(RecvTimeoutError::Disconnected),
+                    (Outcome::Cancelled, None) => Err(RecvTimeoutError::Disconnected),
+                    (Outcome::Told, None) => self.recv_closed().map_err(|RecvError| RecvTimeoutError::Disconnected),
                 }
             }
         }
@@ -301,9 +302,16 @@ impl<T, B: Buffer<T>> Core<T, B> {
                 let abandoned = |_, message| self.put_back(message);
                 let note =
                     wait_in_async(&self.state, state, State::receiving, Place::Back, None, || (), abandoned).await;
-                note.ok_or(RecvError)
+                note.map_or_else(|| self.recv_closed(), Ok)
             }
         }
+    }
+
+    /// By a receiver that was told that the channel is closed: a message may have been put
+    /// back since.
+    #[cold]
+    fn recv_closed(&self) -> Result<T, RecvError> {
+        self.try_recv().map_err(|_| RecvError)
     }
 
     /// Lets another receive a message that one who ceased to wait had been given.

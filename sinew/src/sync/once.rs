@@ -4,7 +4,7 @@
 //! those who wait for the next one. Beside it is a flag for those who come when all
 //! is done: the only thing that they look at.
 
-use crate::atomic::{Acquire, AtomicBool, Release, const_fn};
+use crate::atomic::{Acquire, AtomicBool, Release, const_fn, of_thread};
 use crate::fibre::with_record;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::time::Deadline;
@@ -287,7 +287,7 @@ fn caller() -> usize {
 
 #[inline(never)]
 fn kernel_thread() -> usize {
-    thread_local!(static OWN: u8 = const { 0 });
+    of_thread!(static OWN: u8 = 0);
     OWN.with(|own| std::ptr::from_ref(own).addr())
 }
 

@@ -11,7 +11,7 @@
 //! A writer that waits holds up the readers behind it. If it gives up, whoever has the
 //! lock may share it with them, so whoever leaves the queue early serves it.
 
-use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release, const_fn};
+use crate::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn};
 use crate::spin::{SpinGuard, SpinLock};
 use crate::task;
 use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
@@ -175,7 +175,9 @@ impl RawRwLock {
                     break;
                 };
                 let held = if *told.note() == Access::Read { READER } else { WRITER };
-                self.word.fetch_add(held, AcqRel);
+                // Relaxed: `is_free_for` has seen what was done before, and the signal passes
+                // it on.
+                self.word.fetch_add(held, Relaxed);
                 served.push(told);
             }
             if queue.is_empty() {

@@ -87,7 +87,9 @@ impl RawSemaphore {
             // Acquire as in `try_take`. From here on only who has the lock changes it.
             let word = self.word.fetch_or(QUEUED, Acquire);
             if word / PERMIT >= count {
-                self.word.store(word - count * PERMIT, Relaxed);
+                // Release passes on what the givers of the permits that are left did: a plain
+                // store ends their release sequence. Pairs with the Acquire in `try_take`.
+                self.word.store(word - count * PERMIT, Release);
                 return None;
             }
         }
@@ -112,12 +114,14 @@ impl RawSemaphore {
     #[inline(never)]
     fn give_slow(&self, count: u64, most: u64) -> bool {
         let mut queue = self.queue.lock();
-        if queue.is_empty() {
-            // Somebody else has served the last. Acquire: permits that others gave are
-            // passed on.
-            self.word.fetch_or(QUEUED, Acquire);
-        }
-        let word = self.word.load(Acquire);
+        let word = if queue.is_empty() {
+            // Somebody else has served the last. Acquire pairs with the Release in `give`:
+            // permits that others gave are passed on, with what they did.
+            self.word.fetch_or(QUEUED, Acquire)
+        } else {
+            // Relaxed: while somebody waits the word was written under the lock.
+            self.word.load(Relaxed)
+        };
         let mut permits = (word / PERMIT).saturating_add(count);
         let mut fits = |wanted: &mut u64| *wanted <= permits;
         let Some(mut first) = queue.pop_if(&mut fits) else {

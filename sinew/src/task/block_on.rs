@@ -15,7 +15,7 @@
 //! WAITING.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed};
+use crate::atomic::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release};
 use crate::time;
 use crate::wait::{self, Limit, Party};
 use std::num::NonZeroU64;
@@ -27,24 +27,34 @@ const IDLE: u32 = 0;
 const WAITING: u32 = 1;
 const WOKEN: u32 = 2;
 
-struct Blocked {
+pub(crate) struct Blocked {
     word: AtomicU32,
     /// Who waits. Written before WAITING, read by who takes that away.
     party: AtomicU64,
 }
 
 impl Blocked {
+    pub(crate) fn new() -> Self {
+        Blocked { word: AtomicU32::new(IDLE), party: AtomicU64::new(0) }
+    }
+
     /// `IDLE -> WAITING`. Whether the party will be signalled.
-    fn enter(&self, party: Party) -> bool {
+    pub(crate) fn enter(&self, party: Party) -> bool {
         self.party.store(party.number().get(), Relaxed);
-        // Release: the party, for `wake`. Acquire pairs with the Release there.
-        self.word.compare_exchange(IDLE, WAITING, AcqRel, Acquire).is_ok()
+        // Release: the party, for `wake`. Relaxed on failure: `begin_poll` acquires.
+        self.word.compare_exchange(IDLE, WAITING, Release, Relaxed).is_ok()
     }
 
     /// `WAITING -> IDLE`. `false` if the signal is on its way.
-    fn withdraw(&self) -> bool {
-        // Acquire as in `enter`.
-        self.word.compare_exchange(WAITING, IDLE, Relaxed, Acquire).is_ok()
+    pub(crate) fn withdraw(&self) -> bool {
+        // Relaxed on failure as in `enter`.
+        self.word.compare_exchange(WAITING, IDLE, Relaxed, Relaxed).is_ok()
+    }
+
+    /// `WOKEN | IDLE -> IDLE`. By who blocks, when it is not waiting.
+    pub(crate) fn begin_poll(&self) {
+        // What came before is seen by the next poll: Acquire pairs with the Release in `wake`.
+        self.word.swap(IDLE, Acquire);
     }
 }
 
@@ -82,7 +92,7 @@ impl Wake for Blocked {
 /// If the future does. In a task: that would hold up its processor.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     assert!(!super::is_running(), "a task may not block its processor: await the future");
-    let blocked = Arc::new(Blocked { word: AtomicU32::new(IDLE), party: AtomicU64::new(0) });
+    let blocked = Arc::new(Blocked::new());
     let waker = Waker::from(Arc::clone(&blocked));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
@@ -99,7 +109,6 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             let _ = wait::block_within(Limit::until(deadline), enter, |_| blocked.withdraw());
             minder.fire_due();
         }
-        // What came before is seen by the next poll: Acquire pairs with the Release in `wake`.
-        blocked.word.swap(IDLE, Acquire);
+        blocked.begin_poll();
     }
 }

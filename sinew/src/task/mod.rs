@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-mod block_on;
+pub(crate) mod block_on;
 mod budget;
 mod handle;
 pub(crate) mod life;

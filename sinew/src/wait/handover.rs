@@ -72,8 +72,9 @@ impl Handover {
 
     /// `HELD -> BORROWED`. By the one who polls.
     pub(crate) fn borrow(&self) -> Borrowed {
-        // Acquire on failure as in `is_told`.
-        match self.0.compare_exchange(HELD, BORROWED, Acquire, Acquire) {
+        // Relaxed: HELD is from the caller's own `put_back`, and on failure `await_told`
+        // acquires.
+        match self.0.compare_exchange(HELD, BORROWED, Relaxed, Relaxed) {
             Ok(_) => Borrowed::Yes,
             Err(_) => {
                 self.await_told();

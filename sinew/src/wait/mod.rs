@@ -310,9 +310,9 @@ impl Wait {
     pub(crate) fn settle(&self, outcome: Outcome) -> Option<Party> {
         // Read before: the wait may be gone when the party knows.
         let party = self.party;
-        // AcqRel: outcomes are ordered among themselves; what led to this one is
-        // passed on by the signal.
-        self.outcome.compare_exchange(PENDING, outcome as u32, AcqRel, Relaxed).is_ok().then_some(party)
+        // Relaxed: the word only says who was first. What led to it is passed on by the
+        // signal, and whoever was later leaves the wait alone.
+        self.outcome.compare_exchange(PENDING, outcome as u32, Relaxed, Relaxed).is_ok().then_some(party)
     }
 
     /// As [`settle`](Wait::settle) as told, for a wait that nothing else can end.
@@ -338,7 +338,10 @@ impl Wait {
         // SAFETY: by the contract.
         let wait = unsafe { &*wait };
         let party = wait.party;
-        // AcqRel as in `settle`. The wait may be gone afterwards.
+        // Release pairs with `outcome` and `await_told`, which go on without a signal if
+        // they see this. Acquire pairs with the Release in `await_told`: the signal of this
+        // comes after the one of the limit, which has been used up. The wait may be gone
+        // afterwards.
         let before = wait.outcome.swap(Outcome::Told as u32, AcqRel);
         matches!(before, PENDING | AWAITING).then_some(party)
     }
@@ -346,7 +349,7 @@ impl Wait {
     /// After the limit has ended the wait: `true` if it will be signalled when it is
     /// told, `false` if it has been told. By the one who waits.
     fn await_told(&self) -> bool {
-        // AcqRel: pairs with `tell`.
+        // AcqRel: both pair with `tell`.
         self.outcome.swap(AWAITING, AcqRel) != Outcome::Told as u32
     }
 

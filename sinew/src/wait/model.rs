@@ -161,6 +161,10 @@ impl Cancel {
         self.0.leave();
     }
 
+    pub fn is_requested(&self) -> bool {
+        self.0.is_requested()
+    }
+
     /// Whether it ended a wait.
     pub fn cancel(&self) -> bool {
         let party = self.0.request();

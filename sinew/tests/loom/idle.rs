@@ -137,3 +137,17 @@ fn a_sleeper_whose_old_entry_is_still_in_the_stack_can_be_woken() {
         cluster.settle(processors);
     });
 }
+
+/// Processor 2 is the sentinel, processor 0 lies on the stack, and processor 1 is about to lie
+/// on top of it: who pops processor 1 has to see what is below.
+#[test]
+fn a_sleeper_below_the_one_that_is_just_pushed_is_not_lost() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::new(3, 3);
+        let sentinel = cluster.serve(Server::new(2, 0..3));
+        let below = cluster.serve(Server::new(0, 0..3));
+        let notifier = cluster.notifying(move || (0..3).for_each(|which| cluster.publish(which, Wake::Backlog)));
+        let [notifier, above] = turn.all([notifier, cluster.serving(Server::new(1, 0..3))]);
+        cluster.settle([sentinel, below, notifier, above]);
+    });
+}

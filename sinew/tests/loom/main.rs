@@ -5,24 +5,36 @@
 //! RUSTFLAGS="--cfg sinew_loom" cargo test -p sinew --release --test loom
 //! ```
 //!
+//! `mutate.py` beside this file weakens the orderings of the protocols one at a time,
+//! and expects one of these models to fail each time.
+//!
 //! A thread that waits for something that never comes shows as "exceeded
 //! maximum number of branches". So do two threads that spin while a third one is
 //! held up, for they may take turns without end: a model has one that spins.
 #![cfg(sinew_loom)]
 
+mod block_on;
+mod channel;
 mod cluster;
+mod dispatch;
+mod enrolled;
 mod handover;
 mod idle;
 mod inbox;
 mod inverted;
 mod join;
 mod mutex;
+mod once;
+mod polling;
 mod queues;
+mod rwlock;
+mod semaphore;
 mod sentinel;
 mod spin;
 mod state;
 mod task;
 mod wait;
+mod wait_group;
 mod watched;
 
 use loom::thread;

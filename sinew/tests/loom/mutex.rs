@@ -4,6 +4,8 @@ use crate::{Watched, check};
 use loom::sync::Arc;
 use sinew::protocols::RawMutex;
 use sinew::sync::Policy;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 
 const POLICIES: [Policy; 2] = [Policy::Barge, Policy::HandOver];
 
@@ -110,6 +112,81 @@ fn one_who_comes_by_while_another_is_woken_sees_what_the_last_holder_did() {
             };
             let sums: [u32; 3] = turn.all([Box::new(release), Box::new(wait), Box::new(pass)]);
             after.assert_free(sums.into_iter().sum());
+        });
+    }
+}
+
+#[test]
+fn one_whose_limit_ended_before_the_release_sees_what_the_holder_did_when_it_comes_back() {
+    for policy in POLICIES {
+        check(2, 3, move |turn| {
+            let [holder, other, after] = Guarded::new(policy);
+            holder.mutex.lock();
+            let come_back = move || {
+                let locked = other.add_overdue();
+                other.add();
+                1 + locked
+            };
+            let ((), locked) = turn.two(move || holder.add_and_unlock(), come_back);
+            after.assert_free(1 + locked);
+        });
+    }
+}
+
+/// One who waits in a future that gives the lock.
+struct Future(Pin<Box<dyn std::future::Future<Output = ()>>>);
+
+impl Future {
+    fn new(guarded: &Arc<Guarded>) -> Future {
+        let guarded = Arc::clone(guarded);
+        Future(Box::pin(async move { guarded.mutex.lock_async().await }))
+    }
+
+    /// Whether it has the lock.
+    fn poll(&mut self) -> bool {
+        self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+}
+
+#[test]
+fn one_who_is_woken_and_gives_up_passes_on_the_lock_and_what_others_did_meanwhile() {
+    for policy in POLICIES {
+        check(3, 2, move |turn| {
+            let [holder, next, after] = Guarded::new(policy);
+            holder.mutex.lock();
+            let [mut first, mut second] = [Future::new(&holder), Future::new(&holder)];
+            assert!(!first.poll() && !second.poll());
+            let release_and_barge = move || {
+                holder.add_and_unlock();
+                let locked = holder.mutex.try_lock();
+                if locked {
+                    holder.add_and_unlock();
+                }
+                (1 + u32::from(locked), None)
+            };
+            let give_up = move || {
+                drop(first);
+                (0, None)
+            };
+            // It looks once: a second one that spins is too much for a model.
+            let look = move || {
+                let locked = second.poll();
+                if locked {
+                    next.add_and_unlock();
+                }
+                (u32::from(locked), (!locked).then_some(second))
+            };
+            let ends = turn.all([Box::new(release_and_barge), Box::new(give_up), Box::new(look)]);
+            let mut sum = 0;
+            for (added, waiting) in ends {
+                sum += added;
+                if let Some(mut second) = waiting {
+                    assert!(second.poll(), "the lock is passed on to the next");
+                    after.add_and_unlock();
+                    sum += 1;
+                }
+            }
+            after.assert_free(sum);
         });
     }
 }

@@ -83,13 +83,9 @@ fn a_rescue_at_a_tick_loses_nothing() {
         for number in [1, 2] {
             let _ = owner.push(ready_strand(number), number);
         }
-        let own = move || {
-            let running = owner.exchange(ready_strand(3), NOW);
-            owner.tick(NOW);
-            (numbers([running]), owner)
-        };
+        let _ = helper.push(ready_strand(4), NOW);
+        let own = move || (numbers([owner.exchange(ready_strand(3), NOW)]), owner);
         let help = move || {
-            let _ = helper.push(ready_strand(4), NOW);
             helper.tick(NOW);
             (numbers(helper.next(NOW)), helper)
         };

@@ -105,3 +105,34 @@ fn the_seat_of_a_sentinel_that_departs_is_taken_or_a_sleeper_is_woken() {
         }
     });
 }
+
+/// The seat is empty when the deputy resigns. Work 0 stands for a timer that is due before
+/// all others, armed at that moment.
+#[test]
+fn a_timer_is_seen_by_the_deputy_that_resigned_and_took_the_seat_or_rouses_it() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::new(2, 1);
+        let sentinel = cluster.idle.linger(processor(0)).announce();
+        let mut deputy = cluster.idle.linger(processor(1)).announce();
+        assert!(sentinel.is_sentinel() && deputy.deputise());
+        sentinel.depart();
+        let armer = cluster.notifying(move || {
+            cluster.put(0);
+            cluster.idle.rouse_sentinel();
+        });
+        let resigning = Box::new(move || {
+            deputy.resign();
+            deputy.take_seat();
+            assert!(deputy.is_sentinel());
+            if cluster.take(0..1) {
+                deputy.retract();
+                return Processor::Busy;
+            }
+            match asleep(deputy) {
+                None => cluster.serve(Server::new(1, 0..1)),
+                Some(still) => Processor::Asleep(Server::new(1, 0..1), still),
+            }
+        });
+        cluster.settle(turn.all([armer, resigning]));
+    });
+}

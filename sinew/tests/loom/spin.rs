@@ -40,11 +40,13 @@ fn a_try_that_fails_does_not_release_the_lock() {
 
 #[test]
 fn a_try_that_succeeds_excludes_and_sees() {
-    check(2, 4, |turn| {
-        let lock = Arc::new(SpinLock::new(Watched::new(0)));
-        let (one, two) = (Arc::clone(&lock), Arc::clone(&lock));
-        let try_once = move || two.try_lock().map(|held| held.change(|sum| *sum += 1)).is_some();
-        let ((), tried) = turn.two(move || add(&one), try_once);
-        assert_eq!(lock.lock().get(), 1 + u32::from(tried));
-    });
+    for attempt in [SpinLock::try_lock, SpinLock::lock_at_once] {
+        check(2, 4, move |turn| {
+            let lock = Arc::new(SpinLock::new(Watched::new(0)));
+            let (one, two) = (Arc::clone(&lock), Arc::clone(&lock));
+            let try_once = move || attempt(&two).map(|held| held.change(|sum| *sum += 1)).is_some();
+            let ((), tried) = turn.two(move || add(&one), try_once);
+            assert_eq!(lock.lock().get(), 1 + u32::from(tried));
+        });
+    }
 }

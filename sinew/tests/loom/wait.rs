@@ -97,6 +97,25 @@ fn nobody_uses_a_wait_that_has_been_left() {
 }
 
 #[test]
+fn one_that_sees_a_request_sees_what_led_to_it() {
+    check(2, 4, |turn| {
+        let [fibre, other] = Fibre::new();
+        let reason = Arc::new(Watched::new(0));
+        let its = Arc::clone(&reason);
+        let look = move || {
+            if fibre.cancel.is_requested() {
+                assert_eq!(reason.get(), 7);
+            }
+        };
+        let cancel = move || {
+            its.set(7);
+            assert!(!other.cancel.cancel());
+        };
+        turn.two(look, cancel);
+    });
+}
+
+#[test]
 fn a_wait_that_is_told_and_cancelled_has_one_outcome() {
     check(3, 2, |turn| {
         let [fibre, teller, canceller] = Fibre::new();
