@@ -5,6 +5,7 @@ mod awaiting;
 mod cancel;
 mod enrolled;
 pub(crate) mod handover;
+mod lent;
 mod limits;
 #[cfg(sinew_loom)]
 pub(crate) mod model;
@@ -13,6 +14,7 @@ mod queue;
 pub(crate) use awaiting::{Awaiting, wait_in_async};
 pub(crate) use cancel::Cancel;
 pub(crate) use enrolled::Enrolled;
+pub(crate) use lent::Lent;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
 pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
 
@@ -370,9 +372,11 @@ impl Wait {
 pub(crate) fn block(enter: impl FnOnce(Party) -> bool) {
     match current_stack() {
         Some(stack) => {
+            let lent = Lent::begin();
             if enter(Party::strand(stack.record().strand())) {
                 suspend(stack, After::Waiting);
             }
+            lent.returned();
         }
         None => block_thread(enter),
     }
@@ -398,9 +402,11 @@ pub(crate) fn park_thread(park: impl FnOnce()) {
 fn block_thread(enter: impl FnOnce(Party) -> bool) {
     refuse_tasks();
     let bell = Bell::new();
+    let lent = Lent::begin();
     if enter(Party::new(&bell, KERNEL_THREAD)) {
         bell.wait(Deadline::NEVER);
     }
+    lent.returned();
 }
 
 /// Blocks the caller until its wait is ended by another, if `enter` says that it
@@ -431,8 +437,10 @@ pub(crate) fn block_within_and(
     };
     let record = stack.record();
     let wait = Wait::new(Party::strand(record.strand()));
+    let lent = Lent::begin();
     if !enter(&wait) {
         clear();
+        lent.returned();
         return Outcome::Told;
     }
     let limit = limit.as_carried_by(record);
@@ -455,6 +463,7 @@ pub(crate) fn block_within_and(
         outcome = Outcome::Told;
     }
     clear();
+    lent.returned();
     outcome
 }
 
@@ -477,8 +486,10 @@ fn block_thread_within(
     refuse_tasks();
     let bell = Bell::new();
     let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
+    let lent = Lent::begin();
     if !enter(&wait) {
         clear();
+        lent.returned();
         return Outcome::Told;
     }
     // Its own timer: whoever settled the wait before it will ring.
@@ -491,6 +502,7 @@ fn block_thread_within(
         outcome = Outcome::Told;
     }
     clear();
+    lent.returned();
     outcome
 }
 
