@@ -11,7 +11,9 @@
 #![cfg(sinew_loom)]
 
 mod cluster;
+mod drain;
 mod handover;
+mod headcount;
 mod idle;
 mod inbox;
 mod inverted;
