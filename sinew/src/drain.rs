@@ -117,7 +117,8 @@ impl Drain {
         if self.word.load(Relaxed) == OPEN {
             return Way::Open;
         }
-        // Release pairs with the Acquire in `live`, as in `Tally::count_finished`.
+        // Release pairs with the Acquire in `live`, as in `Tally::count_finished`. A model does not
+        // need it: its light fence orders this as well.
         self.refused.fetch_add(1, Release);
         Way::Closed(self.tell())
     }

@@ -5,6 +5,7 @@ mod fixture;
 use fixture::{alone, everywhere, everywhere_owning, happens_within, spin_until, wait_until};
 use sinew::task::TaskBuilder;
 use sinew::{FibreBuilder, Leftovers};
+use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -197,6 +198,26 @@ fn whoever_waits_for_the_end_of_a_runtime_keeps_its_token() {
         };
         waits_for_the_end();
         rt.run(waits_for_the_end);
+    });
+}
+
+#[test]
+fn a_runtime_may_be_dropped_with_its_thread() {
+    thread_local!(static OF_THREAD: Cell<Option<sinew::Runtime>> = const { Cell::new(None) });
+    everywhere_owning(|rt, _| {
+        let finished = Arc::new(AtomicBool::new(false));
+        let has_finished = Arc::clone(&finished);
+        let thread = thread::spawn(move || {
+            rt.spawn(move || {
+                (0..20).for_each(|_| sinew::yield_now());
+                has_finished.store(true, Ordering::Relaxed);
+            });
+            OF_THREAD.set(Some(rt));
+            // What Sinew keeps for the thread is gone before the runtime is.
+            assert!(sinew::current().is_kernel_thread());
+        });
+        thread.join().unwrap();
+        assert!(finished.load(Ordering::Relaxed), "the drop has waited");
     });
 }
 
