@@ -266,7 +266,7 @@ impl FibreBuilder {
     }
 
     /// Promises a stack and counts the fibre, which has to be created then.
-    #[inline]
+    #[inline(always)]
     fn admit<'a>(&'a self, caller: Option<&'a Processor>) -> Result<(Origin<'a>, Class), SpawnError> {
         let origin = match Origin::new(self.cluster.as_ref(), caller) {
             Err(SpawnError::NoRuntime) if self.anywhere => {
@@ -301,7 +301,7 @@ pub(crate) enum Origin<'a> {
 impl<'a> Origin<'a> {
     /// The caller, on this processor if on any, and the cluster that was named or else the
     /// processor's.
-    #[inline]
+    #[inline(always)]
     fn new(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
         let cluster = match (named, caller) {
             (Some(cluster), _) => cluster.shared(),
@@ -329,6 +329,7 @@ impl<'a> Origin<'a> {
         cluster
     }
 
+    #[inline(always)]
     fn promise_stack(&self, class: Class) -> io::Result<()> {
         match self {
             Origin::Strand(processor, _) => processor.stacks().promise(class),

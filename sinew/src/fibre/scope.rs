@@ -8,6 +8,7 @@ use super::headcount::{self, Headcount, Left};
 use crate::wait::{self, Lent, Limit, Party, Wait};
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,25 +36,26 @@ const FEW_MEMBERS: usize = 32;
 
 /// A fibre of a scope that is counted and not yet spawned. Dropped, it is not counted any
 /// more.
-pub(crate) struct Entered(Option<Arc<ScopeShared>>);
+pub(crate) struct Entered(Arc<ScopeShared>);
 
 impl Entered {
     fn new(scope: &Arc<ScopeShared>) -> Entered {
         scope.headcount.enter();
-        Entered(Some(Arc::clone(scope)))
+        Entered(Arc::clone(scope))
     }
 
     /// For the fibre, which calls `one_finished` at its end.
-    pub(super) fn into_shared(mut self) -> Arc<ScopeShared> {
-        self.0.take().expect("it is there until here")
+    #[inline]
+    pub(super) fn into_shared(self) -> Arc<ScopeShared> {
+        let entered = ManuallyDrop::new(self);
+        // SAFETY: `entered` is neither dropped nor used again.
+        unsafe { std::ptr::read(&entered.0) }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if let Some(scope) = &self.0 {
-            scope.one_finished();
-        }
+        self.0.one_finished();
     }
 }
 
