@@ -51,7 +51,10 @@ mod tests {
             unreachable!("unwound: {}", unwound.is_err());
         }
         let test = "wait::lent::tests::a_panic_while_a_stack_is_lent_ends_the_process";
-        let child = Command::new(std::env::current_exe().unwrap()).args([test, "--exact"]).env(BODY, "1").output();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture"])
+            .env(BODY, "1")
+            .output();
         let child = child.unwrap();
         let said = String::from_utf8_lossy(&child.stderr);
         assert!(!child.status.success() && said.contains("sinew: fatal: a panic would have freed"), "{child:?}");
