@@ -1,5 +1,6 @@
 //! Clusters: scheduling domains, and their processors that come and go.
 
+use crate::drain::Tally;
 use crate::fibre::arena::Class;
 use crate::fibre::{FibreBuilder, JoinHandle, SpawnError};
 use crate::idle::Idle;
@@ -155,14 +156,9 @@ impl ClusterShared {
         Some(strand)
     }
 
-    /// How many strands of the runtime have ended on this cluster's processors.
-    pub(crate) fn finished(&self) -> u64 {
-        self.seats.iter().filter_map(OnceLock::get).map(|seat| seat.finished()).sum()
-    }
-
-    /// ... and how many were spawned there.
-    pub(crate) fn spawned(&self) -> u64 {
-        self.seats.iter().filter_map(OnceLock::get).map(|seat| seat.spawned()).sum()
+    /// What its processors, those that have ended as well, have counted.
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> + Clone {
+        self.seats.iter().filter_map(OnceLock::get).map(|seat| seat.tally())
     }
 
     fn crew(&self) -> MutexGuard<'_, Crew> {

@@ -6,6 +6,7 @@ mod budget;
 pub mod cancel;
 mod clock;
 mod cluster;
+mod drain;
 mod fallback;
 mod fence;
 mod fibre;

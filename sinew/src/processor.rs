@@ -10,7 +10,7 @@ mod idling;
 
 use crate::clock;
 use crate::cluster::ClusterShared;
-use crate::fence;
+use crate::drain::Tally;
 use crate::fibre::blocks::Blocks;
 use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
@@ -24,7 +24,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// The clock is read at every dispatch while dispatches are long and at every
 /// 16th while they are short: reading it takes 6 to 11 ns, a third of a yield.
@@ -44,10 +44,8 @@ pub(crate) struct Seat {
     order: AtomicU8,
     /// Strands that may not leave. Written by the processor only.
     bound: AtomicU32,
-    /// Strands of the runtime that were spawned and that ended here. Written by
-    /// the processor only.
-    spawned: AtomicU64,
-    finished: AtomicU64,
+    /// Strands of the runtime that were spawned and that ended here.
+    tally: Tally,
 }
 
 /// What a processor is to do.
@@ -69,8 +67,7 @@ impl Seat {
             arrivals: Inbox::new(),
             order: AtomicU8::new(Order::Serve as u8),
             bound: AtomicU32::new(0),
-            spawned: AtomicU64::new(0),
-            finished: AtomicU64::new(0),
+            tally: Tally::new(),
         }
     }
 
@@ -99,22 +96,8 @@ impl Seat {
     }
 
     #[inline]
-    pub(crate) fn count_spawned(&self) {
-        self.spawned.store(self.spawned.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    fn count_finished(&self) {
-        // Release pairs with the Acquire in `finished`: whoever counts this end
-        // also counts the spawns that came before it.
-        self.finished.store(self.finished.load(Ordering::Relaxed) + 1, Ordering::Release);
-    }
-
-    pub(crate) fn spawned(&self) -> u64 {
-        self.spawned.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn finished(&self) -> u64 {
-        self.finished.load(Ordering::Acquire)
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Puts a strand that is bound to this processor where it finds it.
@@ -344,6 +327,13 @@ impl Processor {
     #[inline]
     pub(crate) fn task_budget(&self) -> &Cell<u32> {
         &self.task_budget
+    }
+
+    /// Whether a strand runs the caller. If not, the processor has called it between two
+    /// strands: a waker, for instance. Then no strand may be left in the runtime.
+    #[inline]
+    pub(crate) fn runs_a_strand(&self) -> bool {
+        !here::stack().is_null() || !self.task.get().is_null()
     }
 
     /// Whether a task that runs is unwinding, given that its kernel thread is. It is not if
@@ -622,10 +612,8 @@ impl Processor {
     }
 
     fn count_finished(&self) {
-        self.seat.count_finished();
-        // Pairs with the heavy fence in `RuntimeShared::drain`.
-        fence::light();
-        self.cluster.runtime().wake_drainer();
+        self.seat.tally.count_finished();
+        self.cluster.runtime().one_finished();
     }
 
     /// Whether the processor has nothing to do any more, ever. Carries out an

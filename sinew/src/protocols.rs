@@ -3,8 +3,14 @@
 //! public face.
 #![allow(unsafe_code, missing_docs)]
 
+<<<<<<< HEAD
 use crate::atomic::{AtomicBool, AtomicU64, Relaxed};
 use crate::fibre::join;
+=======
+use crate::atomic::AtomicU64;
+use crate::drain;
+use crate::fibre::{headcount, join};
+>>>>>>> scope
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, After, Kind, Strand, StrandArc};
 use crate::sync::Policy;
@@ -12,7 +18,11 @@ use crate::sync::{raw_mutex, raw_rwlock, raw_semaphore};
 use crate::task::block_on;
 use crate::task::life::{Begin, Life};
 use crate::time::Deadline;
+<<<<<<< HEAD
 use crate::wait::{self, Limit, Party, handover};
+=======
+use crate::wait::{Limit, Party, handover};
+>>>>>>> scope
 use crate::{idle, spin};
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -295,6 +305,7 @@ impl Join {
     }
 }
 
+<<<<<<< HEAD
 /// What rings in a model's poller.
 #[derive(Default)]
 pub struct Bell(AtomicBool);
@@ -314,6 +325,79 @@ impl Bell {
 impl idle::Bell for Bell {
     fn ring(self: Arc<Self>) {
         self.0.store(true, Relaxed);
+=======
+pub struct Headcount(headcount::Headcount);
+
+impl Headcount {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Headcount(headcount::Headcount::new())
+    }
+
+    pub fn enter(&self) {
+        self.0.enter();
+    }
+
+    /// Gives the owner if that is to be signalled.
+    pub fn leave(&self) -> Option<NonZeroU64> {
+        match self.0.leave() {
+            headcount::Left::Others => None,
+            headcount::Left::Last(owner) => Some(owner),
+        }
+    }
+
+    /// Whether the owner will be signalled; else all have left.
+    pub fn wait(&self, owner: NonZeroU64) -> bool {
+        self.0.wait(owner) == headcount::Wait::Entered
+    }
+}
+
+/// The drain of a runtime with two seats.
+pub struct Drain {
+    drain: drain::Drain,
+    seats: [drain::Tally; 2],
+}
+
+impl Drain {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Drain { drain: drain::Drain::new(), seats: [drain::Tally::new(), drain::Tally::new()] }
+    }
+
+    /// Whether a strand may be spawned, by somebody who is none.
+    pub fn let_in(&self) -> bool {
+        match self.drain.let_in() {
+            drain::Way::Open => true,
+            drain::Way::Closed(drainer) => {
+                signal(drainer);
+                false
+            }
+        }
+    }
+
+    /// A strand that runs on this seat spawns another.
+    pub fn spawn(&self, seat: usize) {
+        self.seats[seat].count_spawned();
+    }
+
+    /// A strand finishes on this seat.
+    pub fn finish(&self, seat: usize) {
+        self.seats[seat].count_finished();
+        signal(self.drain.one_finished());
+    }
+
+    /// Ends the runtime; returns when all strands have finished.
+    pub fn end(&self) {
+        self.drain.close();
+        self.drain.wait(|| self.drain.live(self.seats.iter()) == 0);
+    }
+}
+
+fn signal(party: Option<Party>) {
+    if let Some(party) = party {
+        // SAFETY: it entered itself, and the drain gave it to us alone.
+        unsafe { party.signal() };
+>>>>>>> scope
     }
 }
 

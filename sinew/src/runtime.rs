@@ -1,16 +1,17 @@
 //! The runtime: how one is built, what it runs, and how it ends.
 
 use crate::cluster::{Cluster, ClusterPlan, ClusterShared};
+use crate::drain::{Drain, Way};
 use crate::fallback::{Facility, denied};
 use crate::fence;
 use crate::fibre::arena::{self, Class, LARGEST_STACK};
-use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle, SpawnError};
+use crate::fibre::{self, FibreBuilder, JoinHandle, SpawnError};
 use crate::io::{EventScope, Home, Polling};
 use crate::processor;
 use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
+use crate::wait::{self, Lent, Party};
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fmt, io, thread};
 
 /// The stack that a fibre gets unless something else is asked for.
@@ -34,7 +35,8 @@ const DEFAULT_STACK: usize = 64 * 1024;
 /// thread.
 ///
 /// # Panics
-/// If `f` panics, with the same payload; if the runtime cannot be built.
+/// If `f` panics, with the same payload; if the runtime cannot be built; in a task, which may
+/// not block its processor.
 #[track_caller]
 pub fn run<F, T>(f: F) -> T
 where
@@ -66,6 +68,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    wait::refuse_tasks();
     match builder.build() {
         Ok(runtime) => runtime.run(f),
         Err(error) => panic!("cannot build a runtime: {error}"),
@@ -96,6 +99,9 @@ pub(crate) fn process_wide() -> Result<&'static Runtime, BuildError> {
 /// A set of clusters on which fibres run. Dropping it waits for the fibres that
 /// are left, or as [`Builder::leftovers`] says; from that moment only those fibres
 /// themselves can spawn others.
+///
+/// A fibre of its own, and a task of any runtime, cannot wait. There the drop returns at once,
+/// and the runtime ends after the last of its fibres.
 pub struct Runtime {
     main: Cluster,
     shared: Arc<RuntimeShared>,
@@ -123,7 +129,8 @@ impl Runtime {
     /// Fibres that `f` has started go on when it returns.
     ///
     /// # Panics
-    /// If `f` does, with the same payload.
+    /// If `f` does, with the same payload. In a task: it may not block its processor. If there
+    /// is no memory for another stack. In these cases `f` is not run.
     #[allow(unsafe_code)]
     #[track_caller]
     pub fn run<F, T>(&self, f: F) -> T
@@ -131,10 +138,15 @@ impl Runtime {
         F: FnOnce() -> T + Send,
         T: Send,
     {
+        wait::refuse_tasks();
         // SAFETY: `join` returns only when the fibre has ended, and takes its
-        // result; a fibre cannot join itself here, for it is a new one.
-        let root = unsafe { FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None) };
-        SpawnError::expect_none(root).join().unwrap_or_else(|payload| resume_unwind(payload))
+        // result; a fibre cannot join itself here, for it is a new one. Nothing unwinds before
+        // that.
+        let root = SpawnError::expect_none(unsafe { FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None) });
+        let lent = Lent::begin();
+        let result = root.join();
+        lent.returned();
+        result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
     /// Starts a fibre, from anywhere.
@@ -174,11 +186,12 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let from_inside = processor::with_current(|processor| {
-            processor.is_some_and(|processor| std::ptr::eq(processor.cluster().runtime(), &*shared))
+        // A fibre cannot wait for its own end, and only fibres may block a processor.
+        let may_wait = processor::with_current(|processor| {
+            processor
+                .is_none_or(|processor| fibre::is_running() && !std::ptr::eq(processor.cluster().runtime(), &*shared))
         });
-        if from_inside || shared.leftovers == Leftovers::LetRun {
-            // A fibre cannot wait for its own end.
+        if !may_wait || shared.leftovers == Leftovers::LetRun {
             let reaper = thread::Builder::new().name("sinew-reaper".to_owned()).spawn(move || shared.end());
             if let Err(error) = reaper {
                 crate::fatal(&format!("no thread to end a runtime with: {error}"));
@@ -324,11 +337,7 @@ impl Builder {
             migrating: self.migrating,
             leftovers: self.leftovers,
             clusters: Mutex::default(),
-            spawned_outside: AtomicU64::new(0),
-            refused_outside: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
-            drainer: Mutex::new(None),
+            drain: Drain::new(),
         });
         let main = Cluster::start(self.plan()?, Arc::clone(&shared))?;
         Ok(Runtime { main, shared })
@@ -451,15 +460,7 @@ pub(crate) struct RuntimeShared {
     migrating: bool,
     leftovers: Leftovers,
     clusters: Mutex<Vec<Arc<ClusterShared>>>,
-    /// Fibres that were not spawned by a processor of this runtime.
-    spawned_outside: AtomicU64,
-    /// Those of them that came too late.
-    refused_outside: AtomicU64,
-    /// Whether only its own fibres may spawn any more.
-    ended: AtomicBool,
-    /// Whether somebody waits for the last fibre to finish.
-    draining: AtomicBool,
-    drainer: Mutex<Option<Fibre>>,
+    drain: Drain,
 }
 
 impl RuntimeShared {
@@ -467,59 +468,53 @@ impl RuntimeShared {
         self.migrating
     }
 
+    fn clusters(&self) -> MutexGuard<'_, Vec<Arc<ClusterShared>>> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn enter(&self, cluster: &ClusterShared) {
-        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).push(cluster.to_arc());
+        self.clusters().push(cluster.to_arc());
     }
 
-    /// Counts a fibre that somebody outside is about to spawn. `false` if the
-    /// runtime ends: then it must not be spawned.
+    /// Counts a strand that somebody who is no strand of the runtime is about to spawn.
+    /// Returns `false` if the runtime ends: then it must not be spawned.
     pub(crate) fn count_spawned_outside(&self) -> bool {
-        // SeqCst pairs with `end`: either it sees the fibre, or we see the end.
-        self.spawned_outside.fetch_add(1, Ordering::SeqCst);
-        let open = !self.ended.load(Ordering::SeqCst);
-        if !open {
-            self.refused_outside.fetch_add(1, Ordering::SeqCst);
-            self.wake_drainer();
+        match self.drain.let_in() {
+            Way::Open => true,
+            Way::Closed(drainer) => {
+                signal(drainer);
+                false
+            }
         }
-        open
     }
 
-    /// Spawned fibres less finished ones. 0 only if at some moment during the
-    /// call no fibre was alive: the counters only grow, and the ends are read
-    /// first, so if both sums are equal nobody was alive between the readings.
+    /// Returns the number of strands that have been spawned and have not finished.
     fn live(&self) -> u64 {
-        let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = self.refused_outside.load(Ordering::SeqCst);
-        let finished = refused + clusters.iter().map(|cluster| cluster.finished()).sum::<u64>();
-        let spawned: u64 = clusters.iter().map(|cluster| cluster.spawned()).sum();
-        (spawned + self.spawned_outside.load(Ordering::SeqCst)).saturating_sub(finished)
+        let clusters = self.clusters();
+        self.drain.live(clusters.iter().flat_map(|cluster| cluster.tallies()))
     }
 
-    /// By a processor, when a fibre has finished and has been counted.
+    /// By a processor, when a strand has finished and has been counted.
     #[inline]
-    pub(crate) fn wake_drainer(&self) {
-        if self.draining.load(Ordering::Relaxed)
-            && let Some(drainer) = &*self.drainer.lock().unwrap_or_else(PoisonError::into_inner)
-        {
-            drainer.unpark();
-        }
+    pub(crate) fn one_finished(&self) {
+        signal(self.drain.one_finished());
     }
 
     /// Waits for the last fibre, then stops all processors.
     fn end(&self) {
-        // SeqCst: see `count_spawned_outside`.
-        self.ended.store(true, Ordering::SeqCst);
-        *self.drainer.lock().unwrap_or_else(PoisonError::into_inner) = Some(fibre::current());
-        self.draining.store(true, Ordering::Relaxed);
-        // Announce first, then count. Pairs with the light fence in
-        // `Processor::count_finished`.
-        fence::heavy();
-        while self.live() > 0 {
-            fibre::park();
-        }
-        let clusters = std::mem::take(&mut *self.clusters.lock().unwrap_or_else(PoisonError::into_inner));
+        self.drain.close();
+        self.drain.wait(|| self.live() == 0);
+        let clusters = std::mem::take(&mut *self.clusters());
         for cluster in clusters {
             cluster.stop();
         }
+    }
+}
+
+#[allow(unsafe_code)]
+fn signal(drainer: Option<Party>) {
+    if let Some(drainer) = drainer {
+        // SAFETY: it entered itself, and the drain gave it to us alone.
+        unsafe { drainer.signal() };
     }
 }

@@ -84,7 +84,8 @@ where
 ///
 /// # Panics
 /// If a fibre of the scope panicked and was not joined; if `f` panics. In either case only
-/// after all fibres of the scope have finished.
+/// after all fibres of the scope have finished. In a task, which may not block its processor;
+/// `f` is not called then.
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where

@@ -2,11 +2,12 @@
 
 mod fixture;
 
-use fixture::{alone, everywhere, message, wait_until};
-use sinew::{FibreBuilder, ScopedJoinHandle};
+use fixture::{alone, everywhere, everywhere_owning, message, wait_until};
+use sinew::task::TaskBuilder;
+use sinew::{FibreBuilder, Runtime, ScopedJoinHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Runs `f` and returns what its panic said.
@@ -252,6 +253,102 @@ fn scoped_handles_say_who_and_whether() {
                 wait_until(|| handle.is_finished());
                 handle.join().unwrap();
             });
+        });
+    });
+}
+
+/// Panics when it is dropped.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("grenade"));
+    }
+}
+
+#[test]
+fn a_refused_closure_that_panics_when_it_is_dropped_does_not_keep_its_scope() {
+    everywhere(|rt, _| {
+        let said = rt.run(|| {
+            sinew::scope(|scope| {
+                let grenade = Grenade;
+                panic_of(|| {
+                    let builder = FibreBuilder::new().name("a NUL byte: \0");
+                    let _ = builder.spawn_scoped(scope, move || drop(grenade));
+                })
+            })
+        });
+        assert_eq!(said, "grenade");
+    });
+}
+
+/// What a task gets for blocking.
+const REFUSAL: &str = "a task may not block its processor";
+
+#[test]
+fn a_task_is_refused_before_its_scope_has_lent_anything() {
+    everywhere(|rt, _| {
+        let task = rt.run(|| {
+            sinew::task::spawn(async {
+                let lent = AtomicBool::new(false);
+                let said = [
+                    panic_of(|| sinew::scope(|scope| drop(scope.spawn(|| lent.store(true, Ordering::Relaxed))))),
+                    panic_of(|| {
+                        sinew::thread::scope(|scope| drop(scope.spawn(|| lent.store(true, Ordering::Relaxed))))
+                    }),
+                    panic_of(|| sinew::scope(|_| lent.store(true, Ordering::Relaxed))),
+                ];
+                (said, lent.into_inner())
+            })
+        });
+        let (said, lent) = task.join().unwrap();
+        assert!(said.iter().all(|said| said.contains(REFUSAL)), "{said:?}");
+        assert!(!lent, "the scope was entered");
+    });
+}
+
+#[test]
+fn a_task_is_refused_before_a_runtime_has_borrowed_from_it() {
+    everywhere_owning(|rt, setup| {
+        let (rt, other) = (Arc::new(rt), Arc::new(setup.build()));
+        let task = |runtime: &Arc<Runtime>| {
+            let runtime = Arc::clone(runtime);
+            async move {
+                let mut lent = false;
+                let said = panic_of(|| runtime.run(|| lent = true));
+                (said, lent)
+            }
+        };
+        for runtime in [&rt, &other] {
+            let task = TaskBuilder::new().cluster(rt.main_cluster()).spawn(task(runtime));
+            let (said, lent) = task.unwrap().join().unwrap();
+            assert!(said.contains(REFUSAL), "{said}");
+            assert!(!lent, "the closure was run");
+        }
+    });
+}
+
+/// More than processors keep for the next fibres: memory for some hundred records each.
+const KEPT_FOR_RECORDS: usize = 1 << 20;
+
+#[test]
+fn thousands_of_scopes_take_no_more_memory_than_a_few() {
+    everywhere(|rt, _| {
+        let scopes = |count: u32| {
+            for _ in 0..count {
+                sinew::scope(|scope| {
+                    let handles = [1, 2, 3].map(|n| scope.spawn(move || n));
+                    assert_eq!(handles.map(|handle| handle.join().unwrap()), [1, 2, 3]);
+                    scope.spawn(|| ());
+                });
+            }
+        };
+        rt.run(|| {
+            scopes(10);
+            let before = sinew::memory().record_bytes;
+            scopes(3000);
+            let more = sinew::memory().record_bytes - before;
+            assert!(more < KEPT_FOR_RECORDS, "12,000 fibres, one after the other, left {more} bytes");
         });
     });
 }

@@ -2,10 +2,14 @@
 
 mod fixture;
 
-use fixture::{alone, everywhere, everywhere_owning, happens_within, wait_until};
-use sinew::Leftovers;
+use fixture::{alone, everywhere, everywhere_owning, happens_within, spin_until, wait_until};
+use sinew::task::TaskBuilder;
+use sinew::{FibreBuilder, Leftovers};
+use std::cell::Cell;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -158,6 +162,172 @@ fn a_runtime_may_be_dropped_in_a_fibre_of_another() {
             }),
             20
         );
+    });
+}
+
+#[test]
+fn a_runtime_may_be_dropped_in_a_task_of_another() {
+    everywhere(|rt, setup| {
+        let other = setup.build();
+        let (go, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (may_end, has_finished) = (Arc::clone(&go), Arc::clone(&finished));
+        other.spawn(move || {
+            wait_until(|| may_end.load(Ordering::Relaxed));
+            has_finished.store(true, Ordering::Relaxed);
+        });
+        let task = rt.run(|| sinew::task::spawn(async move { drop(other) }));
+        // A task cannot wait: it goes on, and so does the fibre. The fixture waits for the end
+        // of the runtime.
+        task.join().unwrap();
+        assert!(!finished.load(Ordering::Relaxed));
+        go.store(true, Ordering::Relaxed);
+        assert!(happens_within(LONG, || finished.load(Ordering::Relaxed)));
+    });
+}
+
+#[test]
+fn whoever_waits_for_the_end_of_a_runtime_keeps_its_token() {
+    everywhere(|rt, setup| {
+        let waits_for_the_end = || {
+            let other = setup.build();
+            other.spawn(|| (0..20).for_each(|_| sinew::yield_now()));
+            sinew::current().unpark();
+            drop(other);
+            // Returns at once, or it never would.
+            sinew::park();
+        };
+        waits_for_the_end();
+        rt.run(waits_for_the_end);
+    });
+}
+
+#[test]
+fn a_runtime_may_be_dropped_with_its_thread() {
+    thread_local!(static OF_THREAD: Cell<Option<sinew::Runtime>> = const { Cell::new(None) });
+    everywhere_owning(|rt, _| {
+        let finished = Arc::new(AtomicBool::new(false));
+        let has_finished = Arc::clone(&finished);
+        let thread = thread::spawn(move || {
+            rt.spawn(move || {
+                (0..20).for_each(|_| sinew::yield_now());
+                has_finished.store(true, Ordering::Relaxed);
+            });
+            OF_THREAD.set(Some(rt));
+            // What Sinew keeps for the thread is gone before the runtime is.
+            assert!(sinew::current().is_kernel_thread());
+        });
+        thread.join().unwrap();
+        assert!(finished.load(Ordering::Relaxed), "the drop has waited");
+    });
+}
+
+/// Calls its closure when it is called, once.
+struct Once<F>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send + 'static> Once<F> {
+    fn waker(f: F) -> Waker {
+        Waker::from(Arc::new(Once(Mutex::new(Some(f)))))
+    }
+}
+
+impl<F: FnOnce() + Send> Wake for Once<F> {
+    fn wake(self: Arc<Self>) {
+        if let Some(f) = self.0.lock().unwrap().take() {
+            f();
+        }
+    }
+}
+
+/// The ways to spawn that name no cluster, and whether they could.
+const WAYS: [fn(Arc<AtomicUsize>) -> bool; 3] = [
+    |ran| FibreBuilder::new().spawn(move || ran.fetch_add(1, Ordering::Relaxed)).is_ok(),
+    |ran| TaskBuilder::new().spawn(async move { ran.fetch_add(1, Ordering::Relaxed) }).is_ok(),
+    |ran| {
+        let task = async move { ran.fetch_add(1, Ordering::Relaxed) };
+        std::panic::catch_unwind(AssertUnwindSafe(|| drop(sinew::task::spawn_local(task)))).is_ok()
+    },
+];
+
+/// Has the processor call the waker when it has run its strands.
+#[derive(Clone, Copy)]
+enum Called {
+    /// When it has ended a fibre, and counted that.
+    AtTheEnd,
+    /// When the time of a sleep has come that no strand waits for.
+    InTime,
+}
+
+impl Called {
+    /// Returns what is to be kept until the waker has been called.
+    fn have(self, rt: &sinew::Runtime, waker: &Waker) -> Box<dyn Send> {
+        match self {
+            Called::AtTheEnd => {
+                let go = Arc::new(AtomicBool::new(false));
+                let may_end = Arc::clone(&go);
+                let fibre = rt.spawn(move || wait_until(|| may_end.load(Ordering::Relaxed)));
+                let mut joining = Box::pin(fibre.into_future());
+                assert!(joining.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+                go.store(true, Ordering::Relaxed);
+                Box::new(joining)
+            }
+            Called::InTime => rt.run(|| {
+                let mut sleep = Box::pin(sinew::time::sleep_async(Duration::from_millis(1)));
+                assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+                Box::new(sleep) as Box<dyn Send>
+            }),
+        }
+    }
+}
+
+#[test]
+fn a_waker_that_spawns_is_refused_when_its_runtime_has_ended() {
+    everywhere_owning(|rt, setup| {
+        drop(rt);
+        for way in WAYS {
+            let rt = setup.build();
+            let (called, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (ran, spawned) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(None)));
+            let (is_called, has_ended) = (Arc::clone(&called), Arc::clone(&ended));
+            let (its_ran, has_spawned) = (Arc::clone(&ran), Arc::clone(&spawned));
+            let waker = Once::waker(move || {
+                is_called.store(true, Ordering::Relaxed);
+                spin_until(|| has_ended.load(Ordering::Relaxed));
+                *has_spawned.lock().unwrap() = Some(way(its_ran));
+            });
+            let kept = Called::AtTheEnd.have(&rt, &waker);
+            wait_until(|| called.load(Ordering::Relaxed));
+            // All strands have finished. The processor is outside of them, in the waker.
+            let cluster = rt.main_cluster().clone();
+            let probe = || TaskBuilder::new().cluster(&cluster).spawn(async {});
+            thread::scope(|scope| {
+                scope.spawn(|| drop(rt));
+                wait_until(|| matches!(probe(), Err(sinew::SpawnError::Ended)));
+                ended.store(true, Ordering::Relaxed);
+            });
+            assert_eq!((*spawned.lock().unwrap(), ran.load(Ordering::Relaxed)), (Some(false), 0));
+            drop(kept);
+        }
+    });
+}
+
+#[test]
+fn what_a_waker_spawns_outside_of_strands_is_waited_for() {
+    everywhere_owning(|rt, setup| {
+        drop(rt);
+        for (called, way) in [Called::AtTheEnd, Called::InTime].into_iter().flat_map(|c| WAYS.map(|way| (c, way))) {
+            let rt = setup.build();
+            let (ran, spawned) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+            let (its_ran, has_spawned) = (Arc::clone(&ran), Arc::clone(&spawned));
+            let waker = Once::waker(move || {
+                assert!(way(its_ran), "the runtime has not ended");
+                has_spawned.store(true, Ordering::Relaxed);
+            });
+            let kept = called.have(&rt, &waker);
+            assert!(happens_within(LONG, || spawned.load(Ordering::Relaxed)));
+            drop(rt);
+            assert_eq!(ran.load(Ordering::Relaxed), 1, "it was spawned and has not run");
+            drop(kept);
+        }
     });
 }
 

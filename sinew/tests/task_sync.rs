@@ -360,6 +360,37 @@ fn what_an_abandoned_future_was_given_goes_to_the_next() {
     });
 }
 
+/// Has a task make a call that would block it, and checks that it is refused.
+fn refused(rt: &Runtime, call: impl FnOnce() + Send + 'static) {
+    let task = rt.run(|| task::spawn(async move { call() }));
+    let said = task.join().unwrap_err().to_string();
+    assert!(said.contains("a task may not block its processor"), "{said}");
+}
+
+#[test]
+fn a_task_that_is_refused_leaves_things_as_they_were() {
+    everywhere(|rt, _| {
+        let barrier = Arc::new(Barrier::new(2));
+        let its_own = Arc::clone(&barrier);
+        refused(rt, move || {
+            its_own.wait();
+        });
+        assert!(barrier.wait_timeout(Duration::from_millis(1)).is_err(), "the task is counted");
+
+        let semaphore = Arc::new(Semaphore::new(3));
+        let its_own = Arc::clone(&semaphore);
+        refused(rt, move || drop(its_own.acquire_many(5)));
+        assert!(semaphore.try_acquire().is_some(), "the task is in the queue");
+
+        let lock = Arc::new(RwLock::new(0));
+        let reader = lock.read().unwrap();
+        let its_own = Arc::clone(&lock);
+        refused(rt, move || *its_own.write().unwrap() += 1);
+        assert!(lock.try_read().is_ok(), "the task is in the queue");
+        drop(reader);
+    });
+}
+
 #[test]
 fn a_future_that_moves_to_another_waker_is_woken_there() {
     struct Counts(AtomicU32);

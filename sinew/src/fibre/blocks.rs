@@ -13,6 +13,7 @@ use crate::processor;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 /// What blocks are aligned to: a cache line.
@@ -37,6 +38,14 @@ static SHARED: [Mutex<Vec<Block>>; SIZES.len()] = [const { Mutex::new(Vec::new()
 
 fn shared(size: usize) -> MutexGuard<'static, Vec<Block>> {
     SHARED[size].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The bytes of all chunks.
+static CUT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of bytes that have been set aside for records.
+pub(super) fn set_aside() -> usize {
+    CUT.load(Relaxed)
 }
 
 /// Which of the sizes fits; none for what is larger, or aligned more strictly.
@@ -122,6 +131,7 @@ fn cut_chunk(size: usize, free: &mut Vec<Block>) {
     let Some((chunk, bytes)) = [CHUNK, SMALLEST_CHUNK].iter().find_map(chunk) else {
         handle_alloc_error(layout(SMALLEST_CHUNK))
     };
+    CUT.fetch_add(bytes, Relaxed);
     // SAFETY: the blocks lie within the chunk, which is never freed.
     let block = |index: usize| Block(unsafe { chunk.add(index * SIZES[size]) });
     free.extend((0..bytes / SIZES[size]).rev().map(block));

@@ -4,7 +4,7 @@
 use super::arena::{Class, LARGEST_STACK};
 use super::handle::JoinHandle;
 use super::record::{Plan, Record, ResultOf};
-use super::scope::{Scope, ScopeShared, ScopedJoinHandle};
+use super::scope::{Entered, Scope, ScopedJoinHandle};
 use super::{fresh_ids, stacks};
 use crate::cluster::{Cluster, ClusterShared};
 use crate::processor::{self, Processor};
@@ -12,7 +12,6 @@ use crate::runtime::{self, BuildError};
 use crate::strand::{Priority, Ready};
 use std::num::NonZeroU64;
 use std::panic::Location;
-use std::sync::Arc;
 use std::{fmt, io};
 
 /// Starts a fibre that runs `f`, on the cluster of the caller.
@@ -26,8 +25,9 @@ use std::{fmt, io};
 ///
 /// # Panics
 ///
-/// If the caller is not a fibre: there is no runtime then. If there is no memory
-/// for another stack; [`FibreBuilder::spawn`] returns that as an error.
+/// If the caller is neither a fibre nor a task: there is no runtime then. If the caller is a
+/// waker that a processor calls, and the runtime has ended. If there is no memory
+/// for another stack. [`FibreBuilder::spawn`] returns these as errors.
 #[track_caller]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where
@@ -56,7 +56,7 @@ pub enum SpawnError {
     /// The kernel gives no memory, or no mapping, for another stack.
     OutOfStacks(io::Error),
     /// The runtime of the cluster has been dropped, and the caller is not one of
-    /// its fibres.
+    /// its fibres or tasks.
     Ended,
 }
 
@@ -226,42 +226,31 @@ impl FibreBuilder {
     #[track_caller]
     #[inline]
     pub(crate) unsafe fn spawn_borrowing<F, T>(
-        self,
+        mut self,
         f: F,
-        scope: Option<Arc<ScopeShared>>,
+        scope: Option<Entered>,
     ) -> Result<JoinHandle<T>, SpawnError>
     where
         F: FnOnce() -> T + Send,
         T: Send,
     {
         let spawned_at = Location::caller();
-        processor::with_current(|processor| {
-            let origin = match Origin::new(self.cluster.as_ref(), processor) {
-                Err(SpawnError::NoRuntime) if self.anywhere => {
-                    let runtime = runtime::process_wide().map_err(SpawnError::NoProcessWideRuntime)?;
-                    Origin::Outside(runtime.main_cluster().shared())
-                }
-                origin => origin?,
+        let name = self.name.take();
+        if name.as_ref().is_some_and(|name| name.contains('\0')) {
+            return Err(SpawnError::NameContainsNul);
+        }
+        let spawned = processor::with_current(|processor| {
+            let (origin, class) = match self.admit(processor) {
+                Ok(admitted) => admitted,
+                Err(error) => return Err((error, f)),
             };
-            if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
-                return Err(SpawnError::NameContainsNul);
-            }
-            let class = match self.stack_size {
-                None => origin.cluster().default_class(),
-                Some(bytes) => Class::of_size(bytes).ok_or(SpawnError::StackTooLarge { bytes })?,
-            };
-            origin.promise_stack(class).map_err(SpawnError::OutOfStacks)?;
-            if !origin.count() {
-                stacks::refund(class);
-                return Err(SpawnError::Ended);
-            }
             let plan = Plan {
                 cluster: origin.cluster(),
                 priority: self.priority,
                 class,
                 pinned: self.pinned,
                 id: origin.fresh_id(),
-                name: self.name,
+                name,
                 scope,
                 spawned_at,
             };
@@ -271,59 +260,96 @@ impl FibreBuilder {
             let handle = unsafe { JoinHandle::new(strand, ResultOf::new::<F>()) };
             origin.start(ready);
             Ok(handle)
-        })
+        });
+        // A closure that was refused is dropped here, where that may block, or panic.
+        spawned.map_err(|(error, _f)| error)
+    }
+
+    /// Promises a stack and counts the fibre, which has to be created then.
+    #[inline(always)]
+    fn admit<'a>(&'a self, caller: Option<&'a Processor>) -> Result<(Origin<'a>, Class), SpawnError> {
+        let origin = match Origin::new(self.cluster.as_ref(), caller) {
+            Err(SpawnError::NoRuntime) if self.anywhere => {
+                let runtime = runtime::process_wide().map_err(SpawnError::NoProcessWideRuntime)?;
+                Origin::Outside(runtime.main_cluster().shared())
+            }
+            origin => origin?,
+        };
+        let class = match self.stack_size {
+            None => origin.cluster().default_class(),
+            Some(bytes) => Class::of_size(bytes).ok_or(SpawnError::StackTooLarge { bytes })?,
+        };
+        origin.promise_stack(class).map_err(SpawnError::OutOfStacks)?;
+        if !origin.count() {
+            stacks::refund(class);
+            return Err(SpawnError::Ended);
+        }
+        Ok((origin, class))
     }
 }
 
 /// Who spawns, and where to.
 pub(crate) enum Origin<'a> {
-    /// A processor, to a cluster of its own runtime.
-    Processor(&'a Processor, &'a ClusterShared),
-    /// Anyone else.
+    /// A strand that runs on a processor, to a cluster of its own runtime, which cannot end
+    /// before the strand does.
+    Strand(&'a Processor, &'a ClusterShared),
+    /// Anyone else, to whom the cluster's runtime may be closed: a kernel thread, a strand of
+    /// another runtime, a waker that a processor calls between two strands.
     Outside(&'a ClusterShared),
 }
 
 impl<'a> Origin<'a> {
-    /// The calling processor, if it is one, and the cluster that was named or else its
-    /// own.
-    #[inline]
-    pub(crate) fn new(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
-        match (named, caller) {
-            (None, None) => Err(SpawnError::NoRuntime),
-            (None, Some(processor)) => Ok(Origin::Processor(processor, processor.cluster())),
-            (Some(cluster), Some(processor)) if processor.is_of_runtime(cluster.shared()) => {
-                Ok(Origin::Processor(processor, cluster.shared()))
+    /// The caller, on this processor if on any, and the cluster that was named or else the
+    /// processor's.
+    #[inline(always)]
+    fn new(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
+        let cluster = match (named, caller) {
+            (Some(cluster), _) => cluster.shared(),
+            (None, Some(processor)) => processor.cluster(),
+            (None, None) => return Err(SpawnError::NoRuntime),
+        };
+        match caller {
+            Some(processor) if processor.runs_a_strand() && processor.is_of_runtime(cluster) => {
+                Ok(Origin::Strand(processor, cluster))
             }
-            (Some(cluster), _) => Ok(Origin::Outside(cluster.shared())),
+            _ => Ok(Origin::Outside(cluster)),
         }
+    }
+
+    /// As [`new`](Origin::new), and counts the strand, which has to be created then.
+    #[inline]
+    pub(crate) fn admit(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
+        let origin = Origin::new(named, caller)?;
+        if origin.count() { Ok(origin) } else { Err(SpawnError::Ended) }
     }
 
     #[inline]
     pub(crate) fn cluster(&self) -> &'a ClusterShared {
-        let (Origin::Processor(_, cluster) | Origin::Outside(cluster)) = *self;
+        let (Origin::Strand(_, cluster) | Origin::Outside(cluster)) = *self;
         cluster
     }
 
+    #[inline(always)]
     fn promise_stack(&self, class: Class) -> io::Result<()> {
         match self {
-            Origin::Processor(processor, _) => processor.stacks().promise(class),
+            Origin::Strand(processor, _) => processor.stacks().promise(class),
             Origin::Outside(_) => stacks::promise(class),
         }
     }
 
     fn fresh_id(&self) -> NonZeroU64 {
         match self {
-            Origin::Processor(processor, _) => processor.fresh_id(),
+            Origin::Strand(processor, _) => processor.fresh_id(),
             Origin::Outside(_) => fresh_ids(1),
         }
     }
 
     /// Counts the new strand; `false` if its runtime has ended.
     #[inline]
-    pub(crate) fn count(&self) -> bool {
+    fn count(&self) -> bool {
         match self {
-            Origin::Processor(processor, _) => {
-                processor.seat().count_spawned();
+            Origin::Strand(processor, _) => {
+                processor.seat().tally().count_spawned();
                 true
             }
             Origin::Outside(cluster) => cluster.runtime().count_spawned_outside(),
@@ -333,7 +359,7 @@ impl<'a> Origin<'a> {
     #[inline]
     pub(crate) fn start(&self, ready: Ready) {
         match self {
-            Origin::Processor(processor, _) => processor.make_ready(ready),
+            Origin::Strand(processor, _) => processor.make_ready(ready),
             Origin::Outside(_) => processor::make_ready_from_outside(ready),
         }
     }

@@ -4,6 +4,7 @@ pub(crate) mod arena;
 pub(crate) mod blocks;
 mod builder;
 mod handle;
+pub(crate) mod headcount;
 pub(crate) mod join;
 mod joining;
 mod locals;
@@ -41,6 +42,12 @@ use std::time::{Duration, Instant};
 #[inline]
 pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
     handle::with_current_record(f)
+}
+
+/// Whether a fibre runs the caller.
+#[inline]
+pub(crate) fn is_running() -> bool {
+    current_stack().is_some()
 }
 
 /// Whether the caller is unwinding from a panic. As `thread::panicking`, but another

@@ -9,7 +9,7 @@ use super::arena::Class;
 use super::blocks;
 use super::join::{Completed, Detached, Join};
 use super::locals::Locals;
-use super::scope::ScopeShared;
+use super::scope::{Entered, ScopeShared};
 use super::stack::Stack;
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::cluster::ClusterShared;
@@ -75,7 +75,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) pinned: bool,
     pub(crate) id: NonZeroU64,
     pub(crate) name: Option<Box<str>>,
-    pub(crate) scope: Option<Arc<ScopeShared>>,
+    pub(crate) scope: Option<Entered>,
     pub(crate) spawned_at: &'static Location<'static>,
 }
 
@@ -122,7 +122,7 @@ impl Record {
             cancel: Cancel::new(),
             limits: Cell::new(std::ptr::null()),
             name: plan.name,
-            scope: plan.scope,
+            scope: plan.scope.map(Entered::into_shared),
             spawned_at: plan.spawned_at,
             typed: const {
                 &Typed {

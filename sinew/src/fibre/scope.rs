@@ -4,29 +4,27 @@
 use super::Fibre;
 use super::builder::{FibreBuilder, SpawnError};
 use super::handle::JoinHandle;
-use crate::wait::{self, Limit, Party, Wait};
+use super::headcount::{self, Headcount, Left};
+use crate::wait::{self, Lent, Limit, Party, Wait};
 use std::fmt;
 use std::marker::PhantomData;
-use std::num::NonZeroU64;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// What a scope and its fibres share. It may outlive the scope by the moment
-/// that the last fibre needs to wake the owner.
+/// What a scope and its fibres share. The records of the fibres hold it, so it may outlive
+/// the scope.
 pub(crate) struct ScopeShared {
-    /// Fibres that have not finished, and the owner until it waits for them.
-    running: AtomicUsize,
+    headcount: Headcount,
     /// How many fibres have panicked and have not been joined.
     panicked: AtomicUsize,
-    /// The number of the [`Party`] that waits. Written before the owner ceases to
-    /// be counted; 0 until then.
-    owner: AtomicU64,
     members: Mutex<Members>,
 }
 
-/// Whom to cancel with the scope.
+/// Whom to cancel with the scope. Empty when the scope has ended: the records of fibres hold
+/// the scope, and would be held by it for ever.
 #[derive(Default)]
 struct Members {
     fibres: Vec<Fibre>,
@@ -36,36 +34,55 @@ struct Members {
 /// Fewer than this are never worth clearing away.
 const FEW_MEMBERS: usize = 32;
 
+/// A fibre of a scope that is counted and not yet spawned. Dropped, it is not counted any
+/// more.
+pub(crate) struct Entered(Arc<ScopeShared>);
+
+impl Entered {
+    fn new(scope: &Arc<ScopeShared>) -> Entered {
+        scope.headcount.enter();
+        Entered(Arc::clone(scope))
+    }
+
+    /// For the fibre, which calls `one_finished` at its end.
+    #[inline]
+    pub(super) fn into_shared(self) -> Arc<ScopeShared> {
+        let entered = ManuallyDrop::new(self);
+        // SAFETY: `entered` is neither dropped nor used again.
+        unsafe { std::ptr::read(&entered.0) }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.one_finished();
+    }
+}
+
 impl ScopeShared {
+    fn new() -> ScopeShared {
+        ScopeShared { headcount: Headcount::new(), panicked: AtomicUsize::new(0), members: Mutex::default() }
+    }
+
     /// By a fibre of the scope, when nothing of the scope is used any more.
     pub(super) fn one_finished(&self) {
-        if self.leave() {
-            let owner = NonZeroU64::new(self.owner.load(Ordering::Relaxed));
-            let owner = Party::from_number(owner.expect("the owner waits, or it would be counted"));
+        match self.headcount.leave() {
+            Left::Others => {}
             // SAFETY: the owner waits for the last to leave, which is this fibre.
-            unsafe { owner.signal() };
+            Left::Last(owner) => unsafe { Party::from_number(owner).signal() },
         }
     }
 
     /// Waits until all fibres have finished. By the owner, which, if it is cancelled,
     /// passes that on to them.
     fn wait(&self) {
-        let enter = |wait: &Wait| {
-            self.owner.store(Party::timed(wait).number().get(), Ordering::Relaxed);
-            !self.leave()
-        };
+        let enter = |wait: &Wait| self.headcount.wait(Party::timed(wait).number()) == headcount::Wait::Entered;
         let pass_on = |_: &Wait| {
             self.cancel();
             false
         };
         let _ = wait::block_within(Limit::CARRIED, enter, pass_on);
-    }
-
-    /// Whether that was the last of all, owner included.
-    fn leave(&self) -> bool {
-        // Release: the last one sees what the others did to what they borrowed,
-        // and who the owner is. Acquire: this may be the last one.
-        self.running.fetch_sub(1, Ordering::AcqRel) == 1
+        self.members().fibres = Vec::new();
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {
@@ -75,7 +92,7 @@ impl ScopeShared {
     fn enter(&self, fibre: &Fibre) {
         let mut members = self.members();
         // Those that have finished are cleared away when they are more than the others.
-        if members.fibres.len() > 2 * self.running.load(Ordering::Relaxed) + FEW_MEMBERS {
+        if members.fibres.len() > 2 * self.headcount.count() + FEW_MEMBERS {
             members.fibres.retain(|fibre| !fibre.is_finished());
         }
         members.fibres.push(fibre.clone());
@@ -130,7 +147,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 ///
 /// If a fibre of the scope panicked and was not joined; if `f` panics. In either
 /// case only after all fibres of the scope have finished. If a fibre is spawned
-/// where there is no runtime: see [`spawn`](super::spawn).
+/// where there is no runtime: see [`spawn`](super::spawn). In a task, which may not block
+/// its processor; `f` is not called then.
 pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
@@ -144,15 +162,13 @@ pub(crate) fn scope_in<'env, F, T>(anywhere: bool, f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let shared = ScopeShared {
-        running: AtomicUsize::new(1),
-        panicked: AtomicUsize::new(0),
-        owner: AtomicU64::new(0),
-        members: Mutex::default(),
-    };
-    let scope = Scope { shared: Arc::new(shared), anywhere, scope: PhantomData, env: PhantomData };
+    wait::refuse_tasks();
+    let shared = Arc::new(ScopeShared::new());
+    let scope = Scope { shared, anywhere, scope: PhantomData, env: PhantomData };
+    let lent = Lent::begin();
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     scope.shared.wait();
+    lent.returned();
     match result {
         Err(payload) => resume_unwind(payload),
         Ok(_) if scope.shared.panicked.load(Ordering::Relaxed) > 0 => panic!("a scoped fibre panicked"),
@@ -184,16 +200,12 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        self.shared.running.fetch_add(1, Ordering::Relaxed);
+        let entered = Entered::new(&self.shared);
         // SAFETY: `scope` does not return before `one_finished` was called for
         // this fibre, which is after its closure has ended; the result is
         // dropped by the fibre before that, or by the handle, which cannot
         // outlive 'scope.
-        let spawned = unsafe { builder.anywhere(self.anywhere).spawn_borrowing(f, Some(Arc::clone(&self.shared))) };
-        if spawned.is_err() {
-            self.shared.running.fetch_sub(1, Ordering::Relaxed);
-        }
-        let handle = spawned?;
+        let handle = unsafe { builder.anywhere(self.anywhere).spawn_borrowing(f, Some(entered)) }?;
         self.shared.enter(handle.fibre());
         Ok(ScopedJoinHandle { handle, scope: PhantomData })
     }
@@ -207,7 +219,7 @@ impl<'scope> Scope<'scope, '_> {
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("running", &self.shared.running).finish_non_exhaustive()
+        f.debug_struct("Scope").field("running", &self.shared.headcount.count()).finish_non_exhaustive()
     }
 }
 

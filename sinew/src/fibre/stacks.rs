@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 use super::arena::{self, CLASSES, Class, PAGE, Slot};
+use super::blocks;
 use super::stack::{self, Stack};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -123,7 +124,7 @@ pub(crate) fn refund(class: Class) {
     shared(class).promised -= 1;
 }
 
-/// What the process has in the way of stacks; see [`memory`].
+/// What the process holds for fibres; see [`memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
@@ -132,13 +133,19 @@ pub struct Memory {
     pub promised_stacks: usize,
     /// Stacks that have ever been made.
     pub carved_stacks: usize,
+    /// Bytes set aside for what the runtime keeps of fibres and tasks: their records, small
+    /// closures, futures and results. They are used again, so this grows with the number that
+    /// are there at once, including those that have finished and whose handles are kept.
+    pub record_bytes: usize,
 }
 
-/// Counts the stacks of the process.
+/// Counts the stacks of the process, and the memory of its records.
 pub fn memory() -> Memory {
-    Class::all().map(shared).fold(Memory::default(), |sum, class| Memory {
+    let none = Memory { record_bytes: blocks::set_aside(), ..Memory::default() };
+    Class::all().map(shared).fold(none, |sum, class| Memory {
         promised_stacks: sum.promised_stacks + class.promised as usize,
         carved_stacks: sum.carved_stacks + class.carved as usize,
+        ..sum
     })
 }
 

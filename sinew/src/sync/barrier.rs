@@ -9,7 +9,7 @@ use crate::atomic::const_fn;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::task;
 use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::wait::{self, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ impl Barrier {
     }
 
     fn wait_within(&self, limit: Limit) -> Result<BarrierWaitResult, BarrierTimeout> {
-        let Some(state) = self.arrive() else { return Ok(BarrierWaitResult(true)) };
+        let Some(state) = self.arrive(wait::refuse_tasks) else { return Ok(BarrierWaitResult(true)) };
         let generation = state.generation;
         let (outcome, ()) = wait_in(&self.state, state, |state| &mut state.queue, Place::Back, (), limit, || ());
         if outcome == Outcome::Told || !self.give_up(generation) {
@@ -88,11 +88,12 @@ impl Barrier {
     }
 
     /// Counts the caller. If it is not the last, gives the lock, under which it may enter the
-    /// queue.
-    fn arrive(&self) -> Option<SpinGuard<'_, State>> {
+    /// queue. `may_wait` is called before, and panics if the caller must not.
+    fn arrive(&self, may_wait: impl FnOnce()) -> Option<SpinGuard<'_, State>> {
         let mut state = self.state.lock();
-        state.arrived += 1;
-        if state.arrived < self.parties {
+        if state.arrived + 1 < self.parties {
+            may_wait();
+            state.arrived += 1;
             return Some(state);
         }
         state.arrived = 0;
@@ -107,7 +108,7 @@ impl Barrier {
     /// counted any more.
     pub async fn wait_async(&self) -> BarrierWaitResult {
         task::spend().await;
-        let Some(state) = self.arrive() else { return BarrierWaitResult(true) };
+        let Some(state) = self.arrive(|| ()) else { return BarrierWaitResult(true) };
         let generation = state.generation;
         let abandoned = |is_told: bool, ()| {
             if !is_told {

@@ -14,7 +14,7 @@
 use crate::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn};
 use crate::spin::{SpinGuard, SpinLock};
 use crate::task;
-use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::wait::{self, Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
@@ -66,6 +66,8 @@ impl RawRwLock {
     #[cold]
     #[inline(never)]
     fn take_slow(&self, access: Access, limit: Limit) -> bool {
+        // Before QUEUED says that somebody waits.
+        wait::refuse_tasks();
         let Some(queue) = self.take_or_lock(access) else { return true };
         let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, access, limit, || ());
         if outcome != Outcome::Told {

@@ -12,7 +12,7 @@
 use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, const_fn};
 use crate::spin::{SpinGuard, SpinLock};
 use crate::task;
-use crate::wait::{Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::wait::{self, Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
 
 const QUEUED: u64 = 1;
 const PERMIT: u64 = 2;
@@ -55,6 +55,11 @@ impl RawSemaphore {
     /// Waits for `count` permits and takes them. Whether it got them within `limit`.
     #[inline(always)]
     pub(crate) fn take(&self, count: u64, limit: Limit) -> Outcome {
+        if self.try_take(count) {
+            return Outcome::Told;
+        }
+        // Before QUEUED says that somebody waits.
+        wait::refuse_tasks();
         let Some(queue) = self.take_or_lock(count) else { return Outcome::Told };
         let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, count, limit, || ());
         if outcome != Outcome::Told {

@@ -19,7 +19,8 @@ use crate::strand::{Priority, bound};
 /// ```
 ///
 /// # Panics
-/// If the caller is neither: there is no runtime then.
+/// If the caller is neither: there is no runtime then. If the caller is a waker that a
+/// processor calls, and the runtime has ended.
 #[track_caller]
 #[inline]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
@@ -52,7 +53,8 @@ where
 /// is bound to a kernel thread, and the contract of migration says what that means.
 ///
 /// # Panics
-/// If the caller is neither a fibre nor a task.
+/// If the caller is neither a fibre nor a task. If the caller is a waker that a processor
+/// calls, and the runtime has ended.
 #[track_caller]
 pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where
@@ -60,8 +62,10 @@ where
     F::Output: 'static,
 {
     let spawned = with_current(|processor| {
-        let processor = processor.ok_or(SpawnError::NoRuntime)?;
-        processor.seat().count_spawned();
+        let Some(processor) = processor else { return Err((SpawnError::NoRuntime, future)) };
+        if let Err(error) = Origin::admit(None, Some(processor)) {
+            return Err((error, future));
+        }
         // SAFETY: bound below, before anybody else gets it; it borrows nothing.
         let (ready, task, taker) = unsafe { create(processor.cluster(), Priority::Normal, future) };
         task.strand().bind(processor.seat(), bound::PINNED);
@@ -72,7 +76,7 @@ where
     });
     match spawned {
         Ok(handle) => handle,
-        Err(error) => refused(&error),
+        Err((error, _future)) => refused(&error),
     }
 }
 
@@ -127,17 +131,19 @@ impl TaskBuilder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        with_current(|processor| {
-            let origin = Origin::new(self.cluster.as_ref(), processor)?;
-            if !origin.count() {
-                return Err(SpawnError::Ended);
-            }
+        let spawned = with_current(|processor| {
+            let origin = match Origin::admit(self.cluster.as_ref(), processor) {
+                Ok(origin) => origin,
+                Err(error) => return Err((error, future)),
+            };
             // SAFETY: the future is `Send` and borrows nothing.
             let (ready, task, taker) = unsafe { create(origin.cluster(), self.priority, future) };
             // SAFETY: the task is new.
             let handle = unsafe { JoinHandle::new(task, taker) };
             origin.start(ready);
             Ok(handle)
-        })
+        });
+        // A future that was refused is dropped here, where that may block, or panic.
+        spawned.map_err(|(error, _future)| error)
     }
 }

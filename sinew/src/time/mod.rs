@@ -22,7 +22,7 @@ use crate::clock;
 use crate::idle::Idle;
 use crate::processor;
 use crate::strand::Fifo;
-use crate::wait::{self, Outcome, Roused, Wait};
+use crate::wait::{self, Lent, Outcome, Roused, Wait};
 use std::pin::{Pin, pin};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,13 +95,15 @@ impl Timers {
         }
         let timer = pin!(Timer::new(Alarm(NonNull::from(wait))));
         let timer = timer.as_ref();
-        // SAFETY: disarmed below, before the timer and the wait go out of scope; `stop`
-        // suspends and does not unwind.
+        let lent = Lent::begin();
+        // SAFETY: disarmed below, before the timer and the wait go out of scope: nothing
+        // unwinds before that.
         if unsafe { self.arm(timer, deadline) } {
             idle.rouse_sentinel();
         }
         stop();
         self.disarm(timer);
+        lent.returned();
     }
 
     /// Whether a deadline has passed, as far as that is worth asking the clock: one that is not

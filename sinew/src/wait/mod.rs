@@ -5,6 +5,7 @@ mod awaiting;
 mod cancel;
 mod enrolled;
 pub(crate) mod handover;
+mod lent;
 mod limits;
 #[cfg(sinew_loom)]
 pub(crate) mod model;
@@ -13,6 +14,7 @@ mod queue;
 pub(crate) use awaiting::{Awaiting, wait_in_async};
 pub(crate) use cancel::Cancel;
 pub(crate) use enrolled::Enrolled;
+pub(crate) use lent::Lent;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
 pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
 
@@ -373,9 +375,11 @@ impl Wait {
 pub(crate) fn block(enter: impl FnOnce(Party) -> bool) {
     match current_stack() {
         Some(stack) => {
+            let lent = Lent::begin();
             if enter(Party::strand(stack.record().strand())) {
                 suspend(stack, After::Waiting);
             }
+            lent.returned();
         }
         None => block_thread(enter),
     }
@@ -401,9 +405,11 @@ pub(crate) fn park_thread(park: impl FnOnce()) {
 fn block_thread(enter: impl FnOnce(Party) -> bool) {
     refuse_tasks();
     let bell = Bell::new();
+    let lent = Lent::begin();
     if enter(Party::new(&bell, KERNEL_THREAD)) {
         bell.wait(Deadline::NEVER);
     }
+    lent.returned();
 }
 
 /// Blocks the caller until its wait is ended by another, if `enter` says that it
@@ -434,8 +440,10 @@ pub(crate) fn block_within_and(
     };
     let record = stack.record();
     let wait = Wait::new(Party::strand(record.strand()));
+    let lent = Lent::begin();
     if !enter(&wait) {
         clear();
+        lent.returned();
         return Outcome::Told;
     }
     let limit = limit.as_carried_by(record);
@@ -458,6 +466,7 @@ pub(crate) fn block_within_and(
         outcome = Outcome::Told;
     }
     clear();
+    lent.returned();
     outcome
 }
 
@@ -480,8 +489,10 @@ fn block_thread_within(
     refuse_tasks();
     let bell = Bell::new();
     let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
+    let lent = Lent::begin();
     if !enter(&wait) {
         clear();
+        lent.returned();
         return Outcome::Told;
     }
     // Its own timer: whoever settled the wait before it will ring.
@@ -494,6 +505,7 @@ fn block_thread_within(
         outcome = Outcome::Told;
     }
     clear();
+    lent.returned();
     outcome
 }
 
