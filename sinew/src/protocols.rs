@@ -3,14 +3,9 @@
 //! public face.
 #![allow(unsafe_code, missing_docs)]
 
-<<<<<<< HEAD
 use crate::atomic::{AtomicBool, AtomicU64, Relaxed};
-use crate::fibre::join;
-=======
-use crate::atomic::AtomicU64;
 use crate::drain;
 use crate::fibre::{headcount, join};
->>>>>>> scope
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, After, Kind, Strand, StrandArc};
 use crate::sync::Policy;
@@ -18,11 +13,7 @@ use crate::sync::{raw_mutex, raw_rwlock, raw_semaphore};
 use crate::task::block_on;
 use crate::task::life::{Begin, Life};
 use crate::time::Deadline;
-<<<<<<< HEAD
 use crate::wait::{self, Limit, Party, handover};
-=======
-use crate::wait::{Limit, Party, handover};
->>>>>>> scope
 use crate::{idle, spin};
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -305,7 +296,6 @@ impl Join {
     }
 }
 
-<<<<<<< HEAD
 /// What rings in a model's poller.
 #[derive(Default)]
 pub struct Bell(AtomicBool);
@@ -325,7 +315,9 @@ impl Bell {
 impl idle::Bell for Bell {
     fn ring(self: Arc<Self>) {
         self.0.store(true, Relaxed);
-=======
+    }
+}
+
 pub struct Headcount(headcount::Headcount);
 
 impl Headcount {
@@ -397,7 +389,6 @@ fn signal(party: Option<Party>) {
     if let Some(party) = party {
         // SAFETY: it entered itself, and the drain gave it to us alone.
         unsafe { party.signal() };
->>>>>>> scope
     }
 }
 
