@@ -468,7 +468,7 @@ pub fn migrate_to(cluster: &Cluster) -> Result<(), MigrateError> {
         if strand.is_bound(bound::STARTED) {
             return Err(MigrateError::NotMigrating);
         }
-        if strand.is_bound(u8::MAX) || crate::processor::is_unwinding() {
+        if strand.is_bound(u8::MAX) || thread::panicking() {
             return Err(MigrateError::Bound);
         }
         let elsewhere = !std::ptr::eq(strand.cluster(), &*cluster.shared);

@@ -17,7 +17,7 @@ use crate::fibre::stacks::Stacks;
 use crate::here;
 use crate::io::Poller;
 use crate::sched::{Local, Place, ProcessorId, TICK_US, Wake};
-use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
+use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand};
 use crate::wait::Party;
 use idling::{LINGER_US, LOOK_DISTANCE_US, LUCK};
 use std::cell::{Cell, RefCell};
@@ -167,9 +167,6 @@ pub(crate) struct Processor {
     task: Cell<*const Strand>,
     /// Operations that it may do before one that need not wait gives way.
     task_budget: Cell<u32>,
-    /// Whether the kernel thread's count of panics was up when a strand last gave up
-    /// the processor.
-    others_unwind: Cell<bool>,
     /// See [`owe_signal`](Processor::owe_signal).
     joiner: Cell<Option<Party>>,
     migrating: bool,
@@ -189,13 +186,6 @@ impl Drop for RunningTask<'_> {
     fn drop(&mut self) {
         self.processor.task.set(std::ptr::null());
     }
-}
-
-/// Whether the caller's kernel thread is unwinding. Never inlined: see
-/// [`crate::here`].
-#[inline(never)]
-pub(crate) fn is_unwinding() -> bool {
-    std::hint::black_box(std::thread::panicking())
 }
 
 /// Calls `f` with the processor that runs the caller, if there is one. `f` must
@@ -280,7 +270,6 @@ impl Processor {
             budget: Cell::new(0),
             task: Cell::new(std::ptr::null()),
             task_budget: Cell::new(0),
-            others_unwind: Cell::new(false),
             joiner: Cell::new(None),
             detached: Cell::new(false),
             pushes_for: Cell::new(std::ptr::null()),
@@ -344,12 +333,6 @@ impl Processor {
     #[inline]
     pub(crate) fn task_budget(&self) -> &Cell<u32> {
         &self.task_budget
-    }
-
-    /// Whether a task that runs is unwinding, given that its kernel thread is. It is not if
-    /// a fibre was suspended in the midst of that.
-    pub(crate) fn is_task_unwinding(&self) -> bool {
-        !self.others_unwind.get()
     }
 
     /// Whether started fibres may leave this processor.
@@ -472,10 +455,9 @@ impl Processor {
             // Not a `match`: that is a jump through a table, and the CPU guesses
             // these two better.
             next = if after == After::Yielded {
-                self.exchange(strand)
+                self.swap(strand)
             } else if matches!(after, After::Parking | After::Waiting) {
-                self.mind_unwinding(&strand);
-                strand.stop(after).and_then(|woken| self.exchange(woken))
+                strand.stop(after).and_then(|woken| self.swap(woken))
             } else if after == After::Finished {
                 strand.retire();
                 self.count_finished();
@@ -579,13 +561,6 @@ impl Processor {
         }
     }
 
-    /// Takes back a strand that is ready to go on, and gives the next one.
-    #[inline]
-    fn exchange(&self, strand: Ready) -> Option<Ready> {
-        self.mind_unwinding(&strand);
-        self.swap(strand)
-    }
-
     /// Takes a strand of this cluster that is ready, and gives the next one if it
     /// has one at hand.
     #[inline]
@@ -596,29 +571,6 @@ impl Processor {
         }
         self.make_ready(strand);
         None
-    }
-
-    /// Keeps a fibre that is unwinding on its kernel thread, whose count of panics it
-    /// has raised.
-    #[inline]
-    fn mind_unwinding(&self, strand: &Ready) {
-        const EITHER: u8 = bound::UNWINDING | bound::SUSPECTED;
-        let strand = strand.strand();
-        if std::thread::panicking() {
-            let is_certain = !self.others_unwind.get() || strand.is_bound(bound::UNWINDING);
-            strand.bind(&self.seat, if is_certain { bound::UNWINDING } else { bound::SUSPECTED });
-            self.others_unwind.set(true);
-        } else if self.others_unwind.get() || strand.is_bound(EITHER) {
-            self.others_unwind.set(false);
-            strand.unbind(EITHER);
-        }
-    }
-
-    /// Whether the fibre that runs is unwinding, given that its kernel thread is. If
-    /// others that are were suspended in the midst of it, this is known only of a fibre
-    /// that was suspended as the first of them.
-    pub(crate) fn is_unwinding_itself(&self, strand: &Strand) -> bool {
-        !self.others_unwind.get() || strand.is_bound(bound::UNWINDING)
     }
 
     fn count_finished(&self) {

@@ -12,6 +12,7 @@ pub(crate) mod record;
 mod scope;
 pub(crate) mod stack;
 pub(crate) mod stacks;
+mod unwinding;
 
 pub(crate) use builder::Origin;
 pub use builder::{FibreBuilder, SpawnError, spawn};
@@ -41,24 +42,6 @@ use std::time::{Duration, Instant};
 #[inline]
 pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
     handle::with_current_record(f)
-}
-
-/// Whether the caller is unwinding from a panic. As `thread::panicking`, but another
-/// fibre of the same kernel thread that was suspended while it unwound does not count.
-#[inline]
-pub(crate) fn panicking() -> bool {
-    std::thread::panicking() && panicking_slow()
-}
-
-#[cold]
-fn panicking_slow() -> bool {
-    processor::with_current(|processor| {
-        with_record(|record| match (processor, record) {
-            (Some(processor), Some(record)) => processor.is_unwinding_itself(record.strand()),
-            (Some(processor), None) if processor.task().is_some() => processor.is_task_unwinding(),
-            _ => true,
-        })
-    })
 }
 
 /// Gives up the processor. By a fibre.

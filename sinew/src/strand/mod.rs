@@ -83,11 +83,6 @@ pub(crate) mod bound {
     pub(crate) const STARTED: u8 = 1;
     /// The fibre asked for it.
     pub(crate) const PINNED: u8 = 2;
-    /// It is unwinding, and the count of panics belongs to the kernel thread.
-    pub(crate) const UNWINDING: u8 = 4;
-    /// It may be: it gave up a processor whose count of panics was up already when it
-    /// was resumed.
-    pub(crate) const SUSPECTED: u8 = 8;
 }
 
 /// How much of a stack is fetched before its fibre runs: the record at its top

@@ -171,7 +171,7 @@ impl<T: ?Sized> Mutex<T> {
 
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        let was_panicking = crate::fibre::panicking();
+        let was_panicking = std::thread::panicking();
         self.poison.check(MutexGuard { lock: self, was_panicking, marker: PhantomData })
     }
 

@@ -174,7 +174,7 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let was_panicking = crate::fibre::panicking();
+        let was_panicking = std::thread::panicking();
         self.poison.check(RwLockWriteGuard { lock: self, was_panicking, marker: PhantomData })
     }
 
