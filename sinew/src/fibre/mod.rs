@@ -25,6 +25,7 @@ pub(crate) use scope::scope_in;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use stacks::{Memory, memory, trim};
 
+use crate::budget;
 use crate::processor;
 use crate::strand::{After, StrandArc};
 use crate::time::Deadline;
@@ -196,7 +197,9 @@ pub fn yield_now() {
 pub fn park() {
     match current_stack() {
         Some(stack) => {
-            if !stack.record().strand().state().take_token() {
+            if stack.record().strand().state().take_token() {
+                budget::spend(budget::MESSAGE);
+            } else {
                 handle::suspend(stack, After::Parking);
             }
         }
@@ -208,7 +211,9 @@ pub fn park() {
 pub fn park_timeout(timeout: Duration) {
     match current_stack() {
         Some(stack) => {
-            if !stack.record().strand().state().take_token() {
+            if stack.record().strand().state().take_token() {
+                budget::spend(budget::MESSAGE);
+            } else {
                 wait::park_until(stack, Deadline::after(timeout));
             }
         }
@@ -220,7 +225,9 @@ pub fn park_timeout(timeout: Duration) {
 /// thread sleeps.
 pub fn sleep(duration: Duration) {
     let deadline = Deadline::after(duration);
-    if !deadline.is_past() {
+    if deadline.is_past() {
+        budget::spend(budget::MESSAGE);
+    } else {
         let _ = wait::sleep(Limit::until(deadline));
     }
 }
