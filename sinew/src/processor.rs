@@ -16,8 +16,8 @@ use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
 use crate::here;
 use crate::io::Poller;
-use crate::sched::{Local, Place, ProcessorId, TICK_US, Wake};
-use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand};
+use crate::sched::{Claim, Local, Place, ProcessorId, TICK_US, Wake};
+use crate::strand::{After, Fifo, Inbox, Levels, PassedOver, Priority, Ready, Strand};
 use crate::wait::Party;
 use idling::{LINGER_US, LOOK_DISTANCE_US, LUCK};
 use std::cell::{Cell, RefCell};
@@ -31,6 +31,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 const DISPATCHES_PER_READING: u32 = 16;
 /// Dispatches are long when 16 of them take longer than this.
 const SHORT_DISPATCHES_US: u64 = 4;
+
+/// How long a background strand waits behind others, and how far apart the turns are that
+/// a busy processor gives to such strands. Unmeasured: a hundred turns a second are nothing
+/// to the others, and enough for a lock to be released.
+const BACKGROUND_WAIT_US: u64 = 10_000;
 
 /// How many numbers for fibres a processor draws at once.
 const ID_BLOCK: u64 = 1024;
@@ -135,8 +140,13 @@ pub(crate) struct Processor {
     /// Whether strands come from elsewhere than from the scheduler alone: there
     /// is one in the lane, or the scheduler's end has been given up.
     mixed: Cell<bool>,
-    /// Those of them that run only when nothing else does.
+    /// Those of them that run only when nothing else does, or after a while.
     background_lane: RefCell<Fifo>,
+    /// Counts for the less urgent of the lane and the scheduler's queue.
+    passed_over: RefCell<PassedOver>,
+    /// When a background strand may run next although there are others.
+    next_background: Cell<u64>,
+    background_wait: u64,
     stacks: Stacks,
     blocks: Blocks,
     /// The last reading of the clock, in ticks.
@@ -252,6 +262,9 @@ impl Processor {
             lane: RefCell::new(Levels::new()),
             mixed: Cell::new(false),
             background_lane: RefCell::new(Fifo::new()),
+            passed_over: RefCell::new(PassedOver::new()),
+            next_background: Cell::new(0),
+            background_wait: clock::ticks_in_us(BACKGROUND_WAIT_US),
             stacks: Stacks::new(),
             blocks: Blocks::default(),
             now: Cell::new(clock::ticks()),
@@ -513,6 +526,9 @@ impl Processor {
         if !self.detached.get() {
             self.local.tick(now);
         }
+        if now >= self.next_background.get() {
+            self.relieve_background(now);
+        }
         if self.seat.order() != Order::Serve {
             self.detach();
         }
@@ -539,7 +555,7 @@ impl Processor {
         }
         let claim = self.lane.borrow().claim();
         let other = if self.detached.get() { None } else { self.local.claim() };
-        if other.is_some_and(|other| claim.is_none_or(|claim| other < claim)) {
+        if other.is_some_and(|other| claim.is_none_or(|claim| self.goes_first(other, claim))) {
             // The scheduler may find that another processor was faster; what it
             // then did to await work has to be undone.
             if let Some(strand) = self.local.next(now) {
@@ -551,6 +567,33 @@ impl Processor {
         let next = lane.pop();
         lane.prefetch_head();
         next
+    }
+
+    /// Whether the scheduler's queue has the next turn, and not the lane.
+    fn goes_first(&self, queue: Claim, lane: Claim) -> bool {
+        let is_first = queue < lane;
+        let less_urgent = if is_first { lane } else { queue };
+        let may_pass = queue.priority == lane.priority || self.passed_over.borrow_mut().may_be(less_urgent.ready_at);
+        is_first == may_pass
+    }
+
+    /// The background strand that has waited longest, if it was ready at `ready_at` already.
+    fn take_background(&self, ready_at: u64) -> Option<Ready> {
+        let deferred = |ready_at| if self.detached.get() { None } else { self.cluster.take_deferred(ready_at) };
+        let mut lane = self.background_lane.borrow_mut();
+        match lane.ready_at() {
+            Some(since) if since <= ready_at => deferred(since).or_else(|| lane.pop()),
+            _ => deferred(ready_at),
+        }
+    }
+
+    /// Lets a background strand that has waited for long compete with the others, once.
+    fn relieve_background(&self, now: u64) {
+        if let Some(strand) = self.take_background(now.saturating_sub(self.background_wait)) {
+            self.next_background.set(now + self.background_wait);
+            self.mixed.set(true);
+            self.lane.borrow_mut().push(strand);
+        }
     }
 
     #[cold]
