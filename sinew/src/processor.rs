@@ -253,7 +253,8 @@ impl ClusterShared {
 impl Processor {
     /// The life of a processor's kernel thread.
     pub(crate) fn serve(cluster: Arc<ClusterShared>, seat: Arc<Seat>) {
-        let local = cluster.scheduler().attach(Place::new(seat.id(), cluster.topology()));
+        let place = Place::new(seat.id(), cluster.topology(), Arc::as_ptr(&cluster).addr());
+        let local = cluster.scheduler().attach(place);
         let processor = Processor {
             migrating: cluster.runtime().is_migrating(),
             cluster,
@@ -610,7 +611,13 @@ impl Processor {
     fn swap(&self, strand: Ready) -> Option<Ready> {
         if self.may_push(&strand) && !self.mixed.get() && self.seat.arrivals.is_empty() {
             strand.stamp(self.now.get());
-            return Some(self.local.exchange(strand, self.now.get()));
+            return match self.local.exchange(strand, self.now.get()) {
+                Ok(next) => Some(next),
+                Err(strand) => {
+                    self.push(strand);
+                    None
+                }
+            };
         }
         self.make_ready(strand);
         None

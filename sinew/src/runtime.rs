@@ -7,7 +7,7 @@ use crate::fibre::arena::{self, Class, LARGEST_STACK};
 use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle, SpawnError};
 use crate::io::{EventScope, Home, Polling};
 use crate::processor;
-use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
+use crate::sched::{self, MAX_PROCESSORS, Scheduler, Topology};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -238,7 +238,7 @@ impl Builder {
 
     /// Which scheduler decides. Without this, [`Fair`](crate::sched::Fair).
     pub fn scheduler(mut self, scheduler: impl Scheduler) -> Self {
-        self.scheduler = Box::new(scheduler);
+        self.scheduler = sched::admit(scheduler);
         self
     }
 

@@ -328,6 +328,11 @@ impl Ready {
         self.strand().ready_at.set(now);
     }
 
+    /// The address of the cluster that it belongs to.
+    pub(crate) fn cluster_address(&self) -> usize {
+        self.strand().cluster.load(Ordering::Relaxed).addr()
+    }
+
     #[inline]
     pub(crate) fn strand(&self) -> &Strand {
         // SAFETY: a strand is not freed before it has finished, and it cannot
@@ -380,7 +385,10 @@ impl Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        crate::fatal("a scheduler dropped a strand that was ready to run");
+        crate::fatal(match std::thread::panicking() {
+            true => "a scheduler panicked with a strand in its hands",
+            false => "a scheduler dropped a strand that was ready to run",
+        });
     }
 }
 
