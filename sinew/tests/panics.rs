@@ -3,13 +3,14 @@
 #[path = "fixture/mod.rs"]
 mod fixture;
 
-use fixture::{everywhere, wait_until};
+use fixture::{everywhere, happens_within, wait_until, wherever};
 use sinew::sync::{Mutex, RwLock};
 use sinew::{JoinHandle, Runtime, task};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread::panicking;
+use std::time::Duration;
 
 /// Unwinds without calling the hook, which would print.
 fn fail() -> ! {
@@ -128,6 +129,23 @@ fn only_fibres_that_unwind_are_panicking_and_tasks_likewise() {
             assert!(mutex.is_poisoned());
         });
     });
+}
+
+/// The kernel threads of the process that are there to keep panics apart.
+fn keepers() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path().join("comm"));
+    names.filter(|name| std::fs::read_to_string(name).is_ok_and(|name| name.trim() == "sinew-panics")).count()
+}
+
+#[test]
+fn nothing_is_left_of_a_thousand_fibres_that_unwound_at_once() {
+    wherever(
+        |setup| setup.processors == 2,
+        |rt, _| {
+            beside_unwinding_fibres(rt, 1000, || assert!(keepers() == 1));
+            assert!(happens_within(Duration::from_secs(20), || keepers() == 0), "a kernel thread is left");
+        },
+    );
 }
 
 #[test]

@@ -47,7 +47,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The stack of a dummy. Raising and catching a panic takes about 6 KiB of it here.
+/// The stack of a dummy. A panic is raised and caught on less than a page of it here.
 const DUMMY_STACK: usize = 32 * 1024;
 
 /// How long the keeper stays when nothing is laid down any more. Unmeasured: it is much
@@ -101,8 +101,7 @@ struct Pool {
     has_keeper: bool,
 }
 
-static POOL: Mutex<Pool> =
-    Mutex::new(Pool { dummies: Vec::new(), stacks: Vec::new(), wanted: 0, has_keeper: false });
+static POOL: Mutex<Pool> = Mutex::new(Pool { dummies: Vec::new(), stacks: Vec::new(), wanted: 0, has_keeper: false });
 /// Tells the keeper that dummies are wanted, or that nothing is laid down any more.
 static KEEPER: Condvar = Condvar::new();
 /// Tells those who want a dummy that there is one.
@@ -151,8 +150,7 @@ fn keep() {
         } else if !pool.stacks.is_empty() {
             pool = KEEPER.wait(pool).unwrap_or_else(PoisonError::into_inner);
         } else {
-            let (woken, timeout) =
-                KEEPER.wait_timeout(pool, KEEPER_LINGERS).unwrap_or_else(PoisonError::into_inner);
+            let (woken, timeout) = KEEPER.wait_timeout(pool, KEEPER_LINGERS).unwrap_or_else(PoisonError::into_inner);
             pool = woken;
             if timeout.timed_out() && pool.wanted == 0 && pool.stacks.is_empty() {
                 break;
