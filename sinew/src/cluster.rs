@@ -147,13 +147,15 @@ impl ClusterShared {
         self.idle.notify(crate::sched::Wake::Backlog);
     }
 
-    pub(crate) fn take_deferred(&self) -> Option<Ready> {
+    /// The first background strand, if it was ready at `ready_at` already.
+    pub(crate) fn take_deferred(&self, ready_at: u64) -> Option<Ready> {
         if self.deferred_len.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let strand = self.deferred.lock().pop()?;
-        self.deferred_len.fetch_sub(1, Ordering::Relaxed);
-        Some(strand)
+        let mut deferred = self.deferred.lock();
+        let strand = if deferred.ready_at()? <= ready_at { deferred.pop() } else { None };
+        self.deferred_len.fetch_sub(strand.is_some().into(), Ordering::Relaxed);
+        strand
     }
 
     /// What its processors, those that have ended as well, have counted.
@@ -464,7 +466,7 @@ pub fn migrate_to(cluster: &Cluster) -> Result<(), MigrateError> {
         if strand.is_bound(bound::STARTED) {
             return Err(MigrateError::NotMigrating);
         }
-        if strand.is_bound(u8::MAX) || crate::processor::is_unwinding() {
+        if strand.is_bound(u8::MAX) || thread::panicking() {
             return Err(MigrateError::Bound);
         }
         let elsewhere = !std::ptr::eq(strand.cluster(), &*cluster.shared);

@@ -44,7 +44,11 @@ pub use task::block_on;
 /// A broken invariant, or a state that cannot be left: one line, then the end.
 #[cold]
 fn fatal(message: &str) -> ! {
-    eprintln!("sinew: fatal: {message}");
+    use std::io::Write;
+    // One write, for several threads may come here at once; and not `eprintln`, which panics
+    // if it fails.
+    let line = format!("sinew: fatal: {message}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
     std::process::abort()
 }
 

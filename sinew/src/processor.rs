@@ -16,8 +16,8 @@ use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
 use crate::here;
 use crate::io::Poller;
-use crate::sched::{Local, Place, ProcessorId, TICK_US, Wake};
-use crate::strand::{After, Fifo, Inbox, Levels, Priority, Ready, Strand, bound};
+use crate::sched::{Claim, Local, Place, ProcessorId, TICK_US, Wake};
+use crate::strand::{After, Fifo, Inbox, Levels, PassedOver, Priority, Ready, Strand};
 use crate::wait::Party;
 use idling::{LINGER_US, LOOK_DISTANCE_US, LUCK};
 use std::cell::{Cell, RefCell};
@@ -31,6 +31,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 const DISPATCHES_PER_READING: u32 = 16;
 /// Dispatches are long when 16 of them take longer than this.
 const SHORT_DISPATCHES_US: u64 = 4;
+
+/// How long a background strand waits behind others, and how far apart the turns are that
+/// a busy processor gives to such strands. Unmeasured: a hundred turns a second are nothing
+/// to the others, and enough for a lock to be released.
+const BACKGROUND_WAIT_US: u64 = 10_000;
 
 /// How many numbers for fibres a processor draws at once.
 const ID_BLOCK: u64 = 1024;
@@ -118,8 +123,13 @@ pub(crate) struct Processor {
     /// Whether strands come from elsewhere than from the scheduler alone: there
     /// is one in the lane, or the scheduler's end has been given up.
     mixed: Cell<bool>,
-    /// Those of them that run only when nothing else does.
+    /// Those of them that run only when nothing else does, or after a while.
     background_lane: RefCell<Fifo>,
+    /// Counts for the less urgent of the lane and the scheduler's queue.
+    passed_over: RefCell<PassedOver>,
+    /// When a background strand may run next although there are others.
+    next_background: Cell<u64>,
+    background_wait: u64,
     stacks: Stacks,
     blocks: Blocks,
     /// The last reading of the clock, in ticks.
@@ -150,9 +160,6 @@ pub(crate) struct Processor {
     task: Cell<*const Strand>,
     /// Operations that it may do before one that need not wait gives way.
     task_budget: Cell<u32>,
-    /// Whether the kernel thread's count of panics was up when a strand last gave up
-    /// the processor.
-    others_unwind: Cell<bool>,
     /// See [`owe_signal`](Processor::owe_signal).
     joiner: Cell<Option<Party>>,
     migrating: bool,
@@ -172,13 +179,6 @@ impl Drop for RunningTask<'_> {
     fn drop(&mut self) {
         self.processor.task.set(std::ptr::null());
     }
-}
-
-/// Whether the caller's kernel thread is unwinding. Never inlined: see
-/// [`crate::here`].
-#[inline(never)]
-pub(crate) fn is_unwinding() -> bool {
-    std::hint::black_box(std::thread::panicking())
 }
 
 /// Calls `f` with the processor that runs the caller, if there is one. `f` must
@@ -236,7 +236,8 @@ impl ClusterShared {
 impl Processor {
     /// The life of a processor's kernel thread.
     pub(crate) fn serve(cluster: Arc<ClusterShared>, seat: Arc<Seat>) {
-        let local = cluster.scheduler().attach(Place::new(seat.id(), cluster.topology()));
+        let place = Place::new(seat.id(), cluster.topology(), Arc::as_ptr(&cluster).addr());
+        let local = cluster.scheduler().attach(place);
         let processor = Processor {
             migrating: cluster.runtime().is_migrating(),
             cluster,
@@ -245,6 +246,9 @@ impl Processor {
             lane: RefCell::new(Levels::new()),
             mixed: Cell::new(false),
             background_lane: RefCell::new(Fifo::new()),
+            passed_over: RefCell::new(PassedOver::new()),
+            next_background: Cell::new(0),
+            background_wait: clock::ticks_in_us(BACKGROUND_WAIT_US),
             stacks: Stacks::new(),
             blocks: Blocks::default(),
             now: Cell::new(clock::ticks()),
@@ -263,7 +267,6 @@ impl Processor {
             budget: Cell::new(0),
             task: Cell::new(std::ptr::null()),
             task_budget: Cell::new(0),
-            others_unwind: Cell::new(false),
             joiner: Cell::new(None),
             detached: Cell::new(false),
             pushes_for: Cell::new(std::ptr::null()),
@@ -334,12 +337,6 @@ impl Processor {
     #[inline]
     pub(crate) fn runs_a_strand(&self) -> bool {
         !here::stack().is_null() || !self.task.get().is_null()
-    }
-
-    /// Whether a task that runs is unwinding, given that its kernel thread is. It is not if
-    /// a fibre was suspended in the midst of that.
-    pub(crate) fn is_task_unwinding(&self) -> bool {
-        !self.others_unwind.get()
     }
 
     /// Whether started fibres may leave this processor.
@@ -462,10 +459,9 @@ impl Processor {
             // Not a `match`: that is a jump through a table, and the CPU guesses
             // these two better.
             next = if after == After::Yielded {
-                self.exchange(strand)
+                self.swap(strand)
             } else if matches!(after, After::Parking | After::Waiting) {
-                self.mind_unwinding(&strand);
-                strand.stop(after).and_then(|woken| self.exchange(woken))
+                strand.stop(after).and_then(|woken| self.swap(woken))
             } else if after == After::Finished {
                 strand.retire();
                 self.count_finished();
@@ -521,6 +517,9 @@ impl Processor {
         if !self.detached.get() {
             self.local.tick(now);
         }
+        if now >= self.next_background.get() {
+            self.relieve_background(now);
+        }
         if self.seat.order() != Order::Serve {
             self.detach();
         }
@@ -547,7 +546,7 @@ impl Processor {
         }
         let claim = self.lane.borrow().claim();
         let other = if self.detached.get() { None } else { self.local.claim() };
-        if other.is_some_and(|other| claim.is_none_or(|claim| other < claim)) {
+        if other.is_some_and(|other| claim.is_none_or(|claim| self.goes_first(other, claim))) {
             // The scheduler may find that another processor was faster; what it
             // then did to await work has to be undone.
             if let Some(strand) = self.local.next(now) {
@@ -561,6 +560,33 @@ impl Processor {
         next
     }
 
+    /// Whether the scheduler's queue has the next turn, and not the lane.
+    fn goes_first(&self, queue: Claim, lane: Claim) -> bool {
+        let is_first = queue < lane;
+        let less_urgent = if is_first { lane } else { queue };
+        let may_pass = queue.priority == lane.priority || self.passed_over.borrow_mut().may_be(less_urgent.ready_at);
+        is_first == may_pass
+    }
+
+    /// The background strand that has waited longest, if it was ready at `ready_at` already.
+    fn take_background(&self, ready_at: u64) -> Option<Ready> {
+        let deferred = |ready_at| if self.detached.get() { None } else { self.cluster.take_deferred(ready_at) };
+        let mut lane = self.background_lane.borrow_mut();
+        match lane.ready_at() {
+            Some(since) if since <= ready_at => deferred(since).or_else(|| lane.pop()),
+            _ => deferred(ready_at),
+        }
+    }
+
+    /// Lets a background strand that has waited for long compete with the others, once.
+    fn relieve_background(&self, now: u64) {
+        if let Some(strand) = self.take_background(now.saturating_sub(self.background_wait)) {
+            self.next_background.set(now + self.background_wait);
+            self.mixed.set(true);
+            self.lane.borrow_mut().push(strand);
+        }
+    }
+
     #[cold]
     fn unpack_arrivals(&self) {
         let mut arrivals = self.seat.arrivals.take_all();
@@ -569,46 +595,22 @@ impl Processor {
         }
     }
 
-    /// Takes back a strand that is ready to go on, and gives the next one.
-    #[inline]
-    fn exchange(&self, strand: Ready) -> Option<Ready> {
-        self.mind_unwinding(&strand);
-        self.swap(strand)
-    }
-
     /// Takes a strand of this cluster that is ready, and gives the next one if it
     /// has one at hand.
     #[inline]
     fn swap(&self, strand: Ready) -> Option<Ready> {
         if self.may_push(&strand) && !self.mixed.get() && self.seat.arrivals.is_empty() {
             strand.stamp(self.now.get());
-            return Some(self.local.exchange(strand, self.now.get()));
+            return match self.local.exchange(strand, self.now.get()) {
+                Ok(next) => Some(next),
+                Err(strand) => {
+                    self.push(strand);
+                    None
+                }
+            };
         }
         self.make_ready(strand);
         None
-    }
-
-    /// Keeps a fibre that is unwinding on its kernel thread, whose count of panics it
-    /// has raised.
-    #[inline]
-    fn mind_unwinding(&self, strand: &Ready) {
-        const EITHER: u8 = bound::UNWINDING | bound::SUSPECTED;
-        let strand = strand.strand();
-        if std::thread::panicking() {
-            let is_certain = !self.others_unwind.get() || strand.is_bound(bound::UNWINDING);
-            strand.bind(&self.seat, if is_certain { bound::UNWINDING } else { bound::SUSPECTED });
-            self.others_unwind.set(true);
-        } else if self.others_unwind.get() || strand.is_bound(EITHER) {
-            self.others_unwind.set(false);
-            strand.unbind(EITHER);
-        }
-    }
-
-    /// Whether the fibre that runs is unwinding, given that its kernel thread is. If
-    /// others that are were suspended in the midst of it, this is known only of a fibre
-    /// that was suspended as the first of them.
-    pub(crate) fn is_unwinding_itself(&self, strand: &Strand) -> bool {
-        !self.others_unwind.get() || strand.is_bound(bound::UNWINDING)
     }
 
     fn count_finished(&self) {

@@ -8,7 +8,7 @@ use crate::fibre::arena::{self, Class, LARGEST_STACK};
 use crate::fibre::{self, FibreBuilder, JoinHandle, SpawnError};
 use crate::io::{EventScope, Home, Polling};
 use crate::processor;
-use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
+use crate::sched::{self, MAX_PROCESSORS, Scheduler, Topology};
 use crate::wait::{self, Lent, Party};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -252,7 +252,7 @@ impl Builder {
 
     /// Which scheduler decides. Without this, [`Fair`](crate::sched::Fair).
     pub fn scheduler(mut self, scheduler: impl Scheduler) -> Self {
-        self.scheduler = Box::new(scheduler);
+        self.scheduler = sched::admit(scheduler);
         self
     }
 

@@ -52,7 +52,7 @@ pub use crate::fibre::{
 };
 pub use std::thread::{Result, available_parallelism};
 
-use crate::fibre::{self, FibreBuilder, SpawnError, scope_in};
+use crate::fibre::{FibreBuilder, SpawnError, scope_in};
 use std::io;
 
 /// Starts a fibre that runs `f`, from anywhere.
@@ -96,7 +96,7 @@ where
 
 /// Whether the caller is unwinding from a panic.
 pub fn panicking() -> bool {
-    fibre::panicking()
+    std::thread::panicking()
 }
 
 /// Makes fibres with a name or a stack of their own; [`FibreBuilder`] can do more.

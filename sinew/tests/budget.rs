@@ -6,9 +6,10 @@ mod fixture;
 
 use fixture::{Setup, wherever};
 use sinew::net::{TcpListener, TcpStream, UnixStream};
-use sinew::sync::{mpmc, mpsc};
+use sinew::sync::{Barrier, BinarySemaphore, Condvar, Mutex, RwLock, Select, Semaphore, WaitGroup, mpmc, mpsc};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// As many calls of the kernel may come between two turns of others, and as many
 /// messages.
@@ -23,7 +24,7 @@ fn has_one_processor(setup: &Setup) -> bool {
 
 /// Does `operation` again and again until another fibre has had a turn. How often, in
 /// the longest of some rounds: the first may begin anywhere in a budget.
-fn operations_until_a_turn(most: usize, mut operation: impl FnMut()) -> usize {
+fn operations_until_a_turn<T>(most: usize, mut operation: impl FnMut() -> T) -> usize {
     let round = |_| {
         let had_a_turn = AtomicBool::new(false);
         sinew::scope(|scope| {
@@ -98,6 +99,94 @@ fn messages_that_are_always_there_give_way() {
     });
 }
 
+/// Each step of this is one operation.
+fn each_gives_way(step: impl FnMut()) {
+    let longest = operations_until_a_turn(MOST_MESSAGES, step);
+    assert!(longest >= MOST_MESSAGES / 2, "a turn for another after {longest} operations");
+}
+
+#[test]
+fn locks_that_are_always_free_give_way() {
+    const LONG: Duration = Duration::from_secs(1_000);
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let never = Instant::now() + LONG;
+            let mutex = Mutex::new(0);
+            each_gives_way(|| *mutex.lock().unwrap() += 1);
+            each_gives_way(|| *mutex.lock_timeout(LONG).unwrap() += 1);
+            each_gives_way(|| *mutex.lock_deadline(never).unwrap() += 1);
+            let rwlock = RwLock::new(0);
+            each_gives_way(|| drop(rwlock.read().unwrap()));
+            each_gives_way(|| drop(rwlock.read_timeout(LONG).unwrap()));
+            each_gives_way(|| drop(rwlock.read_deadline(never).unwrap()));
+            each_gives_way(|| *rwlock.write().unwrap() += 1);
+            each_gives_way(|| *rwlock.write_timeout(LONG).unwrap() += 1);
+            each_gives_way(|| *rwlock.write_deadline(never).unwrap() += 1);
+            let semaphore = Semaphore::new(2);
+            each_gives_way(|| drop(semaphore.acquire()));
+            each_gives_way(|| drop(semaphore.acquire_many(2)));
+            each_gives_way(|| drop(semaphore.acquire_timeout(1, LONG).unwrap()));
+            each_gives_way(|| {
+                semaphore.wait();
+                semaphore.post(1);
+            });
+            let binary = BinarySemaphore::new(true);
+            each_gives_way(|| {
+                binary.wait();
+                binary.post();
+            });
+            each_gives_way(|| {
+                binary.wait_timeout(LONG).unwrap();
+                binary.post();
+            });
+        });
+    });
+}
+
+#[test]
+fn other_waits_that_end_at_once_give_way() {
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let barrier = Barrier::new(1);
+            each_gives_way(|| assert!(barrier.wait().is_leader()));
+            each_gives_way(|| WaitGroup::new().wait());
+            let (tx, rx) = mpsc::sync_channel(1);
+            each_gives_way(|| {
+                tx.try_send(1).unwrap();
+                assert_eq!(Select::new().recv(&rx, |got| got.unwrap()).run(), 1);
+            });
+            drop(tx);
+            each_gives_way(|| assert!(rx.recv().is_err()));
+            each_gives_way(|| {
+                sinew::current().unpark();
+                sinew::park();
+            });
+            each_gives_way(|| {
+                sinew::current().unpark();
+                sinew::park_timeout(Duration::from_secs(1_000));
+            });
+            each_gives_way(|| sinew::sleep(Duration::ZERO));
+        });
+    });
+}
+
+#[test]
+fn waits_without_time_give_way() {
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let (_tx, rx) = mpmc::channel::<()>();
+            each_gives_way(|| assert!(rx.recv_timeout(Duration::ZERO).is_err()));
+            let semaphore = Semaphore::new(0);
+            operations_until_a_turn(MOST_MESSAGES, || semaphore.wait_timeout(Duration::ZERO).unwrap_err());
+            let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+            operations_until_a_turn(MOST_MESSAGES, || {
+                let guard = mutex.lock().unwrap();
+                assert!(condvar.wait_timeout(guard, Duration::ZERO).unwrap().1.timed_out());
+            });
+        });
+    });
+}
+
 #[test]
 fn a_producer_and_a_consumer_that_never_wait_let_a_third_run() {
     const AHEAD: usize = 10_000;
@@ -136,6 +225,13 @@ fn what_only_tries_never_gives_way() {
                 for number in 0..3 * MOST_MESSAGES {
                     tx.try_send(number).unwrap();
                     assert_eq!(rx.try_recv(), Ok(number));
+                }
+                let (mutex, rwlock, semaphore) = (Mutex::new(0), RwLock::new(0), Semaphore::new(1));
+                for _ in 0..3 * MOST_MESSAGES {
+                    *mutex.try_lock().unwrap() += 1;
+                    *rwlock.try_write().unwrap() += 1;
+                    drop(rwlock.try_read().unwrap());
+                    drop(semaphore.try_acquire().unwrap());
                 }
                 assert!(!had_a_turn.load(Ordering::Relaxed));
             });

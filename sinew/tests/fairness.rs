@@ -80,47 +80,192 @@ fn an_urgent_fibre_that_becomes_ready_runs_next() {
     );
 }
 
-/// Runs fibres of a low priority beside normal ones that yield, on one
-/// processor. How often the former had run when the last of the latter ended.
-fn runs_beside_normal(rt: &Runtime, low: Priority) -> u32 {
-    rt.run(|| {
-        let runs = Arc::new(AtomicU32::new(0));
-        let its_runs = || Arc::clone(&runs);
-        let lows: Vec<_> = (0..5)
-            .map(|_| {
-                let runs = its_runs();
-                spawn_with(low, move || {
-                    for _ in 0..10 {
-                        runs.fetch_add(1, Ordering::Relaxed);
-                        sinew::yield_now();
-                    }
-                })
-            })
-            .collect();
-        let normals: Vec<_> = (0..5)
-            .map(|n| {
-                let runs = its_runs();
-                sinew::spawn(move || {
-                    (0..100 * n).for_each(|_| sinew::yield_now());
-                    runs.load(Ordering::Relaxed)
-                })
-            })
-            .collect();
-        // The caller is not in the way: it is parked most of the time.
-        let beside = normals.into_iter().map(|normal| normal.join().unwrap()).max().unwrap();
-        lows.into_iter().for_each(|low| low.join().unwrap());
-        assert_eq!(runs.load(Ordering::Relaxed), 50);
-        beside
-    })
+/// One turn in so many goes to a level that waits for more urgent ones.
+const TURNS: u32 = 64;
+
+/// A background strand that has waited for so long gets a turn, and not more often.
+const BACKGROUND_WAIT: Duration = Duration::from_millis(10);
+
+/// Counts the turns of `runs` fibres that yield until the result is dropped.
+struct Yielding {
+    turns: Arc<AtomicU32>,
+    stop: Arc<AtomicBool>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Yielding {
+    fn spawn(priority: Priority, fibres: usize) -> Yielding {
+        let (turns, stop) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let yields = || {
+            let (turns, stop) = (Arc::clone(&turns), Arc::clone(&stop));
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    turns.fetch_add(1, Ordering::Relaxed);
+                    sinew::yield_now();
+                }
+            }
+        };
+        let handles = (0..fibres).map(|_| spawn_with(priority, yields())).collect();
+        Yielding { turns, stop, handles }
+    }
+
+    fn turns(&self) -> u32 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    /// Lets these fibres end. The caller waits for them.
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.handles.into_iter().for_each(|handle| handle.join().unwrap());
+    }
 }
 
 #[test]
-fn low_and_background_fibres_run_only_when_nothing_else_is_ready() {
+fn a_low_fibre_gets_one_turn_in_64_beside_normal_ones_and_no_more() {
+    wherever(
+        |setup| setup.processors == 1,
+        |rt, setup| {
+            rt.run(|| {
+                let (low, normal) = (Yielding::spawn(Priority::Low, 5), Yielding::spawn(Priority::Normal, 5));
+                wait_until(|| low.turns() > 0);
+                let (low_before, normal_before) = (low.turns(), normal.turns());
+                wait_until(|| normal.turns() - normal_before > 100 * TURNS);
+                let (low_turns, normal_turns) = (low.turns() - low_before, normal.turns() - normal_before);
+                low.end();
+                normal.end();
+                // The caller, a normal one, takes turns as well: one in six.
+                let expected = normal_turns * 6 / 5 / TURNS;
+                let is_near = low_turns.abs_diff(expected) <= expected / 10;
+                assert!(is_near, "{low_turns} turns, not {expected} at {setup}");
+            });
+        },
+    );
+}
+
+#[test]
+fn a_background_fibre_gets_one_turn_in_10_ms_beside_others_and_no_more() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
-            assert_eq!(runs_beside_normal(rt, Priority::Low), 0);
-            assert_eq!(runs_beside_normal(rt, Priority::Background), 0);
+            rt.run(|| {
+                let background = Yielding::spawn(Priority::Background, 5);
+                let normal = Yielding::spawn(Priority::Normal, 5);
+                wait_until(|| background.turns() > 0);
+                let (began, before) = (Instant::now(), background.turns());
+                wait_until(|| background.turns() - before >= 3);
+                let (turns, elapsed) = (background.turns() - before, began.elapsed());
+                background.end();
+                normal.end();
+                assert!(elapsed >= BACKGROUND_WAIT * (turns - 1), "{turns} turns in {elapsed:?}");
+            });
+        },
+    );
+}
+
+/// Lets a fibre of `holder`'s priority hold a lock that a fibre of `waiter`'s wants, while
+/// fibres between them never rest. Returns when the latter has had the lock.
+fn invert(rt: &Runtime, processors: usize, holder: Priority, between: Priority, waiter: Priority) {
+    let lock = Arc::new(sinew::sync::Mutex::new(()));
+    let (is_held, is_wanted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    rt.run(|| {
+        let (its_lock, says_held, sees_wanted) = (Arc::clone(&lock), Arc::clone(&is_held), Arc::clone(&is_wanted));
+        let holder = spawn_with(holder, move || {
+            let _guard = its_lock.lock().unwrap();
+            says_held.store(true, Ordering::Relaxed);
+            wait_until(|| sees_wanted.load(Ordering::Relaxed));
+            (0..3).for_each(|_| sinew::yield_now());
+        });
+        while !is_held.load(Ordering::Relaxed) {
+            sinew::sleep(MS / 100);
+        }
+        let restless = Yielding::spawn(between, 4 * processors);
+        wait_until(|| restless.turns() > 100);
+        let waiter = spawn_with(waiter, move || {
+            is_wanted.store(true, Ordering::Relaxed);
+            drop(lock.lock().unwrap());
+        });
+        waiter.join().unwrap();
+        holder.join().unwrap();
+        restless.end();
+    });
+}
+
+#[test]
+fn a_lock_is_released_although_fibres_that_never_rest_are_more_urgent_than_its_holder() {
+    everywhere(|rt, setup| {
+        invert(rt, setup.processors, Priority::Low, Priority::Normal, Priority::High);
+        invert(rt, setup.processors, Priority::Low, Priority::High, Priority::High);
+        invert(rt, setup.processors, Priority::Normal, Priority::High, Priority::High);
+    });
+}
+
+#[test]
+fn a_lock_is_released_although_its_holder_is_a_background_fibre() {
+    everywhere(|rt, setup| {
+        invert(rt, setup.processors, Priority::Background, Priority::Normal, Priority::High);
+        invert(rt, setup.processors, Priority::Background, Priority::Low, Priority::Low);
+    });
+}
+
+#[test]
+fn a_fibre_begins_although_more_urgent_ones_never_rest() {
+    everywhere(|rt, setup| {
+        rt.run(|| {
+            let restless = Yielding::spawn(Priority::High, 4 * setup.processors);
+            wait_until(|| restless.turns() > 100);
+            let priorities = [Priority::Background, Priority::Low, Priority::Normal];
+            let begins = priorities.map(|priority| spawn_with(priority, || ()));
+            begins.into_iter().for_each(|fibre| fibre.join().unwrap());
+            restless.end();
+        });
+    });
+}
+
+#[test]
+fn a_fibre_goes_on_although_more_urgent_tasks_never_rest() {
+    use sinew::task;
+    everywhere(|rt, setup| {
+        rt.run(|| {
+            let (stop, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+            let priorities = [Priority::Background, Priority::Low];
+            // They have begun, so that they wait in their processor's lane where none migrates.
+            let begun = priorities.map(|priority| spawn_with(priority, sinew::park));
+            sinew::sleep(MS);
+            let restless = || {
+                let (stop, turns) = (Arc::clone(&stop), Arc::clone(&turns));
+                async move {
+                    while !stop.load(Ordering::Relaxed) {
+                        turns.fetch_add(1, Ordering::Relaxed);
+                        task::yield_now().await;
+                    }
+                }
+            };
+            let tasks: Vec<_> = (0..4 * setup.processors).map(|_| task::spawn(restless())).collect();
+            wait_until(|| turns.load(Ordering::Relaxed) > 100);
+            for fibre in begun {
+                fibre.fibre().unpark();
+                fibre.join().unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+            tasks.into_iter().for_each(|task| task.join().unwrap());
+        });
+    });
+}
+
+#[test]
+fn background_fibres_take_turns_among_themselves() {
+    wherever(
+        |setup| setup.processors == 1,
+        |rt, _| {
+            rt.run(|| {
+                // The first is bound to its processor when the second comes, where none migrates.
+                let first = Yielding::spawn(Priority::Background, 1);
+                while first.turns() == 0 {
+                    sinew::sleep(MS / 100);
+                }
+                spawn_with(Priority::Background, || ()).join().unwrap();
+                first.end();
+            });
         },
     );
 }

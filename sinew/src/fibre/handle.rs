@@ -5,6 +5,7 @@ use super::Fibre;
 use super::join::Wait;
 use super::record::{Record, ResultOf};
 use super::stack::{Stack, current_stack};
+use crate::budget;
 use crate::strand::{After, StrandArc};
 use crate::time::Deadline;
 use crate::wait::{self, Limit, Outcome, Party};
@@ -80,10 +81,11 @@ impl<T> JoinHandle<T> {
     /// as payload, and is detached.
     #[inline(always)]
     pub fn join(self) -> std::thread::Result<T> {
-        if !self.is_finished() {
-            if self.is_caller() {
-                return Err(Box::new(SelfJoin));
-            }
+        if self.is_finished() {
+            budget::spend(budget::MESSAGE);
+        } else if self.is_caller() {
+            return Err(Box::new(SelfJoin));
+        } else {
             self.wait();
         }
         self.take_result()

@@ -13,6 +13,7 @@ pub(crate) mod record;
 mod scope;
 pub(crate) mod stack;
 pub(crate) mod stacks;
+mod unwinding;
 
 pub(crate) use builder::Origin;
 pub use builder::{FibreBuilder, SpawnError, spawn};
@@ -25,6 +26,7 @@ pub(crate) use scope::scope_in;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use stacks::{Memory, memory, trim};
 
+use crate::budget;
 use crate::processor;
 use crate::strand::{After, StrandArc};
 use crate::time::Deadline;
@@ -48,24 +50,6 @@ pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
 #[inline]
 pub(crate) fn is_running() -> bool {
     current_stack().is_some()
-}
-
-/// Whether the caller is unwinding from a panic. As `thread::panicking`, but another
-/// fibre of the same kernel thread that was suspended while it unwound does not count.
-#[inline]
-pub(crate) fn panicking() -> bool {
-    std::thread::panicking() && panicking_slow()
-}
-
-#[cold]
-fn panicking_slow() -> bool {
-    processor::with_current(|processor| {
-        with_record(|record| match (processor, record) {
-            (Some(processor), Some(record)) => processor.is_unwinding_itself(record.strand()),
-            (Some(processor), None) if processor.task().is_some() => processor.is_task_unwinding(),
-            _ => true,
-        })
-    })
 }
 
 /// Gives up the processor. By a fibre.
@@ -220,7 +204,9 @@ pub fn yield_now() {
 pub fn park() {
     match current_stack() {
         Some(stack) => {
-            if !stack.record().strand().state().take_token() {
+            if stack.record().strand().state().take_token() {
+                budget::spend(budget::MESSAGE);
+            } else {
                 handle::suspend(stack, After::Parking);
             }
         }
@@ -232,7 +218,9 @@ pub fn park() {
 pub fn park_timeout(timeout: Duration) {
     match current_stack() {
         Some(stack) => {
-            if !stack.record().strand().state().take_token() {
+            if stack.record().strand().state().take_token() {
+                budget::spend(budget::MESSAGE);
+            } else {
                 wait::park_until(stack, Deadline::after(timeout));
             }
         }
@@ -244,7 +232,9 @@ pub fn park_timeout(timeout: Duration) {
 /// thread sleeps.
 pub fn sleep(duration: Duration) {
     let deadline = Deadline::after(duration);
-    if !deadline.is_past() {
+    if deadline.is_past() {
+        budget::spend(budget::MESSAGE);
+    } else {
         let _ = wait::sleep(Limit::until(deadline));
     }
 }

@@ -251,6 +251,10 @@ impl Record {
     }
 
     fn end(&self, processor: &Processor, stack: Stack) {
+        // A hook that is suspended is none to std any more, which lets it panic then.
+        if thread::panicking() {
+            crate::fatal("a panic hook panicked after it had blocked");
+        }
         self.set_stack(None);
         processor.stacks().put(self.class, stack);
         self.strand.unbind(u8::MAX);

@@ -4,7 +4,9 @@
 
 use super::arena::{self, PAGE, Slot};
 use super::record::Record;
+use super::unwinding;
 use crate::here;
+use crate::processor;
 use crate::strand::{After, Strand};
 use corosensei::stack::StackPointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -181,9 +183,38 @@ impl Stack {
     /// is a return that the CPU predicts wrongly (7 ns each here).
     #[inline(always)]
     pub(crate) unsafe fn suspend(self, after: After) {
+        if unwinding::is_in_flight() {
+            // SAFETY: the caller's promise is the same.
+            unsafe { self.suspend_unwinding(after) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.switch(after) };
+        }
+    }
+
+    /// # Safety
+    /// As for [`suspend`](Stack::suspend).
+    #[inline(always)]
+    unsafe fn switch(self, after: After) {
         let top = self.top();
         self.record().strand().after().set(after);
         // SAFETY: set when the fibre began, and valid until it ends.
         unsafe { (*top.yielder.get()).suspend(()) };
+    }
+
+    /// As [`suspend`](Stack::suspend), for a fibre that is unwinding.
+    ///
+    /// # Safety
+    /// The same.
+    #[cold]
+    #[inline(never)]
+    unsafe fn suspend_unwinding(self, after: After) {
+        let record = self.record();
+        processor::with_current(|processor| record.pin(processor.expect("fibres run on processors")));
+        let panics = unwinding::lay_down();
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.switch(after) };
+        panics.take_up();
+        record.unpin();
     }
 }

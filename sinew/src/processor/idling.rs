@@ -42,11 +42,7 @@ impl Processor {
             true => None,
             false => self.local.search(self.now.get(), effort),
         });
-        let strand =
-            found.or_else(|| self.background_lane.borrow_mut().pop()).or_else(|| match self.detached.get() {
-                true => None,
-                false => self.cluster.take_deferred(),
-            })?;
+        let strand = found.or_else(|| self.take_background(u64::MAX))?;
         self.stop_waiting();
         Some(strand)
     }

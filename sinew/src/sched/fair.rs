@@ -247,15 +247,15 @@ impl Local for End {
     }
 
     #[inline]
-    fn exchange(&self, strand: Ready, now: u64) -> Ready {
+    fn exchange(&self, strand: Ready, now: u64) -> Result<Ready, Ready> {
         let queue = &*self.queue;
         if !queue.inbox.strands.is_empty() {
-            return self.exchange_slow(strand, now);
+            return Ok(self.exchange_slow(strand, now));
         }
-        match queue.own.strands.lock_at_once() {
+        Ok(match queue.own.strands.lock_at_once() {
             Some(strands) => self.exchange_in(strands, strand, now),
             None => self.exchange_slow(strand, now),
-        }
+        })
     }
 
     fn claim(&self) -> Option<Claim> {

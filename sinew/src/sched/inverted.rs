@@ -164,8 +164,8 @@ impl Local for End {
     }
 
     /// The number of ready strands does not change, nor does the counter.
-    fn exchange(&self, strand: Ready, _now: u64) -> Ready {
-        self.staged_in_turn(strand).unwrap_or_else(|strand| self.station.local.exchange(strand))
+    fn exchange(&self, strand: Ready, _now: u64) -> Result<Ready, Ready> {
+        Ok(self.staged_in_turn(strand).unwrap_or_else(|strand| self.station.local.exchange(strand)))
     }
 
     fn claim(&self) -> Option<Claim> {

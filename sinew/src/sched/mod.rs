@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod fair;
+mod guarded;
 mod inverted;
 mod seats;
 mod shared;
@@ -9,6 +10,7 @@ mod simulation;
 mod topology;
 
 pub use fair::Fair;
+pub(crate) use guarded::admit;
 pub use inverted::Inverted;
 pub use shared::Shared;
 pub use topology::{CacheId, Topology};
@@ -37,19 +39,21 @@ impl ProcessorId {
 pub struct Place {
     processor: ProcessorId,
     topology: Arc<Topology>,
+    /// The address of the processor's cluster; 0 if it is simulated.
+    cluster: usize,
     /// The CPU that a simulated processor runs on.
     simulated_cpu: Option<usize>,
 }
 
 impl Place {
-    pub(crate) fn new(processor: ProcessorId, topology: Arc<Topology>) -> Self {
-        Place { processor, topology, simulated_cpu: None }
+    pub(crate) fn new(processor: ProcessorId, topology: Arc<Topology>, cluster: usize) -> Self {
+        Place { processor, topology, cluster, simulated_cpu: None }
     }
 
     /// A place on a machine that need not exist, for simulating a scheduler:
     /// the processor stays on `cpu`.
     pub fn simulated(index: u16, topology: Arc<Topology>, cpu: usize) -> Self {
-        Place { processor: ProcessorId(index), topology, simulated_cpu: Some(cpu) }
+        Place { processor: ProcessorId(index), topology, cluster: 0, simulated_cpu: Some(cpu) }
     }
 
     /// The processor's number within its cluster.
@@ -115,6 +119,7 @@ pub enum Effort {
 /// - `now` never goes far back.
 /// - Nothing of a user's program runs while a method runs, so it may take locks
 ///   of its own, which it holds for a moment.
+/// - A method that has begun ends before another begins on the same kernel thread.
 /// - A strand keeps its priority; [`Ready::ready_at`] stays until it is given back.
 ///
 /// # What it owes
@@ -126,6 +131,19 @@ pub enum Effort {
 ///   by any end finds the strand, unless another end has taken it. (The ends
 ///   that sleep rely on this; the runtime supplies the memory barriers.)
 /// - The [`Wake`] that it returns names everyone who has to be told.
+///
+/// # What becomes of one that does not
+///
+/// A strand that is never given back never runs again. No mistake harms memory; these end
+/// the process with one line:
+///
+/// - to drop a strand;
+/// - to panic, also in `drop`;
+/// - to give a processor a strand of another cluster: two clusters cannot share one
+///   scheduler's state;
+/// - to make a strand of the same cluster ready from within a method, by `unpark` for
+///   instance. To spawn one there panics, for a method runs as on a kernel thread that has
+///   no runtime; what blocks in it blocks the processor.
 pub trait Scheduler: Send + Sync + 'static {
     /// A short name, for reports.
     fn name(&self) -> &'static str;
@@ -154,9 +172,12 @@ pub trait Local {
 
     /// Takes back the strand that ran last, which is still ready, and gives the
     /// next one: `push` and `next` in one step.
-    fn exchange(&self, strand: Ready, now: u64) -> Ready {
-        let _ = self.push(strand, now);
-        self.next(now).expect("a strand was pushed just now")
+    ///
+    /// # Errors
+    /// The strand itself, from a scheduler that has no quicker way than `push` and
+    /// `next`: the processor calls these then.
+    fn exchange(&self, strand: Ready, _now: u64) -> Result<Ready, Ready> {
+        Err(strand)
     }
 
     /// What [`next`](Local::next) would give, to be weighed against strands

@@ -74,11 +74,11 @@ impl Local for End {
         self.queue.pop()
     }
 
-    fn exchange(&self, strand: Ready, _now: u64) -> Ready {
+    fn exchange(&self, strand: Ready, _now: u64) -> Result<Ready, Ready> {
         let mut strands = self.queue.strands.lock();
         let next = strands.exchange(strand);
         self.queue.len.store(strands.len(), Relaxed);
-        next
+        Ok(next)
     }
 
     fn claim(&self) -> Option<Claim> {

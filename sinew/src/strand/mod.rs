@@ -17,7 +17,7 @@ mod inbox;
 mod state;
 
 pub use fifo::Claim;
-pub(crate) use fifo::{Fifo, Levels};
+pub(crate) use fifo::{Fifo, Levels, PassedOver};
 pub(crate) use inbox::Inbox;
 #[cfg_attr(not(sinew_loom), allow(unused_imports))]
 pub(crate) use state::{Commit, State, Woken};
@@ -30,9 +30,20 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-/// How urgent a strand is. A processor runs a strand of a lower level only
-/// when it has none of a higher one, so levels are for work that is short or
-/// rare; strands of one level share fairly.
+/// How urgent a strand is. A processor runs the most urgent of the strands that it has;
+/// strands of one level share fairly.
+///
+/// # No level starves
+///
+/// A level that waits while more urgent strands are ready gets one turn in 64, so that a
+/// strand which holds a lock ends its work in the end, and whoever waits for that lock
+/// goes on, whatever their levels are. A turn lasts until the strand gives up its
+/// processor. [`Background`](Priority::Background) has a bound of its own. Inheriting the
+/// priority of those who wait was rejected: semaphores, channels and conditions have no
+/// holder that could inherit it.
+///
+/// That is so with the schedulers of this crate. One that an application has written
+/// decides by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Priority {
@@ -43,7 +54,9 @@ pub enum Priority {
     Normal = 1,
     /// After everything normal.
     Low = 2,
-    /// Only when no processor of the cluster finds anything else to run.
+    /// When the processor finds nothing else to run in the whole cluster; otherwise a
+    /// strand that has waited for 10 ms gets a turn, at most one every 10 ms on each
+    /// processor.
     Background = 3,
 }
 
@@ -83,11 +96,6 @@ pub(crate) mod bound {
     pub(crate) const STARTED: u8 = 1;
     /// The fibre asked for it.
     pub(crate) const PINNED: u8 = 2;
-    /// It is unwinding, and the count of panics belongs to the kernel thread.
-    pub(crate) const UNWINDING: u8 = 4;
-    /// It may be: it gave up a processor whose count of panics was up already when it
-    /// was resumed.
-    pub(crate) const SUSPECTED: u8 = 8;
 }
 
 /// How much of a stack is fetched before its fibre runs: the record at its top
@@ -320,6 +328,11 @@ impl Ready {
         self.strand().ready_at.set(now);
     }
 
+    /// The address of the cluster that it belongs to.
+    pub(crate) fn cluster_address(&self) -> usize {
+        self.strand().cluster.load(Ordering::Relaxed).addr()
+    }
+
     #[inline]
     pub(crate) fn strand(&self) -> &Strand {
         // SAFETY: a strand is not freed before it has finished, and it cannot
@@ -372,7 +385,10 @@ impl Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        crate::fatal("a scheduler dropped a strand that was ready to run");
+        crate::fatal(match std::thread::panicking() {
+            true => "a scheduler panicked with a strand in its hands",
+            false => "a scheduler dropped a strand that was ready to run",
+        });
     }
 }
 

@@ -6,6 +6,7 @@
 //! others: either all parties of a generation have passed, or none.
 
 use crate::atomic::const_fn;
+use crate::budget;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::task;
 use crate::time::Deadline;
@@ -78,7 +79,10 @@ impl Barrier {
     }
 
     fn wait_within(&self, limit: Limit) -> Result<BarrierWaitResult, BarrierTimeout> {
-        let Some(state) = self.arrive(wait::refuse_tasks) else { return Ok(BarrierWaitResult(true)) };
+        let Some(state) = self.arrive(wait::refuse_tasks) else {
+            budget::spend(budget::LOCK);
+            return Ok(BarrierWaitResult(true));
+        };
         let generation = state.generation;
         let (outcome, ()) = wait_in(&self.state, state, |state| &mut state.queue, Place::Back, (), limit, || ());
         if outcome == Outcome::Told || !self.give_up(generation) {

@@ -251,7 +251,10 @@ impl<T, B: Buffer<T>> Core<T, B> {
                 budget::spend(budget::MESSAGE);
                 Ok(())
             }
-            Err(Unsent::Closed(message)) => Err(SendTimeoutError::Disconnected(message)),
+            Err(Unsent::Closed(message)) => {
+                budget::spend(budget::MESSAGE);
+                Err(SendTimeoutError::Disconnected(message))
+            }
             Err(Unsent::Full(message, state)) => {
                 let note = Some(message);
                 match wait_in(&self.state, state, |state| &mut state.sending, Place::Back, note, limit, || ()) {
@@ -279,7 +282,10 @@ impl<T, B: Buffer<T>> Core<T, B> {
                 budget::spend(budget::MESSAGE);
                 Ok(message)
             }
-            Err(Unreceived::Closed) => Err(RecvTimeoutError::Disconnected),
+            Err(Unreceived::Closed) => {
+                budget::spend(budget::MESSAGE);
+                Err(RecvTimeoutError::Disconnected)
+            }
             Err(Unreceived::Empty(state)) => {
                 match wait_in(&self.state, state, |state| &mut state.receiving, Place::Back, None, limit, || ()) {
                     (_, Some(message)) => Ok(message),

@@ -4,6 +4,7 @@
 use super::poison::Poison;
 use super::raw_mutex::RawMutex;
 use crate::atomic::const_fn;
+use crate::budget;
 use crate::time::Deadline;
 use crate::wait::Limit;
 use std::cell::UnsafeCell;
@@ -114,6 +115,7 @@ impl<T: ?Sized> Mutex<T> {
     /// If somebody panicked while it had the lock; the guard is in the error.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        budget::spend(budget::LOCK);
         self.raw.lock();
         self.guard()
     }
@@ -158,7 +160,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     /// `WouldBlock` if the time was up; else as `lock`.
     pub fn lock_timeout(&self, timeout: Duration) -> TryLockResult<MutexGuard<'_, T>> {
-        self.guard_if(self.raw.lock_within(Limit::until(Deadline::after(timeout))))
+        self.lock_until(Deadline::after(timeout))
     }
 
     /// As [`lock`](Mutex::lock), but waits only until `deadline`.
@@ -166,12 +168,17 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     /// As [`lock_timeout`](Mutex::lock_timeout).
     pub fn lock_deadline(&self, deadline: Instant) -> TryLockResult<MutexGuard<'_, T>> {
-        self.guard_if(self.raw.lock_within(Limit::until(Deadline::at(deadline))))
+        self.lock_until(Deadline::at(deadline))
+    }
+
+    fn lock_until(&self, deadline: Deadline) -> TryLockResult<MutexGuard<'_, T>> {
+        budget::spend(budget::LOCK);
+        self.guard_if(self.raw.lock_within(Limit::until(deadline)))
     }
 
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        let was_panicking = crate::fibre::panicking();
+        let was_panicking = std::thread::panicking();
         self.poison.check(MutexGuard { lock: self, was_panicking, marker: PhantomData })
     }
 

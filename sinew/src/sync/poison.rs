@@ -24,7 +24,7 @@ impl Poison {
     /// when it took the lock.
     #[inline]
     pub(super) fn note(&self, was_panicking: bool) {
-        if !was_panicking && crate::fibre::panicking() {
+        if !was_panicking && std::thread::panicking() {
             self.0.store(true, Relaxed);
         }
     }

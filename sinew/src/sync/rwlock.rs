@@ -4,6 +4,7 @@
 use super::poison::Poison;
 use super::raw_rwlock::RawRwLock;
 use crate::atomic::const_fn;
+use crate::budget;
 use crate::time::Deadline;
 use crate::wait::Limit;
 use std::cell::UnsafeCell;
@@ -87,6 +88,7 @@ impl<T: ?Sized> RwLock<T> {
     /// If a writer panicked while it had the lock; the guard is in the error.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        budget::spend(budget::LOCK);
         self.raw.read(Limit::NONE);
         self.reading()
     }
@@ -97,6 +99,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`read`](RwLock::read).
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        budget::spend(budget::LOCK);
         self.raw.write(Limit::NONE);
         self.writing()
     }
@@ -140,7 +143,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// `WouldBlock` if the time was up; else as `read`.
     pub fn read_timeout(&self, timeout: Duration) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        self.reading_if(self.raw.read(Limit::until(Deadline::after(timeout))))
+        self.read_until(Deadline::after(timeout))
     }
 
     /// As [`read`](RwLock::read), but waits only until `deadline`.
@@ -148,7 +151,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// As [`read_timeout`](RwLock::read_timeout).
     pub fn read_deadline(&self, deadline: Instant) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        self.reading_if(self.raw.read(Limit::until(Deadline::at(deadline))))
+        self.read_until(Deadline::at(deadline))
     }
 
     /// As [`write`](RwLock::write), but waits for no longer than `timeout`.
@@ -156,7 +159,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// `WouldBlock` if the time was up; else as `write`.
     pub fn write_timeout(&self, timeout: Duration) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        self.writing_if(self.raw.write(Limit::until(Deadline::after(timeout))))
+        self.write_until(Deadline::after(timeout))
     }
 
     /// As [`write`](RwLock::write), but waits only until `deadline`.
@@ -164,7 +167,17 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// As [`write_timeout`](RwLock::write_timeout).
     pub fn write_deadline(&self, deadline: Instant) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        self.writing_if(self.raw.write(Limit::until(Deadline::at(deadline))))
+        self.write_until(Deadline::at(deadline))
+    }
+
+    fn read_until(&self, deadline: Deadline) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        budget::spend(budget::LOCK);
+        self.reading_if(self.raw.read(Limit::until(deadline)))
+    }
+
+    fn write_until(&self, deadline: Deadline) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        budget::spend(budget::LOCK);
+        self.writing_if(self.raw.write(Limit::until(deadline)))
     }
 
     #[inline]
@@ -174,7 +187,7 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let was_panicking = crate::fibre::panicking();
+        let was_panicking = std::thread::panicking();
         self.poison.check(RwLockWriteGuard { lock: self, was_panicking, marker: PhantomData })
     }
 

@@ -3,6 +3,7 @@
 use super::arms::{Arm, RecvArm, SendArm, wait_for_any};
 use super::channel::{Buffer, Core};
 use super::{mpmc, mpsc, oneshot};
+use crate::budget;
 use crate::clock;
 use crate::time::Deadline;
 use crate::wait::{Limit, Outcome};
@@ -108,6 +109,7 @@ impl<'a, R> Select<'a, R> {
     fn run_within(mut self, limit: Limit, must_choose: bool) -> Option<R> {
         loop {
             if let Some(arm) = self.attempt() {
+                budget::spend(budget::MESSAGE);
                 return Some(self.complete(arm));
             }
             let outcome = wait_for_any(&self.arms, limit);

@@ -2,6 +2,7 @@
 
 use super::raw_semaphore::{MOST, RawSemaphore};
 use crate::atomic::const_fn;
+use crate::budget;
 use crate::time::Deadline;
 use crate::wait::{Limit, Outcome};
 use std::fmt;
@@ -93,7 +94,7 @@ impl Semaphore {
     /// Waits for a permit and takes it (P).
     #[inline]
     pub fn wait(&self) {
-        let _ = self.raw.take(1, Limit::NONE);
+        let _ = take(&self.raw, 1, Limit::NONE);
     }
 
     /// As [`wait`](Semaphore::wait), for tasks. Dropped before its end, it has taken nothing.
@@ -141,7 +142,7 @@ impl Semaphore {
     /// Waits for `count` permits at once. Those who come later wait behind, even if
     /// they want fewer.
     pub fn acquire_many(&self, count: u64) -> Permit<'_> {
-        let _ = self.raw.take(count, Limit::NONE);
+        let _ = take(&self.raw, count, Limit::NONE);
         Permit { semaphore: self, count }
     }
 
@@ -188,13 +189,20 @@ impl Semaphore {
     }
 
     fn take_until(&self, count: u64, deadline: Deadline) -> Result<(), AcquireError> {
-        taken(self.raw.take(count, Limit::carried_until(deadline)))
+        taken(take(&self.raw, count, Limit::carried_until(deadline)))
     }
 
     /// How many permits there are at this moment.
     pub fn available(&self) -> u64 {
         self.raw.permits()
     }
+}
+
+/// Waits for `count` permits and takes them.
+#[inline]
+fn take(raw: &RawSemaphore, count: u64, limit: Limit) -> Outcome {
+    budget::spend(budget::LOCK);
+    raw.take(count, limit)
 }
 
 fn taken(outcome: Outcome) -> Result<(), AcquireError> {
@@ -227,7 +235,7 @@ impl BinarySemaphore {
 
     /// Waits for the permit and takes it.
     pub fn wait(&self) {
-        let _ = self.raw.take(1, Limit::NONE);
+        let _ = take(&self.raw, 1, Limit::NONE);
     }
 
     /// As [`wait`](BinarySemaphore::wait), for tasks. Dropped before its end, it has taken
@@ -246,7 +254,7 @@ impl BinarySemaphore {
     /// # Errors
     /// If the time was up or the fibre was cancelled.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), AcquireError> {
-        taken(self.raw.take(1, Limit::carried_until(Deadline::after(timeout))))
+        taken(take(&self.raw, 1, Limit::carried_until(Deadline::after(timeout))))
     }
 
     /// As [`wait`](BinarySemaphore::wait), but only until `deadline`.
@@ -254,7 +262,7 @@ impl BinarySemaphore {
     /// # Errors
     /// As [`wait_timeout`](BinarySemaphore::wait_timeout).
     pub fn wait_deadline(&self, deadline: Instant) -> Result<(), AcquireError> {
-        taken(self.raw.take(1, Limit::carried_until(Deadline::at(deadline))))
+        taken(take(&self.raw, 1, Limit::carried_until(Deadline::at(deadline))))
     }
 
     /// Gives the permit: to the one who has waited longest, or to the next to come.

@@ -1,6 +1,7 @@
 //! `WaitGroup`: waits for an open number of others.
 
 use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::budget;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::time::Deadline;
 use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
@@ -113,7 +114,10 @@ impl Group {
 
     /// Whether the group has ended.
     fn wait_within(&self, limit: Limit) -> bool {
-        let Some(waiting) = self.lock_unless_ended() else { return true };
+        let Some(waiting) = self.lock_unless_ended() else {
+            budget::spend(budget::LOCK);
+            return true;
+        };
         let (outcome, ()) = wait_in(&self.waiting, waiting, |queue| queue, Place::Back, (), limit, || ());
         outcome == Outcome::Told
     }

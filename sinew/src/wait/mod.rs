@@ -19,6 +19,7 @@ pub(crate) use limits::{Limit, Limits, carried, carrying};
 pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
+use crate::budget;
 use crate::fibre::stack::{Stack, current_stack};
 use crate::fibre::suspend_on as suspend;
 use crate::processor;
@@ -449,7 +450,8 @@ pub(crate) fn block_within_and(
     let limit = limit.as_carried_by(record);
     let is_overdue = limit.may_be_cancelled() && record.cancel().enter(&wait);
     if is_overdue && wait.settle(Outcome::Cancelled).is_some() {
-        // Nobody will signal.
+        // Nobody will signal, and the fibre has not given way.
+        budget::spend(budget::MESSAGE);
     } else if limit.deadline().is_never() {
         suspend(stack, After::Waiting);
     } else {
@@ -474,7 +476,7 @@ pub(crate) fn block_within_and(
 fn suspend_until(stack: Stack, wait: &Wait, deadline: Deadline) {
     let cluster = stack.record().strand().cluster();
     if cluster.timers().has_come(deadline) && wait.settle(Outcome::TimedOut).is_some() {
-        return;
+        return budget::spend(budget::MESSAGE);
     }
     cluster.with_alarm(wait, deadline, || suspend(stack, After::Waiting));
 }

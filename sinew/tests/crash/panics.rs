@@ -149,3 +149,52 @@ fn a_fibre_that_unwinds_does_not_migrate() {
     });
     outcome.assert_success("all unwound");
 }
+
+#[test]
+fn a_panic_hook_that_blocks_lets_others_run_and_panic() {
+    use sinew::sync::{Mutex, mpmc};
+    let outcome = in_child!(Rerun::new(), || {
+        static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        std::panic::set_hook(Box::new(|info| {
+            sinew::yield_now();
+            let mut log = LOG.lock().unwrap();
+            sinew::sleep(std::time::Duration::from_millis(1));
+            log.push(info.payload().downcast_ref::<&str>().unwrap().to_string());
+        }));
+        for processors in [1, 2] {
+            Runtime::builder().processors(processors).build().unwrap().run(|| {
+                let (tx, rx) = mpmc::channel();
+                let fibres: Vec<JoinHandle<()>> = (0..8)
+                    .map(|_| {
+                        let tx = tx.clone();
+                        sinew::spawn(move || {
+                            tx.send(()).unwrap();
+                            panic!("in a fibre")
+                        })
+                    })
+                    .collect();
+                (0..8).for_each(|_| rx.recv().unwrap());
+                assert!(fibres.into_iter().all(|fibre| fibre.join().is_err()));
+                assert!(!panicking());
+            });
+        }
+        let log = LOG.lock().unwrap();
+        assert!(log.len() == 16 && log.iter().all(|line| line == "in a fibre"), "{log:?}");
+        drop(std::panic::take_hook());
+        println!("all told");
+    });
+    outcome.assert_success("all told");
+}
+
+#[test]
+fn a_panic_hook_that_blocks_and_then_panics_aborts() {
+    let outcome = in_child!(Rerun::new(), || {
+        std::panic::set_hook(Box::new(|_| {
+            sinew::yield_now();
+            std::panic::resume_unwind(Box::new("the hook's panic"));
+        }));
+        let _ = sinew::run(|| sinew::spawn(|| panic!("in a fibre")).join());
+        println!("nobody noticed");
+    });
+    outcome.assert_killed(SIGABRT, &["sinew: fatal: a panic hook panicked"]);
+}

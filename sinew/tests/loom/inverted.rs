@@ -141,7 +141,7 @@ fn a_processor_that_is_held_up_loses_no_strand_to_one_that_looks() {
             let _ = owner.push(ready_strand(number), number);
         }
         let own = move || {
-            let running = owner.exchange(ready_strand(3), NOW);
+            let running = owner.exchange(ready_strand(3), NOW).unwrap();
             let _ = owner.push(ready_strand(4), NOW);
             (numbers([running]), owner)
         };

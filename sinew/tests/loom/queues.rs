@@ -65,8 +65,8 @@ fn an_owner_that_exchanges_always_has_a_strand_whatever_a_helper_takes() {
                 let _ = owner.push(ready_strand(number), number);
             }
             let own = move || {
-                let running = owner.exchange(ready_strand(3), NOW);
-                (numbers([owner.exchange(running, NOW)]), owner)
+                let running = owner.exchange(ready_strand(3), NOW).unwrap();
+                (numbers([owner.exchange(running, NOW).unwrap()]), owner)
             };
             let help = move || (numbers(helper.search(NOW, Effort::Polite)), helper);
             let ((owned, owner), (helped, helper)) = turn.two(own, help);
@@ -84,7 +84,7 @@ fn a_rescue_at_a_tick_loses_nothing() {
             let _ = owner.push(ready_strand(number), number);
         }
         let _ = helper.push(ready_strand(4), NOW);
-        let own = move || (numbers([owner.exchange(ready_strand(3), NOW)]), owner);
+        let own = move || (numbers(owner.exchange(ready_strand(3), NOW)), owner);
         let help = move || {
             helper.tick(NOW);
             (numbers(helper.next(NOW)), helper)
