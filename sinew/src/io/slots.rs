@@ -9,9 +9,9 @@
 use crate::fibre::stack::current_stack;
 use crate::prefetch::prefetch;
 use crate::spin::SpinLock;
-use crate::strand::{Fifo, Strand};
-use crate::task::{strand_of, task_of};
-use crate::wait::{self, Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
+use crate::strand::Strand;
+use crate::task::strand_of;
+use crate::wait::{self, Limit, Outcome, Place, Queue, Roused, Signalled, Told, wait_in, wait_in_async};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
@@ -114,21 +114,13 @@ impl Next {
         }
     }
 
-    /// As `call`, but a strand that goes on is added to `ready`.
-    fn add_to(self, ready: &mut Fifo) {
-        let strand = match self {
-            Next(Some(told), _) => told.into_ready(),
-            Next(None, Some(waker)) => match task_of(waker) {
-                Ok(task) => task.strand().unpark(),
-                Err(waker) => {
-                    wait::call(waker);
-                    None
-                }
-            },
-            Next(None, None) => None,
-        };
-        if let Some(strand) = strand {
-            ready.push(strand);
+    /// Signals it, and leaves it to `signalled` to go on.
+    #[inline]
+    fn add_to(self, signalled: &mut Signalled) {
+        match self {
+            Next(Some(told), _) => signalled.add(told.rouse()),
+            Next(None, Some(waker)) => signalled.add(Roused::of(waker)),
+            Next(None, None) => {}
         }
     }
 }
@@ -242,7 +234,9 @@ impl Owned {
     #[cold]
     pub(crate) fn disown(&self) {
         let next = self.slot.state.lock().disown();
-        next.into_iter().for_each(Next::call);
+        let mut signalled = Signalled::new();
+        next.into_iter().for_each(|next| next.add_to(&mut signalled));
+        signalled.go_on();
     }
 
     /// Whether it is worth trying: then, how many events there were.
@@ -400,8 +394,8 @@ pub(crate) fn prefetch_waiter(key: Key) {
     }
 }
 
-/// A poller has seen an event: those who can go on are added to `ready`.
-pub(crate) fn announce(key: Key, event: Event, ready: &mut Fifo) {
+/// A poller has seen an event: those who can go on are added to `signalled`.
+pub(crate) fn announce(key: Key, event: Event, signalled: &mut Signalled) {
     let mut state = key.slot().state.lock();
     if state.generation != key.generation() {
         return;
@@ -416,13 +410,14 @@ pub(crate) fn announce(key: Key, event: Event, ready: &mut Fifo) {
         }
     }
     drop(state);
-    first.into_iter().for_each(|next| next.add_to(ready));
+    first.into_iter().for_each(|next| next.add_to(signalled));
 }
 
 /// Nobody looks at the pollers of these numbers any more.
 #[cold]
 pub(crate) fn orphan(pollers: &[u32]) {
     let used = free().fresh;
+    let mut signalled = Signalled::new();
     for number in 0..used {
         let mut state = Key::new(number, 0).slot().state.lock();
         if !pollers.contains(&state.poller) {
@@ -430,6 +425,7 @@ pub(crate) fn orphan(pollers: &[u32]) {
         }
         let next = state.disown();
         drop(state);
-        next.into_iter().for_each(Next::call);
+        next.into_iter().for_each(|next| next.add_to(&mut signalled));
     }
+    signalled.go_on();
 }
