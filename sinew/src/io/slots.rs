@@ -87,6 +87,13 @@ impl Readiness {
         Some(told)
     }
 
+    /// The first who waits, if it is worth trying, for one who is about to wait behind it: the
+    /// turn may be the latter's own, which does one operation within another.
+    #[inline]
+    fn pass_on(&mut self) -> Option<Told<u32>> {
+        if self.ready { self.tell_first() } else { None }
+    }
+
     fn is_awaited(&self) -> bool {
         !self.waiting.is_empty() || self.polling.is_some()
     }
@@ -261,7 +268,8 @@ impl Owned {
             self.slot.near.store((&raw const stack).cast::<u8>().cast_mut(), Relaxed);
             self.slot.strand.store(std::ptr::from_ref(stack.record().strand()).cast_mut(), Relaxed);
         }
-        match wait_in(&self.slot.state, state, |state| &mut state.side(side).waiting, Place::Back, 0, limit, || ()) {
+        let (lock, place, pass_on) = (&self.slot.state, Place::Back, readiness.pass_on());
+        match wait_in(lock, state, |state| &mut state.side(side).waiting, place, 0, limit, || drop(pass_on)) {
             (Outcome::Told, events) => Ok(events),
             (outcome, _) => Err(outcome),
         }
@@ -280,8 +288,8 @@ impl Owned {
                 next.call();
             }
         };
-        let (lock, place) = (&self.slot.state, Place::Back);
-        wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || (), abandoned).await
+        let (lock, place, pass_on) = (&self.slot.state, Place::Back, readiness.pass_on());
+        wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || drop(pass_on), abandoned).await
     }
 
     /// As [`wait`](Owned::wait), for one who polls and is not entered anywhere: if it has to
