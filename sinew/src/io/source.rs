@@ -94,6 +94,11 @@ impl Source {
         Ok(self.descriptor.get()?.as_raw_fd())
     }
 
+    /// The number that it has in its own event scope.
+    pub(crate) fn number(&self) -> RawFd {
+        self.descriptor.peek().as_raw_fd()
+    }
+
     /// Does what `attempt` does, waiting as often as the kernel says that it has to. Not
     /// beyond `deadline`: that is `WouldBlock`, as in std.
     #[inline]
@@ -350,8 +355,11 @@ impl Source {
 }
 
 impl AsFd for Source {
+    /// # Panics
+    /// If it is of another event scope.
+    #[track_caller]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.peek().as_fd()
+        self.descriptor.lend().as_fd()
     }
 }
 

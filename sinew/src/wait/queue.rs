@@ -253,6 +253,10 @@ pub(crate) struct Told<N> {
     node: Link<N>,
 }
 
+// SAFETY: the node is the teller's until it signals, whichever thread that is; its note is
+// handed from thread to thread, which `N: Send` permits.
+unsafe impl<N: Send> Send for Told<N> {}
+
 impl<N> Told<N> {
     #[inline]
     pub(crate) fn note(&mut self) -> &mut N {
