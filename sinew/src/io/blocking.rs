@@ -5,7 +5,7 @@
 //!   a fibre     1  a thread is idle: take it out of the idle ones, tell it the job
 //!               2  else, below the bound: start a thread with the job
 //!               3  else: append the job to the queue
-//!               4  wait
+//!               4  wait; if the job has been in the queue for long, say so once
 //!   a thread    1  run the job
 //!               2  take the next one from the queue; if there is none, enter among the idle
 //!               3  signal the fibre whose job was run
@@ -30,11 +30,15 @@ use super::scope::{Home, for_all_workers};
 use crate::fibre::stack::current_stack;
 use crate::kernel::{futex_wait, futex_wake};
 use crate::processor;
-use crate::wait::{self, Party};
+use crate::time::Deadline;
+use crate::wait::{self, Limit, Party};
 use std::cell::Cell;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,6 +50,12 @@ pub const BLOCKING_THREADS: usize = 512;
 
 /// A thread that has had nothing to do for as long ends. Unmeasured.
 const LONGEST_IDLE: Duration = Duration::from_secs(10);
+
+/// A call that has waited for a thread for as long is worth a line on standard error. Unmeasured.
+const LONGEST_QUEUED: Duration = Duration::from_secs(5);
+
+/// The number of calls that have waited for that long: for whoever reports on stalls.
+static OVERDUE: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `f`, which blocks its kernel thread, on a thread that is there for that; the
 /// calling fibre waits until `f` has ended, and its processor runs others meanwhile.
@@ -63,6 +73,13 @@ const LONGEST_IDLE: Duration = Duration::from_secs(10);
 /// gets here again.
 ///
 /// The wait is not ended by [cancellation](crate::cancel): `f` cannot be stopped.
+///
+/// # Deadlock
+/// If every thread of the pool runs a call that waits for a fibre, by a channel or a lock, and
+/// these fibres wait for a thread of the pool, nobody goes on. So do not wait in `f` for fibres
+/// that may call this function, or anything of [`fs`](crate::fs), or that look up the name of a
+/// host: wait first, outside of `f`. When a call has waited for a thread for five seconds, a line
+/// on standard error says so, once in a process.
 ///
 /// ```
 /// sinew::run(|| {
@@ -87,19 +104,63 @@ where
     // SAFETY: the task is there until the end of this function.
     let job = unsafe { NonNull::new_unchecked(task.cast::<Job>()) };
     let home = processor::with_current(|processor| processor.expect("fibres run on one").cluster().home().clone());
-    let mut is_taken = false;
+    let mut submitted = Submitted::Refused;
     wait::block(|party| {
         // SAFETY: as above, and nobody else knows of it yet.
         unsafe { job.as_ref() }.party.set(Some(party));
-        is_taken = submit(&home, job);
-        is_taken
+        submitted = submit(&home, job, false);
+        submitted == Submitted::Taken
     });
-    if !is_taken {
+    if submitted == Submitted::Full {
+        submitted = wait_in_queue(&home, job);
+    }
+    if submitted == Submitted::Refused {
         run_refused(&home, job);
     }
     // SAFETY: the job has been run, and nobody else knows of it any more.
     let result = unsafe { (*task).result.take() };
     result.expect("whoever runs a job leaves a result").unwrap_or_else(|payload| resume_unwind(payload))
+}
+
+/// As the wait in [`blocking`], when there may be no thread before another call has ended. It has
+/// a timer, which is not worth arming otherwise.
+#[cold]
+fn wait_in_queue(home: &Home, job: NonNull<Job>) -> Submitted {
+    let mut submitted = Submitted::Refused;
+    let enter = |wait: &wait::Wait| {
+        // SAFETY: the job is the caller's, and nobody else knows of it.
+        unsafe { job.as_ref() }.party.set(Some(Party::timed(wait)));
+        submitted = submit(home, job, true);
+        submitted == Submitted::Taken
+    };
+    let leave = |_: &wait::Wait| {
+        report_overdue(home);
+        // It goes on waiting until the job has been run.
+        false
+    };
+    let _ = wait::block_within(Limit::until(Deadline::after(LONGEST_QUEUED)), enter, leave);
+    submitted
+}
+
+/// Says that calls wait for a thread of this pool, the first time that one has waited for long.
+fn report_overdue(home: &Home) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    OVERDUE.fetch_add(1, Relaxed);
+    let pool = home.workers().pool();
+    let threads = pool.threads;
+    let (calls, longest) = pool.jobs.waiting();
+    drop(pool);
+    // The caller's may be about to be run.
+    if calls == 0 || REPORTED.swap(true, Relaxed) {
+        return;
+    }
+    // Nobody is left to be told if that cannot be written.
+    let _ = writeln!(
+        io::stderr(),
+        "sinew: {calls} blocking call(s) wait for a thread, the first for {:.1} s, and all {threads} thread(s) of \
+         the pool are busy; if they wait for fibres that need a thread, nobody goes on (see sinew::blocking)",
+        longest.as_secs_f64(),
+    );
 }
 
 /// Bounds the kernel threads that [`blocking`] uses. 0 counts as 1.
@@ -126,7 +187,7 @@ fn keep_bound(home: &Home) {
         pool.threads += 1;
         drop(pool);
         if !start_thread(home, job) {
-            if !leave_to_another(home, job) {
+            if leave_to_another(home, job, true) != Submitted::Taken {
                 run_refused(home, job);
                 // SAFETY: it has been run, and its fibre waits for this.
                 unsafe { signal(job) };
@@ -145,6 +206,8 @@ struct Job {
     party: Cell<Option<Party>>,
     /// The next one in the queue. Guarded by the pool's lock.
     next: Cell<Option<NonNull<Job>>>,
+    /// Since when it is in the queue. Guarded by the pool's lock.
+    queued: Cell<Option<Instant>>,
 }
 
 /// On the stack of the fibre that waits for it.
@@ -159,7 +222,7 @@ struct Task<F, T> {
 
 impl Job {
     fn new(run: unsafe fn(NonNull<Job>)) -> Job {
-        Job { run, party: Cell::new(None), next: Cell::new(None) }
+        Job { run, party: Cell::new(None), next: Cell::new(None), queued: Cell::new(None) }
     }
 
     /// # Safety
@@ -199,8 +262,10 @@ struct Jobs {
 
 impl Jobs {
     fn push(&mut self, job: NonNull<Job>) {
+        // SAFETY: jobs that are submitted were not run, so they are there.
+        unsafe { job.as_ref() }.queued.set(Some(Instant::now()));
         match self.last.replace(job) {
-            // SAFETY: jobs in the queue were not run, so they are there.
+            // SAFETY: as above.
             Some(last) => unsafe { last.as_ref() }.next.set(Some(job)),
             None => self.first = Some(job),
         }
@@ -214,6 +279,15 @@ impl Jobs {
             self.last = None;
         }
         Some(job)
+    }
+
+    /// Returns how many there are, and for how long the first has waited.
+    fn waiting(&self) -> (usize, Duration) {
+        // SAFETY: as in `push`.
+        let after = |job: &NonNull<Job>| unsafe { job.as_ref() }.next.get();
+        // SAFETY: as in `push`.
+        let since = self.first.and_then(|job| unsafe { job.as_ref() }.queued.get());
+        (std::iter::successors(self.first, after).count(), since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 }
 
@@ -229,6 +303,17 @@ struct Pool {
 // SAFETY: the jobs are the pool's until it gives them to a thread; the seats are those of
 // threads that do not leave them before they were told to, or have taken them out.
 unsafe impl Send for Pool {}
+
+impl Pool {
+    /// Puts a job into the queue of a pool whose threads are all busy, if it may be there.
+    fn enqueue(&mut self, job: NonNull<Job>, may_queue: bool) -> Submitted {
+        if !may_queue {
+            return Submitted::Full;
+        }
+        self.jobs.push(job);
+        Submitted::Taken
+    }
+}
 
 static BOUND: AtomicUsize = AtomicUsize::new(BLOCKING_THREADS);
 
@@ -249,29 +334,40 @@ impl Workers {
     }
 }
 
-/// Has the job run by a thread. `false` if there is none, and none to be had.
-fn submit(home: &Home, job: NonNull<Job>) -> bool {
+/// What became of a job.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Submitted {
+    /// A thread runs it, or will: it is in the queue.
+    Taken,
+    /// It would have to be in the queue, where it is not.
+    Full,
+    /// There is no thread, and none to be had: it is the caller's to run.
+    Refused,
+}
+
+/// Has the job run by a thread. It is put into the queue only if it `may_queue`.
+fn submit(home: &Home, job: NonNull<Job>, may_queue: bool) -> Submitted {
     let mut pool = home.workers().pool();
     if let Some(seat) = pool.idle.pop() {
         drop(pool);
         // SAFETY: it was among the idle, and we took it out.
         unsafe { Seat::tell(seat, Some(job)) };
-        return true;
+        return Submitted::Taken;
     }
     if pool.threads < bound() {
         pool.threads += 1;
         drop(pool);
-        return start(home, job);
+        return start(home, job, may_queue);
     }
-    pool.jobs.push(job);
-    true
+    pool.enqueue(job, may_queue)
 }
 
 /// Starts a thread, which has been counted, with its first job. If the kernel refuses,
-/// leaves the job to another. `false` if there is none.
+/// leaves the job to another.
 #[cold]
-fn start(home: &Home, job: NonNull<Job>) -> bool {
-    start_thread(home, job) || leave_to_another(home, job)
+fn start(home: &Home, job: NonNull<Job>, may_queue: bool) -> Submitted {
+    if start_thread(home, job) { Submitted::Taken } else { leave_to_another(home, job, may_queue) }
 }
 
 /// Whether there is a thread now whose first job this is.
@@ -287,22 +383,17 @@ fn start_thread(home: &Home, job: NonNull<Job>) -> bool {
     home.spawn("sinew-blocking".to_owned(), life).is_ok()
 }
 
-/// For a job whose thread, which had been counted, the kernel has refused. `false` if there
-/// is no other.
-fn leave_to_another(home: &Home, job: NonNull<Job>) -> bool {
+/// For a job whose thread, which had been counted, the kernel has refused.
+fn leave_to_another(home: &Home, job: NonNull<Job>, may_queue: bool) -> Submitted {
     let mut pool = home.workers().pool();
     pool.threads -= 1;
     if let Some(seat) = pool.idle.pop() {
         drop(pool);
         // SAFETY: it was among the idle, and we took it out.
         unsafe { Seat::tell(seat, Some(job)) };
-        return true;
+        return Submitted::Taken;
     }
-    if pool.threads == 0 {
-        return false;
-    }
-    pool.jobs.push(job);
-    true
+    if pool.threads == 0 { Submitted::Refused } else { pool.enqueue(job, may_queue) }
 }
 
 /// Runs a job for which there is no thread, and those that counted on the thread which
