@@ -5,6 +5,7 @@
 
 use crate::atomic::AtomicU64;
 use crate::fibre::join;
+use crate::io::slots;
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, After, Kind, Strand, StrandArc};
 use crate::sync::Policy;
@@ -14,6 +15,7 @@ use crate::time::Deadline;
 use crate::wait::{Limit, handover};
 use crate::{idle, spin};
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -181,6 +183,16 @@ impl Handover {
         Handover(handover::Handover::new())
     }
 
+    /// A slot that is still to be filled.
+    pub fn borrowed() -> Self {
+        Handover(handover::Handover::borrowed())
+    }
+
+    /// Whether the waker is still there, and the caller's.
+    pub fn retract(&self) -> bool {
+        self.0.retract()
+    }
+
     pub fn is_told(&self) -> bool {
         self.0.is_told()
     }
@@ -206,6 +218,67 @@ impl Handover {
 
     pub fn await_told(&self) {
         self.0.await_told();
+    }
+}
+
+/// What a call has shown.
+#[derive(Clone, Copy)]
+pub enum Shown {
+    More,
+    Short,
+    Nothing,
+}
+
+/// The side of a descriptor that is read from.
+pub struct Slot(ManuallyDrop<slots::Owned>);
+
+// SAFETY: the runtime shares slots the same way.
+unsafe impl Sync for Slot {}
+// SAFETY: as above.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Slot(slots::Owned::for_model())
+    }
+
+    /// How many events there were, if it is worth trying.
+    pub fn begin(&self) -> Option<u32> {
+        self.0.begin(slots::Side::Read)
+    }
+
+    /// As a kernel thread. How many events there were when it became worth trying.
+    pub fn wait(&self) -> u32 {
+        self.0.wait(slots::Side::Read, Limit::NONE).unwrap_or_else(|_| crate::fatal("a model's wait has no limit"))
+    }
+
+    pub fn finish(&self, events: u32, shown: Shown) {
+        let shown = match shown {
+            Shown::More => slots::Shown::More,
+            Shown::Short => slots::Shown::Short,
+            Shown::Nothing => slots::Shown::Nothing,
+        };
+        self.0.finish(slots::Side::Read, events, shown);
+    }
+
+    /// A poller has seen an event.
+    pub fn announce(&self, is_closed: bool) {
+        self.0.announce(slots::Event { ready: [true, false], closed: [is_closed, false] });
+    }
+
+    /// A poller is about to report.
+    pub fn adopt(&self) {
+        self.0.adopt(1, slots::Side::Read);
+    }
+
+    pub fn is_reported(&self) -> bool {
+        self.0.is_reported()
+    }
+
+    /// Nobody polls any more.
+    pub fn disown(&self) {
+        self.0.disown();
     }
 }
 

@@ -8,7 +8,7 @@ mod poller;
 mod pollers;
 mod scope;
 mod scoped;
-mod slots;
+pub(crate) mod slots;
 mod source;
 mod stdio;
 

@@ -192,6 +192,24 @@ impl Slot {
     fn new() -> Self {
         Slot { state: SpinLock::new(State::new(0)), near: AtomicPtr::default(), strand: AtomicPtr::default() }
     }
+
+    fn announce(&self, generation: u32, event: Event, signalled: &mut Signalled) {
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            return;
+        }
+        let mut first = [const { Next(None, None) }; 2];
+        for (index, readiness) in state.sides.iter_mut().enumerate() {
+            if event.ready[index] {
+                readiness.ready = true;
+                readiness.closed |= event.closed[index];
+                readiness.events = readiness.events.wrapping_add(1);
+                first[index] = readiness.next();
+            }
+        }
+        drop(state);
+        first.into_iter().for_each(|next| next.add_to(signalled));
+    }
 }
 
 /// The right to a slot.
@@ -352,6 +370,21 @@ impl Owned {
     }
 }
 
+#[cfg(sinew_loom)]
+impl Owned {
+    /// One of a slot that is a model's alone. Neither is given back.
+    pub(crate) fn for_model() -> std::mem::ManuallyDrop<Owned> {
+        let slot = Box::leak(Box::new(Slot::new()));
+        std::mem::ManuallyDrop::new(Owned { key: Key::new(0, 0), slot })
+    }
+
+    pub(crate) fn announce(&self, event: Event) {
+        let mut signalled = Signalled::new();
+        self.slot.announce(self.key.generation(), event, &mut signalled);
+        signalled.go_on();
+    }
+}
+
 impl Drop for Owned {
     /// Late events will find another generation.
     fn drop(&mut self) {
@@ -404,21 +437,7 @@ pub(crate) fn prefetch_waiter(key: Key) {
 
 /// A poller has seen an event: those who can go on are added to `signalled`.
 pub(crate) fn announce(key: Key, event: Event, signalled: &mut Signalled) {
-    let mut state = key.slot().state.lock();
-    if state.generation != key.generation() {
-        return;
-    }
-    let mut first = [const { Next(None, None) }; 2];
-    for (index, readiness) in state.sides.iter_mut().enumerate() {
-        if event.ready[index] {
-            readiness.ready = true;
-            readiness.closed |= event.closed[index];
-            readiness.events = readiness.events.wrapping_add(1);
-            first[index] = readiness.next();
-        }
-    }
-    drop(state);
-    first.into_iter().for_each(|next| next.add_to(signalled));
+    key.slot().announce(key.generation(), event, signalled);
 }
 
 /// Nobody looks at the pollers of these numbers any more.

@@ -19,6 +19,7 @@ mod join;
 mod mutex;
 mod queues;
 mod sentinel;
+mod slots;
 mod spin;
 mod state;
 mod task;
