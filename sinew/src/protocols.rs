@@ -253,6 +253,11 @@ impl Slot {
         self.0.wait(slots::Side::Read, Limit::NONE).unwrap_or_else(|_| crate::fatal("a model's wait has no limit"))
     }
 
+    /// As [`wait`](Slot::wait), by a future.
+    pub fn wait_async(&self) -> impl Future<Output = u32> {
+        self.0.wait_async(slots::Side::Read)
+    }
+
     pub fn finish(&self, events: u32, shown: Shown) {
         let shown = match shown {
             Shown::More => slots::Shown::More,

@@ -4,6 +4,7 @@ use crate::check;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use sinew::protocols::{Shown, Slot};
+use std::task::{Context, Poll, Waker};
 
 /// A descriptor: what the kernel has, and what is known of it.
 struct Descriptor {
@@ -110,20 +111,41 @@ fn the_end_is_seen_though_it_was_reported_before_the_last_bytes_were_read() {
     });
 }
 
-/// Two bytes, one event: whoever takes the first leaves the second to the one who waits.
+/// Two bytes, one event: the first who is told leaves the second byte to the next. One of them is
+/// a future, which may be dropped instead of being told.
 #[test]
 fn one_who_is_done_leaves_the_rest_to_the_one_who_waits() {
     check(2, 3, |turn| {
         let (descriptor, its) = Descriptor::new();
+        its.slot.finish(0, Shown::Nothing);
         let poll_and_read = move || {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut waits = Box::pin(descriptor.slot.wait_async());
+            let is_pending = waits.as_mut().poll(&mut context).is_pending();
+            assert!(is_pending);
             descriptor.bytes.fetch_add(2, Release);
             descriptor.slot.announce(false);
-            if let Some(events) = descriptor.slot.begin() {
-                descriptor.take();
+            if let Poll::Ready(events) = waits.as_mut().poll(&mut context) {
+                assert!(descriptor.take());
                 descriptor.slot.finish(events, Shown::More);
             }
         };
         turn.two(poll_and_read, move || its.read(Shown::More));
+    });
+}
+
+#[test]
+fn a_future_that_is_dropped_when_it_was_told_leaves_its_turn_to_the_one_who_waits() {
+    check(2, 3, |turn| {
+        let (descriptor, its) = Descriptor::new();
+        its.slot.finish(0, Shown::Nothing);
+        let poll_and_drop = move || {
+            let mut waits = Box::pin(descriptor.slot.wait_async());
+            assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            descriptor.bytes.fetch_add(1, Release);
+            descriptor.slot.announce(false);
+        };
+        turn.two(poll_and_drop, move || its.read(Shown::More));
     });
 }
 
