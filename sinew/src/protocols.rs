@@ -5,7 +5,7 @@
 
 use crate::atomic::AtomicU64;
 use crate::fibre::join;
-use crate::io::slots;
+use crate::io::{pool, slots};
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, After, Kind, Strand, StrandArc};
 use crate::sync::Policy;
@@ -284,6 +284,63 @@ impl Slot {
     /// Nobody polls any more.
     pub fn disown(&self) {
         self.0.disown();
+    }
+}
+
+/// The threads and the jobs of a pool for calls that block.
+pub struct Pool<J>(pool::Pool<J>);
+
+// SAFETY: the runtime shares pools the same way.
+unsafe impl<J: Send> Sync for Pool<J> {}
+
+/// The seat of one of its threads. Not freed: whoever uses it after its end is to be found by
+/// loom.
+pub struct Seat<J: 'static>(&'static pool::Seat<J>);
+
+pub use pool::{Next, Placed};
+
+impl<J: Copy + Send> Pool<J> {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Pool(pool::Pool::new())
+    }
+
+    pub fn place(&self, job: J, bound: usize, may_queue: bool) -> Placed {
+        self.0.place(job, bound, may_queue)
+    }
+
+    pub fn leave_to_another(&self, job: J, may_queue: bool) -> Placed {
+        self.0.leave_to_another(job, may_queue)
+    }
+
+    pub fn next(&self, seat: &Seat<J>, bound: usize) -> Next<J> {
+        self.0.next(seat.0, bound)
+    }
+
+    pub fn dismiss(&self, bound: usize) {
+        self.0.dismiss(bound);
+    }
+
+    pub fn recruit(&self, bound: usize) -> Option<J> {
+        self.0.recruit(bound)
+    }
+
+    /// The number of threads that are counted.
+    pub fn threads(&self) -> usize {
+        self.0.load().threads
+    }
+}
+
+impl<J: Copy + Send> Seat<J> {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Seat(Box::leak(Box::new(pool::Seat::new())))
+    }
+
+    /// As a thread whose time to be idle may be up from the beginning.
+    pub fn wait(&self, pool: &Pool<J>, is_overdue: bool) -> Option<J> {
+        let longest = if is_overdue { Duration::ZERO } else { Duration::from_secs(3600) };
+        self.0.wait(&pool.0, longest)
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod descriptor;
 mod pollable;
 mod poller;
 mod pollers;
+pub(crate) mod pool;
 mod scope;
 mod scoped;
 pub(crate) mod slots;

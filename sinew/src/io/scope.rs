@@ -113,7 +113,7 @@ struct Keeper {
 /// Whether there is, or was, a scope besides the main one.
 static EXIST: AtomicBool = AtomicBool::new(false);
 static MAIN: OnceLock<Arc<Keeper>> = OnceLock::new();
-static MAIN_WORKERS: Workers = Workers::new();
+static MAIN_WORKERS: OnceLock<Workers> = OnceLock::new();
 static SCOPES: Mutex<Vec<Weak<Keeper>>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -267,7 +267,7 @@ impl Home {
 
     /// The threads for calls that block.
     pub(crate) fn workers(&self) -> &Workers {
-        self.scope.as_ref().map_or(&MAIN_WORKERS, |scope| &scope.keeper.workers)
+        self.scope.as_ref().map_or_else(|| MAIN_WORKERS.get_or_init(Workers::new), |scope| &scope.keeper.workers)
     }
 
     /// Does `f` in this scope, from anywhere, and waits for it.

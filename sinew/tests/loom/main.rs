@@ -17,6 +17,7 @@ mod inbox;
 mod inverted;
 mod join;
 mod mutex;
+mod pool;
 mod queues;
 mod sentinel;
 mod slots;
