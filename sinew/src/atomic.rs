@@ -8,12 +8,16 @@ pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicBool as Flag, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
 };
 #[cfg(not(sinew_loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+#[cfg(not(sinew_loom))]
 pub(crate) use std::thread::yield_now;
 
 #[cfg(sinew_loom)]
 pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
 };
+#[cfg(sinew_loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(sinew_loom)]
 pub(crate) use loom::thread::{yield_now, yield_now as spin_loop};
 

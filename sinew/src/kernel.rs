@@ -31,6 +31,7 @@ pub(crate) fn pin_thread(cpus: &[usize]) -> io::Result<()> {
 
 /// Sleeps while `word` holds `expected`, until woken or until `timeout` has
 /// passed. May return for no reason.
+#[cfg_attr(sinew_loom, allow(dead_code))]
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -44,6 +45,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
 }
 
 /// Wakes one thread that sleeps on `word`, which need not be there any more.
+#[cfg_attr(sinew_loom, allow(dead_code))]
 pub(crate) fn futex_wake(word: *const AtomicU32) {
     // SAFETY: the kernel uses the address only as a key.
     unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };

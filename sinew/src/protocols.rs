@@ -6,6 +6,7 @@
 use crate::atomic::{AtomicBool, AtomicU64, Relaxed};
 use crate::drain;
 use crate::fibre::{headcount, join};
+use crate::io::{pool, slots};
 use crate::sched::{ProcessorId, Ready, Wake};
 use crate::strand::{self, After, Kind, Strand, StrandArc};
 use crate::sync::Policy;
@@ -16,6 +17,7 @@ use crate::time::Deadline;
 use crate::wait::{self, Limit, Party, handover};
 use crate::{idle, spin};
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -185,6 +187,16 @@ impl Handover {
         Handover(handover::Handover::new())
     }
 
+    /// A slot that is still to be filled.
+    pub fn borrowed() -> Self {
+        Handover(handover::Handover::borrowed())
+    }
+
+    /// Whether the waker is still there, and the caller's.
+    pub fn retract(&self) -> bool {
+        self.0.retract()
+    }
+
     pub fn is_told(&self) -> bool {
         self.0.is_told()
     }
@@ -210,6 +222,129 @@ impl Handover {
 
     pub fn await_told(&self) {
         self.0.await_told();
+    }
+}
+
+/// What a call has shown.
+#[derive(Clone, Copy)]
+pub enum Shown {
+    More,
+    Short,
+    Nothing,
+}
+
+/// The side of a descriptor that is read from.
+pub struct Slot(ManuallyDrop<slots::Owned>);
+
+// SAFETY: the runtime shares slots the same way.
+unsafe impl Sync for Slot {}
+// SAFETY: as above.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Slot(slots::Owned::for_model())
+    }
+
+    /// How many events there were, if it is worth trying.
+    pub fn begin(&self) -> Option<u32> {
+        self.0.begin(slots::Side::Read)
+    }
+
+    /// As a kernel thread. How many events there were when it became worth trying.
+    pub fn wait(&self) -> u32 {
+        self.0.wait(slots::Side::Read, Limit::NONE).unwrap_or_else(|_| crate::fatal("a model's wait has no limit"))
+    }
+
+    /// As [`wait`](Slot::wait), by a future.
+    pub fn wait_async(&self) -> impl Future<Output = u32> {
+        self.0.wait_async(slots::Side::Read)
+    }
+
+    pub fn finish(&self, events: u32, shown: Shown) {
+        let shown = match shown {
+            Shown::More => slots::Shown::More,
+            Shown::Short => slots::Shown::Short,
+            Shown::Nothing => slots::Shown::Nothing,
+        };
+        self.0.finish(slots::Side::Read, events, shown);
+    }
+
+    /// A poller has seen an event.
+    pub fn announce(&self, is_closed: bool) {
+        self.0.announce(slots::Event { ready: [true, false], closed: [is_closed, false] });
+    }
+
+    /// A poller is about to report.
+    pub fn adopt(&self) {
+        self.0.adopt(1, slots::Side::Read);
+    }
+
+    pub fn is_reported(&self) -> bool {
+        self.0.is_reported()
+    }
+
+    /// Nobody polls any more.
+    pub fn disown(&self) {
+        self.0.disown();
+    }
+}
+
+/// The threads and the jobs of a pool for calls that block.
+pub struct Pool<J>(pool::Pool<J>);
+
+// SAFETY: the runtime shares pools the same way.
+unsafe impl<J: Send> Sync for Pool<J> {}
+
+/// The seat of one of its threads. Not freed: whoever uses it after its end is to be found by
+/// loom.
+pub struct Seat<J: 'static>(&'static pool::Seat<J>);
+
+pub use pool::{Next, Placed};
+
+impl<J: Copy + Send> Pool<J> {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Pool(pool::Pool::new())
+    }
+
+    pub fn place(&self, job: J, bound: usize, may_queue: bool) -> Placed {
+        self.0.place(job, bound, may_queue)
+    }
+
+    pub fn leave_to_another(&self, job: J, may_queue: bool) -> Placed {
+        self.0.leave_to_another(job, may_queue)
+    }
+
+    pub fn next(&self, seat: &Seat<J>, bound: usize) -> Next<J> {
+        self.0.next(seat.0, bound)
+    }
+
+    pub fn dismiss(&self, bound: usize) {
+        self.0.dismiss(bound);
+    }
+
+    pub fn recruit(&self, bound: usize) -> Option<J> {
+        self.0.recruit(bound)
+    }
+
+    /// The number of threads that are counted.
+    pub fn threads(&self) -> usize {
+        self.0.load().threads
+    }
+}
+
+impl<J: Copy + Send> Seat<J> {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Seat(Box::leak(Box::new(pool::Seat::new())))
+    }
+
+    /// As a thread whose time to be idle may be up from the beginning.
+    pub fn wait(&self, pool: &Pool<J>, is_overdue: bool) -> Option<J> {
+        let longest = if is_overdue { Duration::ZERO } else { Duration::from_secs(3600) };
+        self.0.wait(&pool.0, longest)
     }
 }
 

@@ -1,4 +1,5 @@
 //! Calls that block a kernel thread.
+#![allow(unsafe_code)]
 
 mod fixture;
 #[macro_use]
@@ -9,6 +10,8 @@ use rerun::Rerun;
 use sinew::io::{BLOCKING_THREADS, set_blocking_threads};
 use sinew::{Runtime, blocking};
 use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -394,4 +397,43 @@ fn a_raised_bound_without_threads_leaves_calls_to_the_one_that_exists() {
         println!("left to it");
     });
     outcome.assert_success("left to it");
+}
+
+/// The calls wait for each other, so that nobody goes on before there is another thread. The
+/// pool cannot know that, but says that calls wait.
+#[test]
+fn a_pool_that_is_full_of_calls_which_wait_for_the_pool_says_so_once() {
+    let outcome = in_child!(Rerun::new(), || {
+        let (said, errors) = std::io::pipe().unwrap();
+        // SAFETY: no memory is involved, and nobody owns the standard error output.
+        assert_ne!(unsafe { libc::dup2(errors.as_raw_fd(), libc::STDERR_FILENO) }, -1);
+        let mut said = BufReader::new(said).lines().map(Result::unwrap);
+        set_blocking_threads(1);
+        let runtime = Runtime::builder().processors(2).build().unwrap();
+        let (ended, others_ended) = std::sync::mpsc::channel();
+        let holder = runtime.spawn(move || blocking(move || others_ended.iter().take(3).count()));
+        assert!(happens_within(Duration::from_secs(20), || threads_of_pool() == 1));
+        let others: Vec<_> = (0..3)
+            .map(|_| {
+                let ended = ended.clone();
+                runtime.spawn(move || {
+                    blocking(|| ());
+                    ended.send(()).unwrap();
+                })
+            })
+            .collect();
+        let line = said.next().unwrap();
+        assert!(line.contains("blocking call(s) wait for a thread") && line.contains("all 1 thread(s)"), "{line}");
+        // The timers of the others have gone off as well when a later one has.
+        runtime.run(|| sinew::sleep(Duration::from_secs(1)));
+        set_blocking_threads(2);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(holder.join().unwrap(), 3);
+        // SAFETY: as above.
+        assert_ne!(unsafe { libc::dup2(libc::STDOUT_FILENO, libc::STDERR_FILENO) }, -1);
+        drop(errors);
+        assert_eq!(said.next(), None, "it is said once");
+        println!("all went on");
+    });
+    outcome.assert_success("all went on");
 }

@@ -226,6 +226,56 @@ fn waits_end_when_their_time_is_up() {
     });
 }
 
+/// Three fibres wait for a byte each, and three come at once. The first that is told does
+/// `first` before it reads, if that lets it.
+#[track_caller]
+fn three_bytes_for_three(first: impl Fn(&Pollable<PipeReader>) + Send + Sync + Copy, readers: usize) {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            let (reader, mut writer) = pipe();
+            let (begun, is_written, is_told) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+            let (reader, begun, is_written, is_told) = (&reader, &begun, &is_written, &is_told);
+            sinew::scope(|scope| {
+                let reading: Vec<_> = (0..3)
+                    .map(|_| {
+                        scope.spawn(move || {
+                            begun.fetch_add(1, SeqCst);
+                            reader.read_with(|mut pipe| {
+                                if is_written.load(SeqCst) && !is_told.swap(true, SeqCst) {
+                                    first(reader);
+                                }
+                                pipe.read(&mut [0; 1])
+                            })
+                        })
+                    })
+                    .collect();
+                fixture::wait_until(|| begun.load(SeqCst) == 3);
+                is_written.store(true, SeqCst);
+                writer.write_all(b"abc").unwrap();
+                let read = reading.into_iter().filter_map(|reading| reading.join().ok());
+                assert_eq!(read.map(|count| count.unwrap()).sum::<usize>(), readers);
+            });
+        });
+    });
+}
+
+#[test]
+fn an_operation_that_panics_leaves_its_turn_to_the_next() {
+    three_bytes_for_three(|_| panic!("an operation panics, as it should"), 2);
+}
+
+#[test]
+fn an_operation_may_be_done_within_an_operation() {
+    let again =
+        |reader: &Pollable<PipeReader>| assert_eq!(reader.read_with(|mut pipe| pipe.read(&mut [0; 0])).unwrap(), 0);
+    three_bytes_for_three(again, 3);
+}
+
+#[test]
+fn an_operation_that_cancels_its_own_fibre_leaves_its_turn_to_the_next() {
+    three_bytes_for_three(|_| sinew::current().cancel(), 3);
+}
+
 #[test]
 fn a_cancelled_fibre_does_not_wait() {
     everywhere(|runtime, _| {

@@ -1,15 +1,17 @@
 //! Event scopes: clusters with descriptor tables of their own.
+#![allow(unsafe_code)]
 
 mod fixture;
 
-use fixture::{alone, happens_within};
+use fixture::{alone, happens_within, message};
 use sinew::fs;
 use sinew::io::{EventScope, OtherScope, Pollable, Polling};
-use sinew::net::{SocketAddr, TcpListener, TcpStream};
+use sinew::net::{SocketAddr, TcpListener, TcpStream, UnixStream};
 use sinew::sync::mpsc;
 use sinew::{Cluster, Runtime};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,7 +26,9 @@ fn two() -> (Runtime, Cluster) {
 }
 
 fn cluster(runtime: &Runtime, polling: Polling) -> Cluster {
-    let scope = EventScope::new().unwrap();
+    // SAFETY: nothing but types of Sinew's is moved between scopes, and what is in a
+    // `Pollable` comes back before it is dropped.
+    let scope = unsafe { EventScope::new() }.unwrap();
     runtime.cluster(Runtime::builder().processors(2).event_scope(&scope).polling(polling)).unwrap()
 }
 
@@ -180,6 +184,108 @@ fn what_is_dropped_in_another_scope_is_closed_in_its_own() {
         });
         is_of_other_scope(pipe.0.readable());
         there(&cluster, move || drop(pipe));
+    });
+}
+
+#[test]
+fn what_belongs_to_another_scope_is_neither_lent_nor_given_away() {
+    alone(|| {
+        let (runtime, cluster) = two();
+        let (_ours, theirs) = pair(&runtime, &cluster);
+        let kept = theirs.try_clone().unwrap();
+        let (file, listener, pipe) = there(&cluster, || {
+            let file = fs::File::open("/dev/null").unwrap();
+            (file, TcpListener::bind("127.0.0.1:0").unwrap(), Pollable::new(std::io::pipe().unwrap().0).unwrap())
+        });
+        let before = open_descriptors();
+        refuses(|| drop(theirs.as_fd().try_clone_to_owned()));
+        refuses(|| drop(listener.as_fd().try_clone_to_owned()));
+        refuses(|| drop(file.as_fd().try_clone_to_owned()));
+        refuses(|| drop(pipe.as_fd().try_clone_to_owned()));
+        // As a copy, and as it is.
+        refuses(move || drop(OwnedFd::from(theirs)));
+        refuses(move || drop(std::net::TcpListener::from(listener)));
+        assert!(format!("{file:?}").contains("OtherScope"));
+        refuses(move || drop(std::fs::File::from(file)));
+        assert_eq!(open_descriptors(), before, "nothing of ours was copied or closed");
+        there(&cluster, move || {
+            drop((kept, pipe));
+        });
+    });
+}
+
+/// Expects the panic that says why.
+#[track_caller]
+fn refuses(f: impl FnOnce()) {
+    let panic = catch_unwind(AssertUnwindSafe(f)).unwrap_err();
+    assert_eq!(message(&*panic), OtherScope.to_string());
+}
+
+#[test]
+fn a_directory_of_another_scope_is_refused_and_closed_there() {
+    alone(|| {
+        let (_runtime, cluster) = two();
+        // More entries than are fetched at a time.
+        let directory = std::env::temp_dir().join(format!("sinew-scopes-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        (0..200).for_each(|number| std::fs::write(directory.join(number.to_string()), "").unwrap());
+        let before = there(&cluster, open_descriptors);
+        let path = directory.clone();
+        let (mut entries, first) = there(&cluster, || {
+            let mut entries = fs::read_dir(path).unwrap();
+            let first = entries.next().unwrap().unwrap();
+            (entries, first)
+        });
+        // Something of ours has the same number.
+        let namesakes: Vec<_> = (0..8).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        let ours = open_descriptors();
+        is_of_other_scope(first.metadata());
+        assert!(!first.file_name().is_empty());
+        // Those that were fetched are there, and no others can be.
+        let last = entries.find(Result::is_err).expect("not all were fetched at once");
+        is_of_other_scope(last);
+        assert!(entries.next().is_none());
+        drop((entries, first));
+        assert_eq!(open_descriptors(), ours);
+        assert!(happens_within(LONG, || there(&cluster, open_descriptors) == before));
+        drop(namesakes);
+        std::fs::remove_dir_all(directory).unwrap();
+    });
+}
+
+#[test]
+fn every_scope_has_the_standard_streams() {
+    alone(|| {
+        let (runtime, cluster) = two();
+        there(&cluster, || sinew::io::stderr().write(b"").unwrap());
+        runtime.run(|| sinew::io::stderr().write(b"").unwrap());
+        sinew::io::stderr().write(b"").unwrap();
+        let (_runtime, cluster) = two();
+        there(&cluster, || sinew::io::stderr().write(b"").unwrap());
+    });
+}
+
+#[test]
+fn a_thread_that_outlives_its_scope_is_not_taken_for_one_of_ours() {
+    alone(|| {
+        let (runtime, cluster) = two();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let thread = there(&cluster, move || {
+            std::thread::spawn(move || {
+                may_go_on.recv().unwrap();
+                UnixStream::pair().unwrap()
+            })
+        });
+        drop(cluster);
+        drop(runtime);
+        go_on.send(()).unwrap();
+        let namesakes: Vec<_> = (0..8).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        let before = open_descriptors();
+        let (here, there) = thread.join().unwrap();
+        is_of_other_scope((&here).write(b"x"));
+        drop((here, there));
+        assert_eq!(open_descriptors(), before, "nothing of ours was closed");
+        drop(namesakes);
     });
 }
 

@@ -2,6 +2,7 @@
 
 use super::{FileType, Metadata};
 use crate::blocking;
+use crate::io::Scoped;
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ const BATCH: usize = 128;
 pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let path = path.as_ref();
     blocking(|| {
-        let mut dir = ReadDir { entries: std::fs::read_dir(path)?, batch: Vec::new().into_iter(), is_over: false };
+        let mut dir =
+            ReadDir { entries: Scoped::new(std::fs::read_dir(path)?), batch: Vec::new().into_iter(), is_over: false };
         dir.fetch();
         Ok(dir)
     })
@@ -26,7 +28,7 @@ pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
 
 /// The entries of a directory; see [`read_dir`]. They are fetched many at a time.
 pub struct ReadDir {
-    entries: std::fs::ReadDir,
+    entries: Scoped<std::fs::ReadDir>,
     /// Those that have been fetched.
     batch: vec::IntoIter<io::Result<DirEntry>>,
     /// Whether these are the last.
@@ -37,7 +39,10 @@ impl ReadDir {
     /// Fetches more, on a kernel thread.
     fn fetch(&mut self) {
         let mut batch = Vec::with_capacity(BATCH);
-        batch.extend(self.entries.by_ref().take(BATCH).map(|entry| entry.map(DirEntry::new)));
+        match self.entries.get_mut() {
+            Ok(entries) => batch.extend(entries.take(BATCH).map(|entry| entry.map(DirEntry::new))),
+            Err(error) => batch.push(Err(error.into())),
+        }
         self.is_over = batch.len() < BATCH;
         self.batch = batch.into_iter();
     }
@@ -56,30 +61,31 @@ impl Iterator for ReadDir {
 
 impl fmt::Debug for ReadDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.entries.fmt(f)
+        self.entries.peek().fmt(f)
     }
 }
 
 /// An entry of a directory. Has std's [`DirEntryExt`] as well.
 pub struct DirEntry {
-    entry: std::fs::DirEntry,
+    /// It holds the directory's descriptor.
+    entry: Scoped<std::fs::DirEntry>,
     /// If it could be had when the entry was fetched.
     file_type: Option<FileType>,
 }
 
 impl DirEntry {
     fn new(entry: std::fs::DirEntry) -> DirEntry {
-        DirEntry { file_type: entry.file_type().ok(), entry }
+        DirEntry { file_type: entry.file_type().ok(), entry: Scoped::new(entry) }
     }
 
     /// The directory's path with the entry's name.
     pub fn path(&self) -> PathBuf {
-        self.entry.path()
+        self.entry.peek().path()
     }
 
     /// Its name in the directory.
     pub fn file_name(&self) -> OsString {
-        self.entry.file_name()
+        self.entry.peek().file_name()
     }
 
     /// Whether it is a file, a directory, a symbolic link. Does not block: it came with
@@ -88,7 +94,7 @@ impl DirEntry {
     /// # Errors
     /// As std's.
     pub fn file_type(&self) -> io::Result<FileType> {
-        self.file_type.map_or_else(|| blocking(|| self.entry.file_type()), Ok)
+        self.file_type.map_or_else(|| blocking(|| self.entry.get()?.file_type()), Ok)
     }
 
     /// What is known of the file, or of the symbolic link itself.
@@ -96,19 +102,19 @@ impl DirEntry {
     /// # Errors
     /// As std's.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        blocking(|| self.entry.metadata())
+        blocking(|| self.entry.get()?.metadata())
     }
 }
 
 impl DirEntryExt for DirEntry {
     fn ino(&self) -> u64 {
-        self.entry.ino()
+        self.entry.peek().ino()
     }
 }
 
 impl fmt::Debug for DirEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.entry.fmt(f)
+        self.entry.peek().fmt(f)
     }
 }
 

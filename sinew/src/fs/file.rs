@@ -283,6 +283,8 @@ impl From<std::fs::File> for File {
     }
 }
 
+/// # Panics
+/// In another [`EventScope`](crate::io::EventScope).
 impl From<File> for std::fs::File {
     fn from(file: File) -> std::fs::File {
         file.file.into_inner()
@@ -295,24 +297,32 @@ impl From<OwnedFd> for File {
     }
 }
 
+/// # Panics
+/// In another [`EventScope`](crate::io::EventScope).
 impl From<File> for OwnedFd {
     fn from(file: File) -> OwnedFd {
         file.file.into_inner().into()
     }
 }
 
+/// # Panics
+/// In another [`EventScope`](crate::io::EventScope).
 impl AsFd for File {
+    #[track_caller]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.peek().as_fd()
+        self.file.lend().as_fd()
     }
 }
 
+/// In another [`EventScope`](crate::io::EventScope) the number means something else.
 impl AsRawFd for File {
     fn as_raw_fd(&self) -> RawFd {
         self.file.peek().as_raw_fd()
     }
 }
 
+/// # Panics
+/// In another [`EventScope`](crate::io::EventScope).
 impl IntoRawFd for File {
     fn into_raw_fd(self) -> RawFd {
         self.file.into_inner().into_raw_fd()

@@ -5,7 +5,7 @@
 //!   a fibre     1  a thread is idle: take it out of the idle ones, tell it the job
 //!               2  else, below the bound: start a thread with the job
 //!               3  else: append the job to the queue
-//!               4  wait
+//!               4  wait; if the job has been in the queue for long, say so once
 //!   a thread    1  run the job
 //!               2  take the next one from the queue; if there is none, enter among the idle
 //!               3  signal the fibre whose job was run
@@ -13,31 +13,23 @@
 //! ```
 //!
 //! A thread enters among the idle before it signals, so a fibre that makes one call
-//! after the other finds the thread that served it last, and needs no second one. A job
-//! is handed to a thread under no lock but the pool's, once; the idle thread that was
-//! used last, whose caches are warm, comes first, and the others get to be idle long
-//! enough to end. It does not spin before it sleeps: on an idle machine of two CPUs that
-//! makes a call take 1.6 µs instead of 6, but on a busy one 11 or 50, for the thread that
-//! spins is in the way of the processor that has something for it.
-//!
-//! Jobs are in the queue only while threads are counted and none is idle: a thread
-//! looks into the queue under the lock before it becomes idle or ends. A thread that
-//! the kernel has refused was counted until then, so whoever finds that no other is left
-//! runs what is in the queue.
+//! after the other finds the thread that served it last, and needs no second one. `pool.rs`
+//! has who is idle and what waits.
 #![allow(unsafe_code)]
 
+use super::pool::{Load, Next, Placed, Pool, Seat};
 use super::scope::{Home, for_all_workers};
 use crate::fibre::stack::current_stack;
-use crate::kernel::{futex_wait, futex_wake};
 use crate::processor;
-use crate::wait::{self, Party};
+use crate::time::Deadline;
+use crate::wait::{self, Limit, Party};
 use std::cell::Cell;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// As many kernel threads as [`blocking`] uses at the most, unless
 /// [`set_blocking_threads`] says otherwise. Unmeasured: it is to be more than calls are
@@ -46,6 +38,12 @@ pub const BLOCKING_THREADS: usize = 512;
 
 /// A thread that has had nothing to do for as long ends. Unmeasured.
 const LONGEST_IDLE: Duration = Duration::from_secs(10);
+
+/// A call that has waited for a thread for as long is worth a line on standard error. Unmeasured.
+const LONGEST_QUEUED: Duration = Duration::from_secs(5);
+
+/// The number of calls that have waited for that long: for whoever reports on stalls.
+static OVERDUE: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `f`, which blocks its kernel thread, on a thread that is there for that; the
 /// calling fibre waits until `f` has ended, and its processor runs others meanwhile.
@@ -63,6 +61,13 @@ const LONGEST_IDLE: Duration = Duration::from_secs(10);
 /// gets here again.
 ///
 /// The wait is not ended by [cancellation](crate::cancel): `f` cannot be stopped.
+///
+/// # Deadlock
+/// If every thread of the pool runs a call that waits for a fibre, by a channel or a lock, and
+/// these fibres wait for a thread of the pool, nobody goes on. So do not wait in `f` for fibres
+/// that may call this function, or anything of [`fs`](crate::fs), or that look up the name of a
+/// host: wait first, outside of `f`. When a call has waited for a thread for five seconds, a line
+/// on standard error says so, once in a process.
 ///
 /// ```
 /// sinew::run(|| {
@@ -87,19 +92,60 @@ where
     // SAFETY: the task is there until the end of this function.
     let job = unsafe { NonNull::new_unchecked(task.cast::<Job>()) };
     let home = processor::with_current(|processor| processor.expect("fibres run on one").cluster().home().clone());
-    let mut is_taken = false;
+    let mut submitted = Placed::Refused;
     wait::block(|party| {
         // SAFETY: as above, and nobody else knows of it yet.
         unsafe { job.as_ref() }.party.set(Some(party));
-        is_taken = submit(&home, job);
-        is_taken
+        submitted = submit(&home, job, false);
+        submitted == Placed::Taken
     });
-    if !is_taken {
+    if submitted == Placed::Full {
+        submitted = wait_in_queue(&home, job);
+    }
+    if submitted == Placed::Refused {
         run_refused(&home, job);
     }
     // SAFETY: the job has been run, and nobody else knows of it any more.
     let result = unsafe { (*task).result.take() };
     result.expect("whoever runs a job leaves a result").unwrap_or_else(|payload| resume_unwind(payload))
+}
+
+/// As the wait in [`blocking`], when there may be no thread before another call has ended. It has
+/// a timer, which is not worth arming otherwise.
+#[cold]
+fn wait_in_queue(home: &Home, job: NonNull<Job>) -> Placed {
+    let mut submitted = Placed::Refused;
+    let enter = |wait: &wait::Wait| {
+        // SAFETY: the job is the caller's, and nobody else knows of it.
+        unsafe { job.as_ref() }.party.set(Some(Party::timed(wait)));
+        submitted = submit(home, job, true);
+        submitted == Placed::Taken
+    };
+    let leave = |_: &wait::Wait| {
+        report_overdue(home);
+        // It goes on waiting until the job has been run.
+        false
+    };
+    let _ = wait::block_within(Limit::until(Deadline::after(LONGEST_QUEUED)), enter, leave);
+    submitted
+}
+
+/// Says that calls wait for a thread of this pool, the first time that one has waited for long.
+fn report_overdue(home: &Home) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    OVERDUE.fetch_add(1, Relaxed);
+    let Load { threads, jobs, longest } = home.workers().load();
+    // The caller's may be about to be run.
+    if jobs == 0 || REPORTED.swap(true, Relaxed) {
+        return;
+    }
+    // Nobody is left to be told if that cannot be written.
+    let _ = writeln!(
+        io::stderr(),
+        "sinew: {jobs} blocking call(s) wait for a thread, the first for {:.1} s, and all {threads} thread(s) of \
+         the pool are busy; if they wait for fibres that need a thread, nobody goes on (see sinew::blocking)",
+        longest.as_secs_f64(),
+    );
 }
 
 /// Bounds the kernel threads that [`blocking`] uses. 0 counts as 1.
@@ -112,28 +158,17 @@ pub fn set_blocking_threads(threads: usize) {
 
 /// Lets threads of the pool go that are too many, or starts those that are wanted.
 fn keep_bound(home: &Home) {
-    let mut pool = home.workers().pool();
-    while pool.threads > bound()
-        && let Some(seat) = pool.idle.pop()
-    {
-        pool.threads -= 1;
-        // SAFETY: it was among the idle, and we took it out.
-        unsafe { Seat::tell(seat, None) };
-    }
-    while pool.threads < bound()
-        && let Some(job) = pool.jobs.pop()
-    {
-        pool.threads += 1;
-        drop(pool);
-        if !start_thread(home, job) {
-            if !leave_to_another(home, job) {
-                run_refused(home, job);
-                // SAFETY: it has been run, and its fibre waits for this.
-                unsafe { signal(job) };
-            }
-            return;
+    home.workers().dismiss(bound());
+    while let Some(Pending(job)) = home.workers().recruit(bound()) {
+        if start_thread(home, job) {
+            continue;
         }
-        pool = home.workers().pool();
+        if home.workers().leave_to_another(Pending(job), true) == Placed::Refused {
+            run_refused(home, job);
+            // SAFETY: it has been run, and its fibre waits for this.
+            unsafe { signal(job) };
+        }
+        return;
     }
 }
 
@@ -143,9 +178,14 @@ struct Job {
     run: unsafe fn(NonNull<Job>),
     /// Who waits for it. Written before the job is submitted.
     party: Cell<Option<Party>>,
-    /// The next one in the queue. Guarded by the pool's lock.
-    next: Cell<Option<NonNull<Job>>>,
 }
+
+/// A job that was not run yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Pending(NonNull<Job>);
+
+// SAFETY: the job's task is `Send`: the closure and its result are.
+unsafe impl Send for Pending {}
 
 /// On the stack of the fibre that waits for it.
 #[repr(C)]
@@ -159,7 +199,7 @@ struct Task<F, T> {
 
 impl Job {
     fn new(run: unsafe fn(NonNull<Job>)) -> Job {
-        Job { run, party: Cell::new(None), next: Cell::new(None) }
+        Job { run, party: Cell::new(None) }
     }
 
     /// # Safety
@@ -191,45 +231,6 @@ unsafe fn signal(job: NonNull<Job>) {
     unsafe { party.expect("a job is submitted with its party").signal() };
 }
 
-/// Jobs in the order in which they came.
-struct Jobs {
-    first: Option<NonNull<Job>>,
-    last: Option<NonNull<Job>>,
-}
-
-impl Jobs {
-    fn push(&mut self, job: NonNull<Job>) {
-        match self.last.replace(job) {
-            // SAFETY: jobs in the queue were not run, so they are there.
-            Some(last) => unsafe { last.as_ref() }.next.set(Some(job)),
-            None => self.first = Some(job),
-        }
-    }
-
-    fn pop(&mut self) -> Option<NonNull<Job>> {
-        let job = self.first?;
-        // SAFETY: as in `push`.
-        self.first = unsafe { job.as_ref() }.next.take();
-        if self.first.is_none() {
-            self.last = None;
-        }
-        Some(job)
-    }
-}
-
-struct Pool {
-    /// What waits for a thread: nothing while one is idle.
-    jobs: Jobs,
-    /// The one that became idle last is at the end.
-    idle: Vec<NonNull<Seat>>,
-    /// Those that run, and those that are being started.
-    threads: usize,
-}
-
-// SAFETY: the jobs are the pool's until it gives them to a thread; the seats are those of
-// threads that do not leave them before they were told to, or have taken them out.
-unsafe impl Send for Pool {}
-
 static BOUND: AtomicUsize = AtomicUsize::new(BLOCKING_THREADS);
 
 fn bound() -> usize {
@@ -237,72 +238,27 @@ fn bound() -> usize {
 }
 
 /// The pool of an event scope.
-pub(crate) struct Workers(Mutex<Pool>);
+pub(crate) type Workers = Pool<Pending>;
 
-impl Workers {
-    pub(crate) const fn new() -> Workers {
-        Workers(Mutex::new(Pool { jobs: Jobs { first: None, last: None }, idle: Vec::new(), threads: 0 }))
+/// Has the job run by a thread. It is put into the queue only if it `may_queue`.
+fn submit(home: &Home, job: NonNull<Job>, may_queue: bool) -> Placed {
+    match home.workers().place(Pending(job), bound(), may_queue) {
+        Placed::Start => start(home, job, may_queue),
+        placed => placed,
     }
-
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-/// Has the job run by a thread. `false` if there is none, and none to be had.
-fn submit(home: &Home, job: NonNull<Job>) -> bool {
-    let mut pool = home.workers().pool();
-    if let Some(seat) = pool.idle.pop() {
-        drop(pool);
-        // SAFETY: it was among the idle, and we took it out.
-        unsafe { Seat::tell(seat, Some(job)) };
-        return true;
-    }
-    if pool.threads < bound() {
-        pool.threads += 1;
-        drop(pool);
-        return start(home, job);
-    }
-    pool.jobs.push(job);
-    true
 }
 
 /// Starts a thread, which has been counted, with its first job. If the kernel refuses,
-/// leaves the job to another. `false` if there is none.
+/// leaves the job to another.
 #[cold]
-fn start(home: &Home, job: NonNull<Job>) -> bool {
-    start_thread(home, job) || leave_to_another(home, job)
+fn start(home: &Home, job: NonNull<Job>, may_queue: bool) -> Placed {
+    if start_thread(home, job) { Placed::Taken } else { home.workers().leave_to_another(Pending(job), may_queue) }
 }
 
 /// Whether there is a thread now whose first job this is.
 fn start_thread(home: &Home, job: NonNull<Job>) -> bool {
-    struct First(NonNull<Job>);
-    // SAFETY: the job's task is `Send`: the closure and its result are.
-    unsafe impl Send for First {}
-    let (first, its_home) = (First(job), home.clone());
-    let life = move || {
-        let First(job) = { first };
-        serve(&its_home, job);
-    };
-    home.spawn("sinew-blocking".to_owned(), life).is_ok()
-}
-
-/// For a job whose thread, which had been counted, the kernel has refused. `false` if there
-/// is no other.
-fn leave_to_another(home: &Home, job: NonNull<Job>) -> bool {
-    let mut pool = home.workers().pool();
-    pool.threads -= 1;
-    if let Some(seat) = pool.idle.pop() {
-        drop(pool);
-        // SAFETY: it was among the idle, and we took it out.
-        unsafe { Seat::tell(seat, Some(job)) };
-        return true;
-    }
-    if pool.threads == 0 {
-        return false;
-    }
-    pool.jobs.push(job);
-    true
+    let (first, its_home) = (Pending(job), home.clone());
+    home.spawn("sinew-blocking".to_owned(), move || serve(&its_home, first)).is_ok()
 }
 
 /// Runs a job for which there is no thread, and those that counted on the thread which
@@ -311,13 +267,7 @@ fn leave_to_another(home: &Home, job: NonNull<Job>) -> bool {
 fn run_refused(home: &Home, job: NonNull<Job>) {
     // SAFETY: nobody else has got it.
     unsafe { Job::run(job) };
-    loop {
-        let mut pool = home.workers().pool();
-        if pool.threads > 0 {
-            return;
-        }
-        let Some(job) = pool.jobs.pop() else { return };
-        drop(pool);
+    while let Some(Pending(job)) = home.workers().orphan() {
         // SAFETY: it came from the queue, so it is ours to run, and its fibre waits.
         unsafe {
             Job::run(job);
@@ -327,136 +277,23 @@ fn run_refused(home: &Home, job: NonNull<Job>) {
 }
 
 /// The life of a thread.
-fn serve(home: &Home, first: NonNull<Job>) {
+fn serve(home: &Home, first: Pending) {
     let seat = Seat::new();
-    let mut job = first;
+    let Pending(mut job) = first;
     loop {
         // SAFETY: it was given to this thread.
         unsafe { Job::run(job) };
-        let next = next_job(home.workers(), &seat);
+        let next = home.workers().next(&seat, bound());
         // SAFETY: it has been run, and its fibre waits for this.
         unsafe { signal(job) };
-        job = match next {
-            Next::Job(job) => job,
-            Next::Wait => match seat.wait(home.workers()) {
-                Some(job) => job,
-                None => return,
-            },
-            Next::End => return,
+        let next = match next {
+            Next::Job(job) => Some(job),
+            Next::Wait => seat.wait(home.workers(), LONGEST_IDLE),
+            Next::End => None,
         };
-    }
-}
-
-/// What a thread does next.
-enum Next {
-    Job(NonNull<Job>),
-    /// It is among the idle.
-    Wait,
-    /// It is not counted any more.
-    End,
-}
-
-fn next_job(workers: &Workers, seat: &Seat) -> Next {
-    let mut pool = workers.pool();
-    if pool.threads > bound() {
-        pool.threads -= 1;
-        return Next::End;
-    }
-    if let Some(job) = pool.jobs.pop() {
-        return Next::Job(job);
-    }
-    pool.idle.push(NonNull::from(seat));
-    Next::Wait
-}
-
-const AWAKE: u32 = 0;
-const ASLEEP: u32 = 1;
-const TOLD: u32 = 2;
-
-/// Where an idle thread is told what to do.
-///
-/// ```text
-///   AWAKE --fall asleep--> ASLEEP --tell--> TOLD   (the teller wakes it)
-///   AWAKE -------------------------tell--> TOLD
-///   TOLD --wait returns--> AWAKE
-/// ```
-struct Seat {
-    word: AtomicU32,
-    /// The job, or `None` to end. Written before the word says TOLD.
-    order: Cell<Option<NonNull<Job>>>,
-}
-
-impl Seat {
-    fn new() -> Seat {
-        Seat { word: AtomicU32::new(AWAKE), order: Cell::new(None) }
-    }
-
-    /// Gives the thread a job, or lets it end.
-    ///
-    /// # Safety
-    /// The caller has taken the seat out of the idle ones.
-    unsafe fn tell(seat: NonNull<Seat>, order: Option<NonNull<Job>>) {
-        // SAFETY: by the contract its thread waits for this.
-        let (word, before) = unsafe {
-            seat.as_ref().order.set(order);
-            let word = &raw const (*seat.as_ptr()).word;
-            // Release pairs with the Acquire in `is_told`. The seat may be gone then.
-            (word, (*word).swap(TOLD, AcqRel))
-        };
-        if before == ASLEEP {
-            futex_wake(word);
+        match next {
+            Some(Pending(next)) => job = next,
+            None => return,
         }
-    }
-
-    fn is_told(&self) -> bool {
-        // Acquire pairs with the Release in `tell`.
-        self.word.load(Acquire) == TOLD
-    }
-
-    /// Waits for a job. `None` if the thread is to end: it is not counted any more.
-    /// By a thread that has entered among the idle.
-    fn wait(&self, workers: &Workers) -> Option<NonNull<Job>> {
-        // Acquire pairs with the Release in `tell`.
-        if self.word.compare_exchange(AWAKE, ASLEEP, Acquire, Acquire).is_ok() && !self.sleep(workers) {
-            return None;
-        }
-        self.take_order()
-    }
-
-    /// Whether it was told; otherwise it has left the idle, and ends.
-    fn sleep(&self, workers: &Workers) -> bool {
-        let end = Instant::now() + LONGEST_IDLE;
-        let mut left = Some(LONGEST_IDLE);
-        while !self.is_told() {
-            futex_wait(&self.word, ASLEEP, left);
-            let Some(time) = left else { continue };
-            if !time.is_zero() {
-                left = Some(end.saturating_duration_since(Instant::now()));
-            } else if self.leave(workers) {
-                return false;
-            } else {
-                // Somebody has taken the seat, and is about to tell.
-                left = None;
-            }
-        }
-        true
-    }
-
-    /// Leaves the idle, if it is still among them.
-    #[cold]
-    fn leave(&self, workers: &Workers) -> bool {
-        let mut pool = workers.pool();
-        let found = pool.idle.iter().position(|seat| std::ptr::eq(seat.as_ptr(), self));
-        if let Some(place) = found {
-            pool.idle.remove(place);
-            pool.threads -= 1;
-        }
-        found.is_some()
-    }
-
-    fn take_order(&self) -> Option<NonNull<Job>> {
-        // Relaxed: nobody else knows the seat before it is entered again, under the lock.
-        self.word.store(AWAKE, Relaxed);
-        self.order.take()
     }
 }

@@ -6,9 +6,10 @@ pub(crate) mod descriptor;
 mod pollable;
 mod poller;
 mod pollers;
+pub(crate) mod pool;
 mod scope;
 mod scoped;
-mod slots;
+pub(crate) mod slots;
 mod source;
 mod stdio;
 

@@ -74,10 +74,11 @@ impl<T: AsFd> Pollable<T> {
     }
 
     /// The value back, blocking if it was. A `Pollable` that is dropped leaves the
-    /// descriptor non-blocking.
+    /// descriptor non-blocking, and so does this in another
+    /// [`EventScope`](super::EventScope).
     pub fn into_inner(self) -> T {
         let Pollable { registered, value } = self;
-        if !registered.was_nonblocking {
+        if !registered.was_nonblocking && registered.source.raw().is_ok() {
             // It was made non-blocking the same way, so this succeeds.
             let _ = set_nonblocking(&*registered.source, false);
         }
@@ -303,15 +304,23 @@ where
     }
 }
 
+/// # Panics
+/// In another [`EventScope`](super::EventScope).
 impl<T: AsFd> AsFd for Pollable<T> {
+    #[track_caller]
     fn as_fd(&self) -> BorrowedFd<'_> {
+        // The value need not know of scopes.
+        self.registered.source.as_fd();
         self.value.as_fd()
     }
 }
 
+/// # Panics
+/// In another [`EventScope`](super::EventScope).
 impl<T: AsFd> AsRawFd for Pollable<T> {
+    #[track_caller]
     fn as_raw_fd(&self) -> RawFd {
-        self.value.as_fd().as_raw_fd()
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -11,8 +11,7 @@ use super::scoped::Scoped;
 use super::slots::{self, Event, Key, Side};
 use crate::clock;
 use crate::idle::Bell;
-use crate::processor;
-use crate::strand::Fifo;
+use crate::wait::Signalled;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -174,26 +173,32 @@ impl Poller {
 
     /// Under the lock throughout: one that has been given back is left alone.
     #[cold]
-    fn look_at_inherited(&self, now: u64) -> usize {
-        self.inherited().iter().fold(0, |found, poller| {
+    fn look_at_inherited(&self, now: u64, signalled: &mut Signalled) {
+        for poller in self.inherited().iter() {
             // Nobody hears it any more, but it may have been rung late.
             if poller.abandoned.load(Relaxed) {
                 poller.alarm.stop();
             }
-            found + usize::from(poller.look(now))
-        })
+            poller.look_for(now, signalled);
+        }
     }
 
-    /// Looks, unless somebody else does. Whether anybody can go on.
+    /// Looks, unless somebody else does. Returns whether anybody goes on.
     pub(crate) fn look(&self, now: u64) -> bool {
+        let mut signalled = Signalled::new();
+        self.look_for(now, &mut signalled);
+        signalled.go_on() > 0
+    }
+
+    /// As [`look`](Poller::look), but leaves it to `signalled` that they go on.
+    fn look_for(&self, now: u64, signalled: &mut Signalled) {
         // Acquire and Release: one at a time.
         if self.busy.load(Relaxed) || self.busy.swap(true, Acquire) {
-            return false;
+            return;
         }
         self.looked.store(now, Relaxed);
-        let found = self.wait(Some(Duration::ZERO), || {}) > 0;
+        self.collect(Some(Duration::ZERO), || {}, signalled);
         self.busy.store(false, Release);
-        found
     }
 
     /// Looks if nobody has for a while. Whether anybody can go on.
@@ -201,14 +206,22 @@ impl Poller {
         now.saturating_sub(self.looked.load(Relaxed)) > clock::ticks_in_us(LOOK_US) && self.look(now)
     }
 
-    /// Waits for events, for no longer than `timeout`, says when that is over, and makes
-    /// those ready who can go on. How many these are.
+    /// Waits for events, for no longer than `timeout`, says when that is over, and lets
+    /// those go on who can. Returns how many these are.
     pub(crate) fn wait(&self, timeout: Option<Duration>, waited: impl FnOnce()) -> usize {
+        let mut signalled = Signalled::new();
+        self.collect(timeout, waited, &mut signalled);
+        signalled.go_on()
+    }
+
+    /// As [`wait`](Poller::wait), but leaves it to `signalled` that they go on: the caller may
+    /// have a lock, or keep others from polling.
+    fn collect(&self, timeout: Option<Duration>, waited: impl FnOnce(), signalled: &mut Signalled) {
         // Not filled first: that would be 3 KiB at each look.
         let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; EVENTS];
         let count = self.wait_for(&mut events, timeout);
         waited();
-        let (mut ready, mut inherited) = (Fifo::new(), false);
+        let mut inherited = false;
         // SAFETY: the kernel has written as many.
         let event = |index: usize| unsafe { events[index].assume_init() };
         for index in 0..count {
@@ -223,11 +236,12 @@ impl Poller {
                 ALARM if timeout == Some(Duration::ZERO) => {}
                 ALARM => self.alarm.stop(),
                 INHERITED => inherited = true,
-                key => slots::announce(Key(key), said(event.events as libc::c_int), &mut ready),
+                key => slots::announce(Key(key), said(event.events as libc::c_int), signalled),
             }
         }
-        let woken = processor::make_all_ready(ready);
-        if inherited { woken + self.look_at_inherited(clock::ticks()) } else { woken }
+        if inherited {
+            self.look_at_inherited(clock::ticks(), signalled);
+        }
     }
 
     /// Gives how many of the events it has filled.

@@ -26,27 +26,39 @@ use std::{fmt, io, thread};
 /// their own do not meet there. Memory, locks and channels are shared as ever; only
 /// descriptors are not: each scope listens for itself
 /// ([`reuse_port`](crate::net::ListenerBuilder::reuse_port) lets several listen at the
-/// same port), and a socket or file is used where it was opened. Elsewhere its operations
-/// fail with [`OtherScope`]; to drop it is right anywhere.
+/// same port), and a socket or file is used where it was opened.
 ///
 /// A new scope has the three standard descriptors and no others. It lasts as
-/// long as this handle and its clusters do; what is open then is closed.
+/// long as this handle and its clusters do; what is open then is closed. A kernel thread
+/// that is started by a fibre belongs to the fibre's scope.
+///
+/// The types of [`net`](crate::net) and [`fs`](crate::fs) know their scope, and may be moved
+/// anywhere. In another scope
+///
+/// | | |
+/// | --- | --- |
+/// | operations | fail with [`OtherScope`] |
+/// | `drop` | closes the descriptor in its own scope |
+/// | `as_fd` | panics: there is nothing to borrow |
+/// | into std's type, an `OwnedFd` or a `RawFd` | panics, and the descriptor is closed in its own scope |
+/// | `as_raw_fd` | the number that it has in its own scope |
+///
+/// Everything else that holds a descriptor does not know its scope, so [`EventScope::new`] is
+/// `unsafe`.
 ///
 /// ```
 /// use sinew::io::EventScope;
 /// use sinew::net::TcpListener;
 /// use sinew::Runtime;
 ///
-/// let scope = EventScope::new().unwrap();
+/// // SAFETY: nothing but sockets of `sinew::net` is moved between the scopes.
+/// let scope = unsafe { EventScope::new() }.unwrap();
 /// let runtime = Runtime::builder().processors(1).build().unwrap();
 /// let cluster = runtime.cluster(Runtime::builder().processors(1).event_scope(&scope)).unwrap();
 /// let listener = cluster.spawn(|| TcpListener::bind("127.0.0.1:0").unwrap()).join().unwrap();
 /// // Here it is only a number.
 /// assert!(listener.accept().unwrap_err().get_ref().unwrap().is::<sinew::io::OtherScope>());
 /// ```
-///
-/// What is not known to Sinew is not checked: the descriptors of std's types and of C
-/// libraries. A kernel thread that is started by a fibre belongs to the fibre's scope.
 #[derive(Clone)]
 pub struct EventScope {
     keeper: Arc<Keeper>,
@@ -77,6 +89,13 @@ pub(crate) struct ScopeId(u32);
 
 impl ScopeId {
     pub(crate) const MAIN: ScopeId = ScopeId(0);
+
+    /// One that was never used.
+    fn fresh() -> ScopeId {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        // To wrap round takes longer than a process lives.
+        ScopeId(NEXT.fetch_add(1, Relaxed))
+    }
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -93,9 +112,8 @@ struct Keeper {
 
 /// Whether there is, or was, a scope besides the main one.
 static EXIST: AtomicBool = AtomicBool::new(false);
-static NEXT: AtomicU32 = AtomicU32::new(1);
 static MAIN: OnceLock<Arc<Keeper>> = OnceLock::new();
-static MAIN_WORKERS: Workers = Workers::new();
+static MAIN_WORKERS: OnceLock<Workers> = OnceLock::new();
 static SCOPES: Mutex<Vec<Weak<Keeper>>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -126,15 +144,38 @@ impl Keeper {
 impl EventScope {
     /// A scope that no cluster is in yet.
     ///
+    /// # Safety
+    /// From now on the number of a descriptor means one thing in one scope and another thing,
+    /// or nothing, in another. Safe code may rely on it that a descriptor stays open while
+    /// somebody owns or borrows it, and that only its owner closes it. So the caller promises:
+    /// what owns, borrows or uses a descriptor is used and dropped by kernel threads of that
+    /// scope alone in which the descriptor was opened, or lent. This holds
+    ///
+    /// - for the types of std (`OwnedFd`, `BorrowedFd`, files, sockets, pipes, directories,
+    ///   processes), for those of other crates and for C libraries;
+    /// - for the value in a [`Pollable`](super::Pollable), unless its type is one of Sinew's;
+    /// - for what fibres, tasks, messages and statics hold: a log file that several scopes
+    ///   write to is used in several scopes.
+    ///
+    /// It does not hold for the types of [`net`](crate::net) and [`fs`](crate::fs), nor for
+    /// the standard streams as long as nobody replaces or closes them. And no thread leaves
+    /// its scope by itself, by `unshare` or `close_range`.
+    ///
     /// # Errors
-    /// The kernel's, which can do this since Linux 5.9.
-    pub fn new() -> io::Result<EventScope> {
+    /// The kernel's, which can do this since Linux 5.9, and has to be able to compare
+    /// descriptor tables (`kcmp`).
+    #[allow(unsafe_code)]
+    pub unsafe fn new() -> io::Result<EventScope> {
+        if !kernel::share_descriptors(kernel::thread_id()) {
+            let what = "the kernel does not compare descriptor tables (kcmp), which event scopes need";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
         let mut scopes = scopes();
         if MAIN.get().is_none() {
             let main = Keeper::start(ScopeId::MAIN, || Ok(()))?;
             MAIN.get_or_init(|| main);
         }
-        let keeper = Keeper::start(ScopeId(NEXT.fetch_add(1, Relaxed)), kernel::renew_descriptor_table)?;
+        let keeper = Keeper::start(ScopeId::fresh(), kernel::renew_descriptor_table)?;
         scopes.retain(|scope| scope.strong_count() > 0);
         scopes.push(Arc::downgrade(&keeper));
         EXIST.store(true, Relaxed);
@@ -182,8 +223,10 @@ fn here_slow() -> ScopeId {
     SCOPE.get().unwrap_or_else(|| {
         // A thread of somebody else's.
         let is_its = |keeper: &Arc<Keeper>| kernel::share_descriptors(keeper.thread);
-        let found = scopes().iter().filter_map(Weak::upgrade).find(is_its);
-        let scope = found.map_or(ScopeId::MAIN, |keeper| keeper.id);
+        let found = MAIN.get().cloned().into_iter().chain(scopes().iter().filter_map(Weak::upgrade)).find(is_its);
+        // A thread may outlive its scope. Nobody closes anything there any more, and nothing of
+        // others' is of use there.
+        let scope = found.map_or_else(ScopeId::fresh, |keeper| keeper.id);
         SCOPE.set(Some(scope));
         scope
     })
@@ -224,7 +267,7 @@ impl Home {
 
     /// The threads for calls that block.
     pub(crate) fn workers(&self) -> &Workers {
-        self.scope.as_ref().map_or(&MAIN_WORKERS, |scope| &scope.keeper.workers)
+        self.scope.as_ref().map_or_else(|| MAIN_WORKERS.get_or_init(Workers::new), |scope| &scope.keeper.workers)
     }
 
     /// Does `f` in this scope, from anywhere, and waits for it.

@@ -24,6 +24,11 @@ impl<T: Send + 'static> Scoped<T> {
         if here() == self.scope { Ok(&self.value) } else { Err(OtherScope) }
     }
 
+    /// As [`get`](Scoped::get).
+    pub(crate) fn get_mut(&mut self) -> Result<&mut T, OtherScope> {
+        if here() == self.scope { Ok(&mut self.value) } else { Err(OtherScope) }
+    }
+
     /// The value, for those who do not use what it means.
     pub(crate) fn peek(&self) -> &T {
         &self.value
@@ -33,12 +38,23 @@ impl<T: Send + 'static> Scoped<T> {
         self.scope
     }
 
+    /// The value, to be lent to others.
+    ///
     /// # Panics
     /// If it does not mean anything here.
-    pub(crate) fn into_inner(self) -> T {
-        if let Err(error) = self.get() {
-            panic!("{error}");
+    #[track_caller]
+    pub(crate) fn lend(&self) -> &T {
+        match self.get() {
+            Ok(value) => value,
+            Err(error) => panic!("{error}"),
         }
+    }
+
+    /// # Panics
+    /// If it does not mean anything here.
+    #[track_caller]
+    pub(crate) fn into_inner(self) -> T {
+        self.lend();
         let mut this = ManuallyDrop::new(self);
         // SAFETY: it is not used again, and not dropped.
         unsafe { ManuallyDrop::take(&mut this.value) }
@@ -60,8 +76,12 @@ impl<T: Send + 'static> Drop for Scoped<T> {
     }
 }
 
+/// Asks the kernel, as far as `T` does.
 impl<T: fmt::Debug + Send + 'static> fmt::Debug for Scoped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
+        match self.get() {
+            Ok(value) => value.fmt(f),
+            Err(error) => error.fmt(f),
+        }
     }
 }

@@ -9,9 +9,9 @@
 use crate::fibre::stack::current_stack;
 use crate::prefetch::prefetch;
 use crate::spin::SpinLock;
-use crate::strand::{Fifo, Strand};
-use crate::task::{strand_of, task_of};
-use crate::wait::{self, Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
+use crate::strand::Strand;
+use crate::task::strand_of;
+use crate::wait::{self, Limit, Outcome, Place, Queue, Roused, Signalled, Told, wait_in, wait_in_async};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
@@ -87,6 +87,13 @@ impl Readiness {
         Some(told)
     }
 
+    /// The first who waits, if it is worth trying, for one who is about to wait behind it: the
+    /// turn may be the latter's own, which does one operation within another.
+    #[inline]
+    fn pass_on(&mut self) -> Option<Told<u32>> {
+        if self.ready { self.tell_first() } else { None }
+    }
+
     fn is_awaited(&self) -> bool {
         !self.waiting.is_empty() || self.polling.is_some()
     }
@@ -114,21 +121,13 @@ impl Next {
         }
     }
 
-    /// As `call`, but a strand that goes on is added to `ready`.
-    fn add_to(self, ready: &mut Fifo) {
-        let strand = match self {
-            Next(Some(told), _) => told.into_ready(),
-            Next(None, Some(waker)) => match task_of(waker) {
-                Ok(task) => task.strand().unpark(),
-                Err(waker) => {
-                    wait::call(waker);
-                    None
-                }
-            },
-            Next(None, None) => None,
-        };
-        if let Some(strand) = strand {
-            ready.push(strand);
+    /// Signals it, and leaves it to `signalled` to go on.
+    #[inline]
+    fn add_to(self, signalled: &mut Signalled) {
+        match self {
+            Next(Some(told), _) => signalled.add(told.rouse()),
+            Next(None, Some(waker)) => signalled.add(Roused::of(waker)),
+            Next(None, None) => {}
         }
     }
 }
@@ -193,6 +192,24 @@ impl Slot {
     fn new() -> Self {
         Slot { state: SpinLock::new(State::new(0)), near: AtomicPtr::default(), strand: AtomicPtr::default() }
     }
+
+    fn announce(&self, generation: u32, event: Event, signalled: &mut Signalled) {
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            return;
+        }
+        let mut first = [const { Next(None, None) }; 2];
+        for (index, readiness) in state.sides.iter_mut().enumerate() {
+            if event.ready[index] {
+                readiness.ready = true;
+                readiness.closed |= event.closed[index];
+                readiness.events = readiness.events.wrapping_add(1);
+                first[index] = readiness.next();
+            }
+        }
+        drop(state);
+        first.into_iter().for_each(|next| next.add_to(signalled));
+    }
 }
 
 /// The right to a slot.
@@ -242,7 +259,9 @@ impl Owned {
     #[cold]
     pub(crate) fn disown(&self) {
         let next = self.slot.state.lock().disown();
-        next.into_iter().for_each(Next::call);
+        let mut signalled = Signalled::new();
+        next.into_iter().for_each(|next| next.add_to(&mut signalled));
+        signalled.go_on();
     }
 
     /// Whether it is worth trying: then, how many events there were.
@@ -267,7 +286,8 @@ impl Owned {
             self.slot.near.store((&raw const stack).cast::<u8>().cast_mut(), Relaxed);
             self.slot.strand.store(std::ptr::from_ref(stack.record().strand()).cast_mut(), Relaxed);
         }
-        match wait_in(&self.slot.state, state, |state| &mut state.side(side).waiting, Place::Back, 0, limit, || ()) {
+        let (lock, place, pass_on) = (&self.slot.state, Place::Back, readiness.pass_on());
+        match wait_in(lock, state, |state| &mut state.side(side).waiting, place, 0, limit, || drop(pass_on)) {
             (Outcome::Told, events) => Ok(events),
             (outcome, _) => Err(outcome),
         }
@@ -286,8 +306,8 @@ impl Owned {
                 next.call();
             }
         };
-        let (lock, place) = (&self.slot.state, Place::Back);
-        wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || (), abandoned).await
+        let (lock, place, pass_on) = (&self.slot.state, Place::Back, readiness.pass_on());
+        wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || drop(pass_on), abandoned).await
     }
 
     /// As [`wait`](Owned::wait), for one who polls and is not entered anywhere: if it has to
@@ -350,6 +370,21 @@ impl Owned {
     }
 }
 
+#[cfg(sinew_loom)]
+impl Owned {
+    /// One of a slot that is a model's alone. Neither is given back.
+    pub(crate) fn for_model() -> std::mem::ManuallyDrop<Owned> {
+        let slot = Box::leak(Box::new(Slot::new()));
+        std::mem::ManuallyDrop::new(Owned { key: Key::new(0, 0), slot })
+    }
+
+    pub(crate) fn announce(&self, event: Event) {
+        let mut signalled = Signalled::new();
+        self.slot.announce(self.key.generation(), event, &mut signalled);
+        signalled.go_on();
+    }
+}
+
 impl Drop for Owned {
     /// Late events will find another generation.
     fn drop(&mut self) {
@@ -400,29 +435,16 @@ pub(crate) fn prefetch_waiter(key: Key) {
     }
 }
 
-/// A poller has seen an event: those who can go on are added to `ready`.
-pub(crate) fn announce(key: Key, event: Event, ready: &mut Fifo) {
-    let mut state = key.slot().state.lock();
-    if state.generation != key.generation() {
-        return;
-    }
-    let mut first = [const { Next(None, None) }; 2];
-    for (index, readiness) in state.sides.iter_mut().enumerate() {
-        if event.ready[index] {
-            readiness.ready = true;
-            readiness.closed |= event.closed[index];
-            readiness.events = readiness.events.wrapping_add(1);
-            first[index] = readiness.next();
-        }
-    }
-    drop(state);
-    first.into_iter().for_each(|next| next.add_to(ready));
+/// A poller has seen an event: those who can go on are added to `signalled`.
+pub(crate) fn announce(key: Key, event: Event, signalled: &mut Signalled) {
+    key.slot().announce(key.generation(), event, signalled);
 }
 
 /// Nobody looks at the pollers of these numbers any more.
 #[cold]
 pub(crate) fn orphan(pollers: &[u32]) {
     let used = free().fresh;
+    let mut signalled = Signalled::new();
     for number in 0..used {
         let mut state = Key::new(number, 0).slot().state.lock();
         if !pollers.contains(&state.poller) {
@@ -430,6 +452,7 @@ pub(crate) fn orphan(pollers: &[u32]) {
         }
         let next = state.disown();
         drop(state);
-        next.into_iter().for_each(Next::call);
+        next.into_iter().for_each(|next| next.add_to(&mut signalled));
     }
+    signalled.go_on();
 }

@@ -94,6 +94,11 @@ impl Source {
         Ok(self.descriptor.get()?.as_raw_fd())
     }
 
+    /// The number that it has in its own event scope.
+    pub(crate) fn number(&self) -> RawFd {
+        self.descriptor.peek().as_raw_fd()
+    }
+
     /// Does what `attempt` does, waiting as often as the kernel says that it has to. Not
     /// beyond `deadline`: that is `WouldBlock`, as in std.
     #[inline]
@@ -207,15 +212,14 @@ impl Source {
     ) -> Step<T> {
         // The call of the kernel takes longer than it takes to fetch this.
         prefetch((&raw const self.known).cast());
+        let turn = Turn { source: self, side, events };
         let outcome = attempt(descriptor);
         let shown = match &outcome {
             Ok(done) => done.shown,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shown::Nothing,
             Err(_) => Shown::More,
         };
-        if let (Some(known), Some(events)) = (self.known.get(), events) {
-            known.slot.finish(side, events, shown);
-        }
+        turn.end(shown);
         match outcome {
             Ok(done) => Step::Done(Ok(done.value)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Step::Again,
@@ -351,8 +355,42 @@ impl Source {
 }
 
 impl AsFd for Source {
+    /// # Panics
+    /// If it is of another event scope.
+    #[track_caller]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.peek().as_fd()
+        self.descriptor.lend().as_fd()
+    }
+}
+
+/// The turn of one who tries. If the attempt panics, nothing is known of what it has done,
+/// and the next may try.
+struct Turn<'a> {
+    source: &'a Source,
+    side: Side,
+    /// How many events there were, if a poller knew of the descriptor.
+    events: Option<u32>,
+}
+
+impl Turn<'_> {
+    #[inline(always)]
+    fn finish(&self, shown: Shown) {
+        if let (Some(known), Some(events)) = (self.source.known.get(), self.events) {
+            known.slot.finish(self.side, events, shown);
+        }
+    }
+
+    #[inline(always)]
+    fn end(self, shown: Shown) {
+        self.finish(shown);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Turn<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.finish(Shown::More);
     }
 }
 

@@ -5,7 +5,8 @@
 //! a socket the kernel reads without waiting when a single call asks for that, and a
 //! fibre waits for the rest like anywhere else. Terminals and regular files, and kernels
 //! that cannot do this with pipes (before 6.5), are the matter of
-//! [`blocking`](crate::blocking).
+//! [`blocking`](crate::blocking); and so are all of them in another event scope than the one
+//! that used them first, whose duplicate the pollers know.
 #![allow(unsafe_code)]
 
 use super::descriptor::length;
@@ -14,14 +15,17 @@ use super::{Done, Side, Source};
 use crate::blocking;
 use crate::time::Deadline;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// One of the three, for as long as the process lives.
 struct Standard {
-    /// A duplicate of the descriptor, for pollers to know it by.
+    /// A duplicate of the descriptor, for pollers to know it by; of the event scope that used
+    /// it first.
     source: Source,
+    /// The descriptor itself, which has this number in every scope.
+    number: RawFd,
     is_socket: bool,
     /// Whether calls go to a kernel thread. Set for good when the kernel has refused the
     /// other way.
@@ -31,14 +35,14 @@ struct Standard {
 impl Standard {
     fn new(descriptor: BorrowedFd<'_>) -> io::Result<Standard> {
         let kind = kind(descriptor)?;
-        let source = Source::new(descriptor.try_clone_to_owned()?);
+        let (source, number) = (Source::new(descriptor.try_clone_to_owned()?), descriptor.as_raw_fd());
         let blocks = AtomicBool::new(kind != libc::S_IFIFO && kind != libc::S_IFSOCK);
-        Ok(Standard { source, is_socket: kind == libc::S_IFSOCK, blocks })
+        Ok(Standard { source, number, is_socket: kind == libc::S_IFSOCK, blocks })
     }
 
     /// Does what `call` does, which is told whether it may wait.
     fn operate(&self, side: Side, mut call: impl FnMut(RawFd, bool) -> io::Result<usize> + Send) -> io::Result<usize> {
-        if !self.blocks.load(Relaxed) {
+        if !self.blocks.load(Relaxed) && self.source.raw().is_ok() {
             let outcome = self.source.operate(side, Deadline::NEVER, |fd| call(fd, false).map(Done::some));
             match outcome {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
@@ -47,7 +51,7 @@ impl Standard {
                 outcome => return outcome,
             }
         }
-        let descriptor = self.source.raw()?;
+        let descriptor = self.source.raw().unwrap_or(self.number);
         blocking(|| call(descriptor, true))
     }
 

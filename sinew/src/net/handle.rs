@@ -33,12 +33,16 @@ macro_rules! handle {
             }
         }
 
+        /// # Panics
+        /// In another [`EventScope`](crate::io::EventScope).
         impl std::os::fd::AsFd for $Type {
+            #[track_caller]
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
                 std::os::fd::AsFd::as_fd(&self.socket)
             }
         }
 
+        /// In another [`EventScope`](crate::io::EventScope) the number means something else.
         impl std::os::fd::AsRawFd for $Type {
             fn as_raw_fd(&self) -> std::os::fd::RawFd {
                 self.socket.number()

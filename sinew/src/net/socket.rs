@@ -84,9 +84,6 @@ impl Socket {
         let (descriptor, others_rely) = match Arc::try_unwrap(self.shared) {
             Ok(shared) => (shared.source.into_descriptor(), false),
             Err(shared) => {
-                if let Err(error) = shared.source.raw() {
-                    panic!("{error}");
-                }
                 let copy = shared.source.as_fd().try_clone_to_owned().expect("no descriptor is left for a copy");
                 let listens = option(shared.source.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
                 (copy, listens.is_ok_and(|listens| listens != 0))
@@ -100,9 +97,9 @@ impl Socket {
         &self.shared.source
     }
 
-    /// The descriptor, whatever it means here.
+    /// The number that the descriptor has in its own event scope.
     pub(crate) fn number(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
+        self.source().number()
     }
 
     /// # Errors
@@ -302,6 +299,7 @@ impl Socket {
 }
 
 impl AsFd for Socket {
+    #[track_caller]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.source().as_fd()
     }

@@ -178,7 +178,7 @@ impl Sleep {
         // SAFETY: it has been pinned since it was armed.
         let timer = unsafe { Pin::new_unchecked(timer) };
         if home.timers().disarm(timer) {
-            self.awaiting.retract();
+            drop(self.awaiting.retract());
         }
     }
 }
@@ -189,19 +189,20 @@ impl Future for Sleep {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // SAFETY: what is pinned is not moved.
         let this = unsafe { self.get_unchecked_mut() };
-        if let Some(home) = &this.home {
-            if home.is_minded() && this.awaiting.poll(context).is_pending() {
+        loop {
+            if let Some(home) = &this.home {
+                if home.is_minded() && this.awaiting.poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                this.disarm();
+            } else if task::poll_spend(context).is_pending() {
                 return Poll::Pending;
             }
-            this.disarm();
-        } else if task::poll_spend(context).is_pending() {
-            return Poll::Pending;
+            if this.deadline.is_past() {
+                return Poll::Ready(());
+            }
+            this.arm(context);
         }
-        if this.deadline.is_past() {
-            return Poll::Ready(());
-        }
-        this.arm(context);
-        Poll::Pending
     }
 }
 

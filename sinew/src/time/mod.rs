@@ -20,9 +20,7 @@ pub use limits::{deadline, timeout, try_sleep};
 
 use crate::clock;
 use crate::idle::Idle;
-use crate::processor;
-use crate::strand::Fifo;
-use crate::wait::{self, Lent, Outcome, Roused, Wait};
+use crate::wait::{Lent, Outcome, Signalled, Wait};
 use std::pin::{Pin, pin};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -158,27 +156,18 @@ impl Timers {
         if now_ns < next_ns {
             return false;
         }
-        let mut due = Fifo::new();
-        // Called when the lock is released: they may run any code.
-        let mut wakers = Vec::new();
+        let mut signalled = Signalled::new();
         let mut wheel = self.wheel();
         wheel.advance(now_ns, |alarm| {
             // SAFETY: nobody passes `cancel` in `with_alarm` before we release the
             // lock, so the wait is there.
             if let Some(party) = unsafe { alarm.0.as_ref() }.settle(Outcome::TimedOut) {
                 // SAFETY: the wait was ours to settle, so nobody else signals.
-                match unsafe { party.rouse() } {
-                    Roused::Nobody => {}
-                    Roused::Strand(ready) => due.push(ready),
-                    Roused::Waker(waker) => wakers.push(waker),
-                }
+                signalled.add(unsafe { party.rouse() });
             }
         });
         self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
         drop(wheel);
-        let any = !due.is_empty() || !wakers.is_empty();
-        wakers.into_iter().for_each(wait::call);
-        processor::make_all_ready(due);
-        any
+        signalled.go_on() > 0
     }
 }

@@ -5,6 +5,7 @@ use super::handover::{Borrowed, Handover, PutBack, Taken};
 use super::queue::{Node, Place, Queue};
 use super::{Party, Wait};
 use crate::spin::{SpinGuard, SpinLock};
+use crate::task::strand_of;
 use std::cell::UnsafeCell;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
@@ -19,8 +20,14 @@ pub(super) struct WakerSlot {
 }
 
 impl WakerSlot {
-    fn new(waker: Waker) -> Self {
-        WakerSlot { handover: Handover::new(), waker: UnsafeCell::new(MaybeUninit::new(waker)) }
+    /// A slot for this waker. It holds the waker already if that is a task's; another's is
+    /// cloned by the first `poll`, for the caller may have a lock.
+    fn new(waker: &Waker) -> Self {
+        if strand_of(waker).is_some() {
+            let waker = MaybeUninit::new(waker.clone());
+            return WakerSlot { handover: Handover::new(), waker: UnsafeCell::new(waker) };
+        }
+        WakerSlot { handover: Handover::borrowed(), waker: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
     /// Tells the future. Gives the waker if it is to be called.
@@ -47,6 +54,9 @@ impl WakerSlot {
         if self.handover.is_told() {
             return true;
         }
+        if self.handover.is_borrowed() {
+            return self.put(waker.clone());
+        }
         // SAFETY: only who polls writes the slot. It may have been taken meanwhile, but
         // its bits stay, and `will_wake` compares nothing but these.
         if unsafe { (*self.waker.get()).assume_init_ref() }.will_wake(waker) {
@@ -58,17 +68,30 @@ impl WakerSlot {
             Borrowed::Yes => {
                 // SAFETY: BORROWED makes it ours.
                 let old = unsafe { (*self.waker.get()).assume_init_read() };
-                // SAFETY: as above.
-                unsafe { (*self.waker.get()).write(new) };
-                let is_told = self.handover.put_back() == PutBack::Told;
-                if is_told {
-                    // SAFETY: nobody took it, nor will.
-                    unsafe { (*self.waker.get()).assume_init_drop() };
-                }
+                let is_told = self.put(new);
                 drop(old);
                 is_told
             }
         }
+    }
+
+    /// Puts a waker into the slot, which is borrowed and empty. Returns whether it has been
+    /// told meanwhile.
+    fn put(&self, waker: Waker) -> bool {
+        // SAFETY: BORROWED makes it ours.
+        unsafe { (*self.waker.get()).write(waker) };
+        let is_told = self.handover.put_back() == PutBack::Told;
+        if is_told {
+            // SAFETY: nobody took it, nor will.
+            unsafe { (*self.waker.get()).assume_init_drop() };
+        }
+        is_told
+    }
+
+    /// Takes the waker out of a slot that was not told and that nobody else reaches any more.
+    fn retract(&self) -> Option<Waker> {
+        // SAFETY: it is there, and what is left in its place is not used.
+        self.handover.retract().then(|| unsafe { (*self.waker.get()).assume_init_read() })
     }
 }
 
@@ -88,11 +111,12 @@ impl Awaiting {
         Awaiting { slot: None, wait: None, _pinned: PhantomPinned }
     }
 
-    /// Begins a wait that calls this waker; the one before has ended.
+    /// Begins a wait; the one before has ended. It runs no code of others', so the caller may
+    /// have a lock. This waker is called if [`poll`](Awaiting::poll) has been since.
     pub(crate) fn begin(self: Pin<&mut Self>, waker: &Waker) -> &Wait {
         // SAFETY: nothing is moved out; who refers to the fields goes by the pin.
         let this = unsafe { self.get_unchecked_mut() };
-        let slot = this.slot.insert(WakerSlot::new(waker.clone()));
+        let slot = this.slot.insert(WakerSlot::new(waker));
         let party = Party::waker_slot(slot);
         this.wait.insert(Wait::new(party))
     }
@@ -109,12 +133,11 @@ impl Awaiting {
     }
 
     /// Ends a wait that nobody has signalled nor will, because it has been taken out of
-    /// where it was entered.
-    pub(crate) fn retract(&self) {
-        let slot = self.slot.as_ref().expect("a wait was begun");
-        // SAFETY: it was not told, so the waker is there, and nobody else reaches it.
-        unsafe { (*slot.waker.get()).assume_init_drop() };
-        slot.handover.tell();
+    /// where it was entered. Returns the waker: to drop it may run any code, and is what the
+    /// caller does last.
+    #[must_use]
+    pub(crate) fn retract(&self) -> Option<Waker> {
+        self.slot.as_ref().expect("a wait was begun").retract()
     }
 }
 
@@ -173,18 +196,16 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<N> {
         // SAFETY: neither `awaiting` nor the node is moved while it is entered.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above.
-        let awaiting = unsafe { Pin::new_unchecked(&mut this.awaiting) };
         if let Some((mut guard, note, entered)) = this.start.take() {
-            let wait = awaiting.begin(context.waker());
+            // SAFETY: as above.
+            let wait = unsafe { Pin::new_unchecked(&mut this.awaiting) }.begin(context.waker());
             let node = this.node.insert(Node::unlimited(note));
             // SAFETY: neither moves before it is told, or `drop` takes the node out.
             unsafe { (this.queue)(&mut guard).enter(node, wait, this.place) };
             drop(guard);
             entered();
-            return Poll::Pending;
         }
-        if awaiting.poll(context).is_pending() {
+        if this.awaiting.poll(context).is_pending() {
             return Poll::Pending;
         }
         Poll::Ready(this.node.take().expect("it is polled until it is ready").into_note())
@@ -203,11 +224,12 @@ where
         // SAFETY: the node was entered into this queue.
         unsafe { (self.queue)(&mut guard).leave(node) };
         drop(guard);
-        if is_told {
+        let _waker = if is_told {
             self.awaiting.await_signal();
+            None
         } else {
-            self.awaiting.retract();
-        }
+            self.awaiting.retract()
+        };
         let note = self.node.take().expect("it is there").into_note();
         (self.abandoned)(is_told, note);
     }

@@ -8,7 +8,11 @@
 //!   HELD --borrow--> BORROWED --put_back--> HELD      by the one who polls
 //!   HELD --take--> TAKEN --tell--> TOLD               by the one who tells
 //!   BORROWED --take--> TOLD                           the one who polls finds out
+//!   HELD | BORROWED --retract--> TOLD                 by the one who drops the future
 //! ```
+//!
+//! A slot may begin BORROWED and without a waker: cloning one may run any code, so whoever
+//! polls does that when it has entered the queue and released its lock.
 //!
 //! The one who tells copies the waker out between TAKEN and TOLD, and calls it after
 //! that, when the slot may be gone already. So whoever polls or drops the future goes
@@ -62,6 +66,18 @@ impl Handover {
         Handover(AtomicU32::new(HELD))
     }
 
+    /// A slot that is the poller's to fill.
+    pub(crate) fn borrowed() -> Self {
+        Handover(AtomicU32::new(BORROWED))
+    }
+
+    /// Whether the slot is still to be filled. By the one who polls, which borrows it at no
+    /// other time when it asks.
+    #[inline]
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.0.load(Relaxed) == BORROWED
+    }
+
     /// Whether it has been told: what led to that is seen then, and nobody else uses the
     /// slot any more.
     #[inline]
@@ -111,6 +127,13 @@ impl Handover {
     pub(crate) fn tell(&self) {
         // Release pairs with the Acquire in `is_told`.
         self.0.store(TOLD, Release);
+    }
+
+    /// `HELD | BORROWED -> TOLD`. By the one who drops the future, when nobody else reaches
+    /// it any more. Returns whether there is a waker in the slot, which is the caller's.
+    pub(crate) fn retract(&self) -> bool {
+        // Relaxed: nobody else uses the word.
+        self.0.swap(TOLD, Relaxed) == HELD
     }
 
     /// Until it has been told. By the one who polls or drops the future, when somebody is

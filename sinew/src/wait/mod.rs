@@ -10,6 +10,7 @@ mod limits;
 #[cfg(sinew_loom)]
 pub(crate) mod model;
 mod queue;
+mod signalled;
 
 pub(crate) use awaiting::{Awaiting, wait_in_async};
 pub(crate) use cancel::Cancel;
@@ -17,6 +18,7 @@ pub(crate) use enrolled::Enrolled;
 pub(crate) use lent::Lent;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
 pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
+pub(crate) use signalled::Signalled;
 
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::budget;
@@ -56,6 +58,17 @@ pub(crate) enum Roused {
     Strand(Ready),
     /// Call it, where no lock is held: it may run any code.
     Waker(Waker),
+}
+
+impl Roused {
+    /// What goes on when this waker is called.
+    #[inline]
+    pub(crate) fn of(waker: Waker) -> Roused {
+        match task::task_of(waker) {
+            Ok(task) => task.strand().unpark().map_or(Roused::Nobody, Roused::Strand),
+            Err(waker) => Roused::Waker(waker),
+        }
+    }
 }
 
 impl Party {
@@ -175,11 +188,7 @@ impl Party {
         match self.0.get() & TAGS {
             FUTURE => {
                 // SAFETY: it does not leave before it has been told.
-                match unsafe { WakerSlot::tell(self.address()) }.map(task::task_of) {
-                    None => Roused::Nobody,
-                    Some(Ok(task)) => task.strand().unpark().map_or(Roused::Nobody, Roused::Strand),
-                    Some(Err(waker)) => Roused::Waker(waker),
-                }
+                unsafe { WakerSlot::tell(self.address()) }.map_or(Roused::Nobody, Roused::of)
             }
             KERNEL_THREAD => {
                 // SAFETY: it waits for this signal, so its bell is there.

@@ -17,7 +17,6 @@
 use super::{Limit, Outcome, Party, Roused, Wait, block_within, call};
 use crate::processor;
 use crate::spin::{SpinGuard, SpinLock};
-use crate::strand::Ready;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
@@ -254,6 +253,10 @@ pub(crate) struct Told<N> {
     node: Link<N>,
 }
 
+// SAFETY: the node is the teller's until it signals, whichever thread that is; its note is
+// handed from thread to thread, which `N: Send` permits.
+unsafe impl<N: Send> Send for Told<N> {}
+
 impl<N> Told<N> {
     #[inline]
     pub(crate) fn note(&mut self) -> &mut N {
@@ -262,16 +265,9 @@ impl<N> Told<N> {
         unsafe { &mut *self.node.as_ref().note.get() }
     }
 
-    /// Signals it, but leaves it to the caller to make the strand ready that goes on,
-    /// if it is one.
-    pub(crate) fn into_ready(self) -> Option<Ready> {
-        let party = self.party;
-        std::mem::forget(self);
-        // SAFETY: it was ours to settle, and it is signalled once.
-        unsafe { party.wake() }
-    }
-
-    fn rouse(self) -> Roused {
+    /// Signals it, but leaves everything to the caller that may take a lock or run the code of
+    /// others.
+    pub(crate) fn rouse(self) -> Roused {
         let party = self.party;
         std::mem::forget(self);
         // SAFETY: as above.

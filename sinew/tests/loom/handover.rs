@@ -19,6 +19,13 @@ impl Slot {
         (Arc::clone(&slot), slot)
     }
 
+    /// As `new`, but without a waker.
+    fn empty() -> (Arc<Slot>, Arc<Slot>) {
+        let slot = Slot { handover: Handover::borrowed(), waker: Watched::new(0), note: Watched::new(0) };
+        let slot = Arc::new(slot);
+        (Arc::clone(&slot), slot)
+    }
+
     /// Tells it. The waker that is to be called, if one is.
     fn tell(&self) -> Option<u32> {
         self.note.set(7);
@@ -86,5 +93,32 @@ fn a_future_that_is_dropped_when_it_was_told_ends_after_the_one_who_tells() {
         };
         let (called, ()) = turn.two(move || slot.tell(), drops);
         assert_eq!(called, Some(1));
+    });
+}
+
+#[test]
+fn one_who_enters_without_a_waker_is_told_or_its_waker_is_called() {
+    check(2, 4, |turn| {
+        let (slot, its) = Slot::empty();
+        let fill = move || {
+            its.waker.set(1);
+            let is_told = !its.handover.put_back();
+            if is_told {
+                its.end();
+            }
+            is_told
+        };
+        let (called, is_told) = turn.two(move || slot.tell(), fill);
+        assert_eq!((is_told, called), if is_told { (true, None) } else { (false, Some(1)) });
+    });
+}
+
+#[test]
+fn a_future_that_was_not_told_gets_its_waker_back_if_it_has_left_one() {
+    check(1, 2, |_| {
+        assert!(Handover::new().retract());
+        let empty = Handover::borrowed();
+        assert!(!empty.retract());
+        assert!(empty.is_told());
     });
 }
