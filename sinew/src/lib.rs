@@ -9,6 +9,7 @@ mod cluster;
 mod fallback;
 mod fence;
 mod fibre;
+mod fork;
 pub mod fs;
 mod here;
 mod idle;

@@ -5,6 +5,7 @@ use crate::fallback::{Facility, denied};
 use crate::fence;
 use crate::fibre::arena::{self, Class, LARGEST_STACK};
 use crate::fibre::{self, Fibre, FibreBuilder, JoinHandle, SpawnError};
+use crate::fork;
 use crate::io::{EventScope, Home, Polling};
 use crate::processor;
 use crate::sched::{MAX_PROCESSORS, Scheduler, Topology};
@@ -31,6 +32,14 @@ const DEFAULT_STACK: usize = 64 * 1024;
 /// A fibre stays on the kernel thread that started it, so everything that is
 /// safe in a thread is safe here; fibres that have not begun are shared out
 /// among the processors. See [`run_migrating`] for the alternative.
+///
+/// # Forking
+/// A child that is forked while there is a runtime, or after there was one, has none: of a
+/// process's threads only the one that forks goes on in the child. It may exec another program
+/// or exit, so `std::process::Command` works as ever. If it uses the runtime (a fibre in
+/// it waits, yields or ends; a thread spawns a fibre, waits for one, or builds a runtime), it
+/// prints a line that says so, and aborts. The parent does not notice. This needs the C library's
+/// `fork`, which tells its children what they are.
 ///
 /// # Panics
 /// If `f` panics, with the same payload; if the runtime cannot be built.
@@ -316,7 +325,9 @@ impl Builder {
     /// # Errors
     /// [`BuildError`] says what to change; nothing is left running.
     pub fn build(self) -> Result<Runtime, BuildError> {
+        fork::check();
         arena::reserve().map_err(BuildError::NoAddressSpace)?;
+        fork::watch();
         fence::register();
         fibre::install_overflow_handler();
         let shared = Arc::new(RuntimeShared {
@@ -506,6 +517,7 @@ impl RuntimeShared {
 
     /// Waits for the last fibre, then stops all processors.
     fn end(&self) {
+        fork::check();
         // SeqCst: see `count_spawned_outside`.
         self.ended.store(true, Ordering::SeqCst);
         *self.drainer.lock().unwrap_or_else(PoisonError::into_inner) = Some(fibre::current());

@@ -9,7 +9,7 @@
 //! had fibres at its peak, a twentieth of what their stacks took.
 #![allow(unsafe_code)]
 
-use crate::processor;
+use crate::{fork, processor};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -36,6 +36,8 @@ unsafe impl Send for Block {}
 static SHARED: [Mutex<Vec<Block>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
 
 fn shared(size: usize) -> MutexGuard<'static, Vec<Block>> {
+    // A thread that a forked child does not have may hold the lock.
+    fork::check();
     SHARED[size].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 

@@ -3,6 +3,7 @@
 
 use super::arena;
 use super::stack::current_stack;
+use crate::kernel::say;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Once;
@@ -83,13 +84,6 @@ fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
             let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
             handler(signal);
         }
-    }
-}
-
-fn say(parts: &[&str]) {
-    for part in parts {
-        // SAFETY: the bytes are valid; `write` may be called in a handler.
-        unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }
 }
 

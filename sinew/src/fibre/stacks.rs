@@ -17,6 +17,7 @@
 
 use super::arena::{self, CLASSES, Class, PAGE, Slot};
 use super::stack::{self, Stack};
+use crate::fork;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::{Mutex, MutexGuard};
@@ -59,6 +60,8 @@ static SHARED: [Mutex<Shared>; CLASSES] =
     [const { Mutex::new(Shared { promised: 0, carved: 0, fresh: 0, warm: Vec::new(), cold: Vec::new() }) }; CLASSES];
 
 fn shared(class: Class) -> MutexGuard<'static, Shared> {
+    // A thread that a forked child does not have may hold the lock.
+    fork::check();
     SHARED[class.index()].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 

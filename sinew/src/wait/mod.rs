@@ -19,6 +19,7 @@ pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
 use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::fibre::stack::{Stack, current_stack};
 use crate::fibre::suspend_on as suspend;
+use crate::fork;
 use crate::processor;
 use crate::strand::{After, Ready, Strand, StrandArc};
 use crate::task;
@@ -397,6 +398,7 @@ pub(crate) fn park_thread(park: impl FnOnce()) {
 #[cold]
 fn block_thread(enter: impl FnOnce(Party) -> bool) {
     refuse_tasks();
+    fork::check();
     let bell = Bell::new();
     if enter(Party::new(&bell, KERNEL_THREAD)) {
         bell.wait(Deadline::NEVER);
@@ -475,6 +477,7 @@ fn block_thread_within(
     clear: impl FnOnce(),
 ) -> Outcome {
     refuse_tasks();
+    fork::check();
     let bell = Bell::new();
     let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
     if !enter(&wait) {

@@ -59,7 +59,6 @@ fn look_below(fibres: usize) -> (Vec<JoinHandle<()>>, usize) {
         }
     };
     let waiting: Vec<_> = (0..fibres).map(|_| sinew::spawn(look())).collect();
-    drop(look);
     drop(found);
     let mut accessible = 0;
     for _ in 0..fibres {

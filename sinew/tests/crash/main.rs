@@ -7,6 +7,7 @@ mod rerun;
 
 mod exit;
 mod fallbacks;
+mod fork;
 mod guards;
 mod memory;
 mod overflow;
