@@ -35,6 +35,7 @@ unsafe impl Send for Block {}
 
 static SHARED: [Mutex<Vec<Block>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
 
+#[cold]
 fn shared(size: usize) -> MutexGuard<'static, Vec<Block>> {
     // A thread that a forked child does not have may hold the lock.
     fork::check();
@@ -98,7 +99,7 @@ pub(crate) unsafe fn put(memory: NonNull<u8>, layout: Layout) {
             let mut free = processor.blocks().free[size].borrow_mut();
             free.push(Block(memory));
             if free.len() > KEPT {
-                shared(size).extend(free.drain(..KEPT / 2));
+                give_half(size, &mut free);
             }
         }
         None => shared(size).push(Block(memory)),
@@ -113,6 +114,11 @@ fn refill(size: usize, free: &mut Vec<Block>) {
     }
     let rest = shared.len().saturating_sub(KEPT / 2);
     free.extend(shared.drain(rest..));
+}
+
+#[cold]
+fn give_half(size: usize, free: &mut Vec<Block>) {
+    shared(size).extend(free.drain(..KEPT / 2));
 }
 
 /// Adds the blocks of a new chunk, so that they are taken in order.
