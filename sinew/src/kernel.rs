@@ -51,6 +51,15 @@ pub(crate) fn futex_wake(word: *const AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
 
+/// Writes to stderr at once. May be called where little may: in a signal handler, in a forked
+/// child.
+pub(crate) fn say(parts: &[&str]) {
+    for part in parts {
+        // SAFETY: the bytes are valid.
+        unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
+    }
+}
+
 /// The kernel's number of this thread.
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: no arguments, no memory.

@@ -10,6 +10,7 @@ mod drain;
 mod fallback;
 mod fence;
 mod fibre;
+mod fork;
 pub mod fs;
 mod here;
 mod idle;

@@ -14,6 +14,7 @@ use crate::drain::Tally;
 use crate::fibre::blocks::Blocks;
 use crate::fibre::fresh_ids;
 use crate::fibre::stacks::Stacks;
+use crate::fork;
 use crate::here;
 use crate::io::Poller;
 use crate::sched::{Claim, Local, Place, ProcessorId, TICK_US, Wake};
@@ -210,6 +211,7 @@ pub(crate) fn make_all_ready(mut strands: Fifo) -> usize {
 /// Makes a strand ready, from a thread that is no processor of its runtime.
 #[cold]
 pub(crate) fn make_ready_from_outside(ready: Ready) {
+    fork::check();
     // The strand may finish and its runtime end while we are still notifying.
     let cluster = ready.strand().cluster().to_arc();
     ready.stamp(clock::ticks());
@@ -310,6 +312,13 @@ impl Processor {
     /// time when it gives way, and so stands behind those that were ready before it.
     pub(crate) fn read_clock_next(&self) {
         self.until_reading.set(0);
+    }
+
+    /// Makes a tick due, which is then the first thing to happen when the strand that runs
+    /// gives up the processor. By that strand.
+    pub(crate) fn tick_next(&self) {
+        self.until_reading.set(0);
+        self.next_tick.set(0);
     }
 
     /// The task that runs, if one does.
@@ -511,6 +520,8 @@ impl Processor {
 
     #[cold]
     fn tick(&self, now: u64) {
+        // See `tick_next`.
+        fork::check();
         self.next_tick.set(now + self.tick);
         self.cluster.timers().fire_due();
         self.cluster.pollers().look_at_times(self.seat.id(), now);

@@ -6,6 +6,7 @@ use crate::fallback::{Facility, denied};
 use crate::fence;
 use crate::fibre::arena::{self, Class, LARGEST_STACK};
 use crate::fibre::{self, FibreBuilder, JoinHandle, SpawnError};
+use crate::fork;
 use crate::io::{EventScope, Home, Polling};
 use crate::processor;
 use crate::sched::{self, MAX_PROCESSORS, Scheduler, Topology};
@@ -33,6 +34,14 @@ const DEFAULT_STACK: usize = 64 * 1024;
 /// shared out among the processors. See [`run_migrating`] for the alternative, and
 /// [`soundness`](crate::soundness) for what a fibre shares with its neighbours on a kernel
 /// thread.
+///
+/// # Forking
+/// A child that is forked while there is a runtime, or after there was one, has none: of a
+/// process's threads only the one that forks goes on in the child. It may exec another program
+/// or exit, so `std::process::Command` works as ever. If it uses the runtime (a fibre in
+/// it waits, yields or ends; a thread spawns a fibre, waits for one, or builds a runtime), it
+/// prints a line that says so, and aborts. The parent does not notice. This needs the C library's
+/// `fork`, which tells its children what they are.
 ///
 /// # Panics
 /// If `f` panics, with the same payload; if the runtime cannot be built; in a task, which may
@@ -330,7 +339,9 @@ impl Builder {
     /// # Errors
     /// [`BuildError`] says what to change; nothing is left running.
     pub fn build(self) -> Result<Runtime, BuildError> {
+        fork::check();
         arena::reserve().map_err(BuildError::NoAddressSpace)?;
+        fork::watch();
         fence::register();
         fibre::install_overflow_handler();
         let shared = Arc::new(RuntimeShared {
@@ -502,6 +513,7 @@ impl RuntimeShared {
 
     /// Waits for the last fibre, then stops all processors.
     fn end(&self) {
+        fork::check();
         self.drain.close();
         self.drain.wait(|| self.live() == 0);
         let clusters = std::mem::take(&mut *self.clusters());

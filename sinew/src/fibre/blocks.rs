@@ -9,7 +9,7 @@
 //! had fibres at its peak, a twentieth of what their stacks took.
 #![allow(unsafe_code)]
 
-use crate::processor;
+use crate::{fork, processor};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -36,7 +36,10 @@ unsafe impl Send for Block {}
 
 static SHARED: [Mutex<Vec<Block>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
 
+#[cold]
 fn shared(size: usize) -> MutexGuard<'static, Vec<Block>> {
+    // A thread that a forked child does not have may hold the lock.
+    fork::check();
     SHARED[size].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -105,7 +108,7 @@ pub(crate) unsafe fn put(memory: NonNull<u8>, layout: Layout) {
             let mut free = processor.blocks().free[size].borrow_mut();
             free.push(Block(memory));
             if free.len() > KEPT {
-                shared(size).extend(free.drain(..KEPT / 2));
+                give_half(size, &mut free);
             }
         }
         None => shared(size).push(Block(memory)),
@@ -120,6 +123,11 @@ fn refill(size: usize, free: &mut Vec<Block>) {
     }
     let rest = shared.len().saturating_sub(KEPT / 2);
     free.extend(shared.drain(rest..));
+}
+
+#[cold]
+fn give_half(size: usize, free: &mut Vec<Block>) {
+    shared(size).extend(free.drain(..KEPT / 2));
 }
 
 /// Adds the blocks of a new chunk, so that they are taken in order.

@@ -5,7 +5,7 @@ use super::with_record;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Declares variables of which every fibre has its own:
 ///
@@ -42,8 +42,13 @@ macro_rules! fibre_local {
 pub struct LocalKey<T: 'static> {
     init: fn() -> T,
     /// The variable's number, from 1; 0 until it is first used.
-    number: AtomicU32,
+    number: AtomicU64,
 }
+
+/// The last number that was given to a key. Two keys of different types with one number
+/// would take each other's values for their own, so it must not wrap: with a number every
+/// nanosecond that takes 64 bits 584 years.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// The variable cannot be had: its fibre is ending and has dropped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +65,21 @@ impl std::error::Error for AccessError {}
 impl<T: 'static> LocalKey<T> {
     #[doc(hidden)]
     pub const fn new(init: fn() -> T) -> Self {
-        LocalKey { init, number: AtomicU32::new(0) }
+        LocalKey { init, number: AtomicU64::new(0) }
     }
 
     fn number(&self) -> usize {
-        static LAST: AtomicU32 = AtomicU32::new(0);
         let known = self.number.load(Ordering::Relaxed);
-        if known != 0 {
-            return known as usize;
-        }
-        let fresh = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = if known == 0 { self.number_slow(&LAST) } else { known };
+        usize::try_from(number).expect("a table of so many variables fits into memory")
+    }
+
+    #[cold]
+    fn number_slow(&self, last: &AtomicU64) -> u64 {
+        let fresh = last.fetch_add(1, Ordering::Relaxed) + 1;
         match self.number.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => fresh as usize,
-            Err(other) => other as usize,
+            Ok(_) => fresh,
+            Err(other) => other,
         }
     }
 
@@ -253,4 +260,19 @@ fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> Result<R, AccessError> {
         Some(record) => Ok(f(record.locals())),
         None => THREAD.try_with(|of_thread| f(&of_thread.0)).map_err(|_| AccessError),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_keys_have_one_number_however_many_there_were() {
+        let last = AtomicU64::new(u64::from(u32::MAX) - 1);
+        let keys = [const { LocalKey::new(|| ()) }; 3];
+        let numbers = keys.each_ref().map(|key| key.number_slow(&last));
+        assert_eq!(numbers, [1, 2, 3].map(|more| u64::from(u32::MAX) - 1 + more));
+        let again = keys.each_ref().map(|key| key.number() as u64);
+        assert_eq!(again, numbers, "a key keeps its number");
+    }
 }

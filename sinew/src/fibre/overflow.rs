@@ -1,8 +1,9 @@
-//! Stack overflow: a fault in a guard page becomes a message and an abort.
+//! Stack overflow: a fault in a guard becomes a message and an abort.
 #![allow(unsafe_code)]
 
-use super::arena::{self, PAGE};
+use super::arena;
 use super::stack::current_stack;
+use crate::kernel::say;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Once;
@@ -37,26 +38,27 @@ pub(crate) fn install_overflow_handler() {
 extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid one.
     let address = unsafe { (*info).si_addr() } as usize;
-    if let Some(slot) = arena::slot_at(address)
-        && address < slot.bottom() + PAGE
-        && let Some(stack) = current_stack().filter(|stack| stack.slot() == slot)
+    // Its own guard, or one further down: then a frame was longer than a slot.
+    if let Some(hit) = arena::slot_at(address)
+        && address < hit.lowest()
+        && let Some(stack) = current_stack()
+        && stack.slot().class == hit.class
+        && stack.slot().number >= hit.number
     {
-        {
-            let record = stack.record();
-            say(&[
-                "\nfibre '",
-                record.name().unwrap_or("<unnamed>"),
-                "' has overflowed its stack of ",
-                decimal(record.class().stack_size() / 1024, &mut [0; 20]),
-                " KiB (spawned at ",
-                record.spawned_at().file(),
-                ":",
-                decimal(record.spawned_at().line() as usize, &mut [0; 20]),
-                ")\n",
-            ]);
-            // SAFETY: nothing is left to be done.
-            unsafe { libc::abort() };
-        }
+        let record = stack.record();
+        say(&[
+            "\nfibre '",
+            record.name().unwrap_or("<unnamed>"),
+            "' has overflowed its stack of ",
+            decimal(record.class().stack_size() / 1024, &mut [0; 20]),
+            " KiB (spawned at ",
+            record.spawned_at().file(),
+            ":",
+            decimal(record.spawned_at().line() as usize, &mut [0; 20]),
+            ")\n",
+        ]);
+        // SAFETY: nothing is left to be done.
+        unsafe { libc::abort() };
     }
     forward(signal, info, context);
 }
@@ -82,13 +84,6 @@ fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
             let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
             handler(signal);
         }
-    }
-}
-
-fn say(parts: &[&str]) {
-    for part in parts {
-        // SAFETY: the bytes are valid; `write` may be called in a handler.
-        unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }
 }
 

@@ -14,7 +14,7 @@ use super::stack::Stack;
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::cluster::ClusterShared;
 use crate::processor::{self, Processor};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound, container};
 use crate::wait::{Cancel, Limits, Party};
 use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
@@ -79,7 +79,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) spawned_at: &'static Location<'static>,
 }
 
-#[repr(C)]
+/// Aligned as strands are to be.
+#[repr(C, align(64))]
 struct Allocation<F, T> {
     record: Record,
     /// Owner: before the fibre begins, nobody; then the fibre, until
@@ -145,7 +146,7 @@ impl Record {
     #[inline]
     pub(crate) unsafe fn of(strand: &Strand) -> &Record {
         // SAFETY: by the contract; `strand` is the first field.
-        unsafe { &*std::ptr::from_ref(strand).cast() }
+        unsafe { container(strand).as_ref() }
     }
 
     pub(crate) fn strand(&self) -> &Strand {
@@ -307,18 +308,21 @@ impl Record {
 }
 
 impl<F: FnOnce() -> T, T> Allocation<F, T> {
+    /// Where the closure or the result is.
+    ///
     /// # Safety
     /// `record` is at the start of one of these.
-    unsafe fn of(record: &Record) -> &Self {
+    unsafe fn stage(record: &Record) -> *mut Stage<F, T> {
+        let allocation = container::<Self>(record.strand()).as_ptr();
         // SAFETY: by the contract; `record` is the first field.
-        unsafe { &*std::ptr::from_ref(record).cast() }
+        UnsafeCell::raw_get(unsafe { &raw const (*allocation).stage })
     }
 
     /// # Safety
     /// See [`Typed::execute`].
     unsafe fn execute(record: &Record) {
         // SAFETY: by the contract.
-        let stage = unsafe { Self::of(record) }.stage.get();
+        let stage = unsafe { Self::stage(record) };
         // SAFETY: until `Join::complete` the stage is the fibre's own.
         let Stage::Closure(closure) = (unsafe { stage.replace(Stage::Empty) }) else {
             crate::fatal("a fibre began twice");
@@ -335,7 +339,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
     /// See [`Typed::clear`].
     unsafe fn clear(record: &Record) {
         // SAFETY: by the contract.
-        let stage = unsafe { Self::of(record) }.stage.get();
+        let stage = unsafe { Self::stage(record) };
         // SAFETY: by the contract nobody else uses the stage.
         drop(unsafe { stage.replace(Stage::Empty) });
     }
@@ -344,7 +348,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
     /// See [`Typed::free`].
     #[inline]
     unsafe fn free(strand: NonNull<Strand>) {
-        let allocation = strand.cast::<Self>();
+        let allocation = container::<Self>(strand.as_ptr());
         // SAFETY: `create` made it, and no reference is left.
         unsafe { allocation.drop_in_place() };
         // SAFETY: as above; the layout is the one that it was taken with.
@@ -372,7 +376,7 @@ impl<T> ResultOf<T> {
         /// `record` was created with these types, and its result is the caller's.
         unsafe fn take<F: FnOnce() -> T, T>(record: &Record) -> Option<thread::Result<T>> {
             // SAFETY: by the contract.
-            let stage = unsafe { Allocation::<F, T>::of(record) }.stage.get();
+            let stage = unsafe { Allocation::<F, T>::stage(record) };
             // SAFETY: by the contract.
             match unsafe { stage.replace(Stage::Empty) } {
                 Stage::Result(result) => {
@@ -393,5 +397,20 @@ impl<T> ResultOf<T> {
     pub(crate) unsafe fn take(self, record: &Record) -> Option<thread::Result<T>> {
         // SAFETY: by the contract.
         unsafe { (self.take)(record) }
+    }
+}
+
+#[cfg(all(test, not(sinew_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fibre_with_a_small_closure_takes_three_lines() {
+        fn bytes<F: FnOnce() -> T, T>(_: &F) -> usize {
+            size_of::<Allocation<F, T>>()
+        }
+        let (one, two) = (std::hint::black_box(1usize), std::hint::black_box(2usize));
+        assert_eq!(bytes(&move || one + two), 3 * 64);
+        assert_eq!(align_of::<Allocation<fn(), ()>>(), 64);
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Room {
     top: NonNull<Top>,
 }
 
-// SAFETY: slots have a guard page at `limit`, at least 16 KiB above it, and are
+// SAFETY: slots have a guard from `limit` on, at least 16 KiB above it, and are
 // used by one coroutine at a time.
 unsafe impl corosensei::stack::Stack for Room {
     #[inline(always)]
@@ -149,13 +149,13 @@ impl Stack {
 
 /// The pages of a slot below the top one.
 pub(super) fn grown_pages(slot: Slot) -> (usize, usize) {
-    let lowest = slot.bottom() + PAGE;
+    let lowest = slot.lowest();
     (lowest, slot.end() - PAGE - lowest)
 }
 
 /// All pages of a slot that can hold data.
 pub(super) fn all_pages(slot: Slot) -> (usize, usize) {
-    let lowest = slot.bottom() + PAGE;
+    let lowest = slot.lowest();
     (lowest, slot.end() - lowest)
 }
 

@@ -10,6 +10,7 @@ use super::scope::do_there;
 use super::scoped::Scoped;
 use super::slots::{self, Event, Key, Side};
 use crate::clock;
+use crate::fork;
 use crate::idle::Bell;
 use crate::wait::Signalled;
 use std::io;
@@ -61,6 +62,7 @@ impl Bell for Alarm {
     /// Rings until it is [stopped](Alarm::stop): a look of another's must not take it away
     /// from the processor that is to hear it.
     fn ring(self: Arc<Self>) {
+        fork::check();
         let Ok(descriptor) = self.0.get() else {
             return do_there(self.0.scope(), move || self.ring());
         };
@@ -118,6 +120,7 @@ impl Poller {
     }
 
     fn control(&self, operation: libc::c_int, descriptor: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
+        fork::check();
         let mut event = libc::epoll_event { events: events as u32, u64: data };
         // SAFETY: the event is valid for the call.
         result(unsafe { libc::epoll_ctl(self.raw(), operation, descriptor, &mut event) })
@@ -246,6 +249,7 @@ impl Poller {
 
     /// Gives how many of the events it has filled.
     fn wait_for(&self, events: &mut [MaybeUninit<libc::epoll_event>], timeout: Option<Duration>) -> usize {
+        fork::check();
         // Rounded up: a sleeper that wakes too early sleeps again.
         let whole = |timeout: Duration| {
             libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)

@@ -12,7 +12,7 @@ use crate::cluster::ClusterShared;
 use crate::fibre::blocks;
 use crate::fibre::join::{Completed, Join};
 use crate::processor::{self, Processor};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
 use crate::wait::Party;
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
@@ -22,7 +22,8 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-#[repr(C)]
+/// Aligned as strands are to be.
+#[repr(C, align(64))]
 struct Allocation<F: Future> {
     /// First, so that a pointer to it is one to the allocation. Its flag is the task's
     /// [`Life`], its own word the [`Join`].
@@ -87,8 +88,9 @@ impl<F: Future> Allocation<F> {
     /// `strand` is at the start of one of these.
     #[inline]
     unsafe fn stage(strand: &Strand) -> *mut Stage<F> {
+        let allocation = container::<Self>(strand).as_ptr();
         // SAFETY: by the contract.
-        unsafe { &*std::ptr::from_ref(strand).cast::<Self>() }.stage.get()
+        UnsafeCell::raw_get(unsafe { &raw const (*allocation).stage })
     }
 
     /// Polls the future that `strand` is for.
@@ -164,7 +166,7 @@ impl<F: Future> Allocation<F> {
     /// # Safety
     /// The strand is at the start of one of these, and no reference to it is left.
     unsafe fn free(strand: NonNull<Strand>) {
-        let allocation = strand.cast::<Self>();
+        let allocation = container::<Self>(strand.as_ptr());
         // SAFETY: `create` made it, and no reference is left.
         unsafe { allocation.drop_in_place() };
         // SAFETY: as above; the layout is the one that it was taken with.

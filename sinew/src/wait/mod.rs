@@ -24,6 +24,7 @@ use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::budget;
 use crate::fibre::stack::{Stack, current_stack};
 use crate::fibre::suspend_on as suspend;
+use crate::fork;
 use crate::processor;
 use crate::strand::{After, Ready, Strand, StrandArc};
 use crate::task;
@@ -414,6 +415,7 @@ pub(crate) fn park_thread(park: impl FnOnce()) {
 #[cold]
 fn block_thread(enter: impl FnOnce(Party) -> bool) {
     refuse_tasks();
+    fork::check();
     let bell = Bell::new();
     let lent = Lent::begin();
     if enter(Party::new(&bell, KERNEL_THREAD)) {
@@ -498,6 +500,7 @@ fn block_thread_within(
     clear: impl FnOnce(),
 ) -> Outcome {
     refuse_tasks();
+    fork::check();
     let bell = Bell::new();
     let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
     let lent = Lent::begin();

@@ -7,6 +7,8 @@ mod rerun;
 
 mod exit;
 mod fallbacks;
+mod fork;
+mod guards;
 mod memory;
 mod overflow;
 mod panics;

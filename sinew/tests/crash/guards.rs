@@ -1,0 +1,269 @@
+//! Below every stack is a guard, from the first stack on and whatever the kernel refuses,
+//! which is wider than any frame of ordinary C code.
+#![allow(unsafe_code)]
+
+use crate::overflow::overflow;
+use crate::rerun::{Rerun, SIGABRT};
+use sinew::{FibreBuilder, JoinHandle, Runtime};
+use std::hint::black_box;
+use std::io;
+use std::sync::mpsc::{self, TryRecvError};
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+const PAGE: usize = 4 * KIB;
+const STACK: usize = 64 * KIB;
+
+/// The longest step down that a guard is to catch.
+const JUMP: usize = 128 * KIB;
+
+/// An address in the frame of the caller.
+#[inline(always)]
+fn here() -> usize {
+    let local = 0u8;
+    black_box(&raw const local).addr()
+}
+
+/// Writes `distance` bytes further down, as a C function with an array of that size does:
+/// it touches nothing between.
+fn jump(distance: usize) {
+    let far = std::ptr::with_exposed_provenance_mut::<u8>(here() - distance);
+    // SAFETY: none; the process is to die of it.
+    unsafe { black_box(far).write_volatile(1) };
+}
+
+/// Whether the kernel can read a byte there.
+fn is_accessible(address: usize) -> bool {
+    let mut ends = [0; 2];
+    // SAFETY: two descriptors are written.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    // SAFETY: the kernel says if it cannot read the byte.
+    let written = unsafe { libc::write(ends[1], std::ptr::with_exposed_provenance(address), 1) };
+    let error = io::Error::last_os_error();
+    // SAFETY: they are ours.
+    ends.into_iter().for_each(|end| assert_eq!(unsafe { libc::close(end) }, 0));
+    assert!(written == 1 || error.raw_os_error() == Some(libc::EFAULT), "{error}");
+    written == 1
+}
+
+/// Fibres that wait, each of which has looked at the addresses below its stack. Returns
+/// them, and what they found there: the number of pages that can be accessed.
+fn look_below(fibres: usize) -> (Vec<JoinHandle<()>>, usize) {
+    let (found, heard) = mpsc::channel();
+    let look = || {
+        let found = found.clone();
+        move || {
+            let guard = (here() - JUMP..here() - STACK).step_by(PAGE);
+            found.send(guard.filter(|address| is_accessible(*address)).count()).unwrap();
+            sinew::park();
+        }
+    };
+    let waiting: Vec<_> = (0..fibres).map(|_| sinew::spawn(look())).collect();
+    drop(found);
+    let mut accessible = 0;
+    for _ in 0..fibres {
+        accessible += loop {
+            match heard.try_recv() {
+                Ok(pages) => break pages,
+                Err(TryRecvError::Empty) => sinew::yield_now(),
+                Err(TryRecvError::Disconnected) => panic!("a fibre could not look"),
+            }
+        };
+    }
+    (waiting, accessible)
+}
+
+/// Looks below many stacks, then overflows one of the first.
+fn check(prepare: impl FnOnce() + Send) {
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    runtime.run(|| {
+        let first = FibreBuilder::new().name("first").spawn(sinew::park).unwrap();
+        let second = FibreBuilder::new().name("second").spawn(|| {
+            sinew::park();
+            jump(JUMP);
+        });
+        sinew::yield_now();
+        prepare();
+        let (waiting, accessible) = look_below(500);
+        println!("accessible pages: <{accessible}>");
+        second.as_ref().unwrap().fibre().unpark();
+        let _ = second.unwrap().join();
+        println!("a jump went unnoticed");
+        drop((first, waiting));
+    });
+}
+
+#[track_caller]
+fn assert_guarded(outcome: &crate::rerun::Outcome) {
+    assert!(outcome.stdout.contains("accessible pages: <0>"), "{outcome:#?}");
+    outcome.assert_killed(SIGABRT, &["fibre 'second' has overflowed its stack of 64 KiB"]);
+}
+
+/// Ends the child if the machine does not allow what the test needs.
+fn need(is_allowed: bool, what: &str) {
+    if !is_allowed {
+        println!("refused: {what}: {}", io::Error::last_os_error());
+        std::process::exit(0);
+    }
+}
+
+/// Whether the child could do what the test needs.
+fn was_allowed(outcome: &crate::rerun::Outcome) -> bool {
+    let is_refused = outcome.stdout.contains("refused: ");
+    if is_refused {
+        println!("{}", outcome.stdout);
+    }
+    !is_refused
+}
+
+/// The kernel answers as one before 6.13 does: it does not know of guards.
+fn forget_guards() {
+    const GUARD_INSTALL: u32 = 102;
+    const NUMBER: u32 = 0;
+    const fn argument(index: u32) -> u32 {
+        16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
+    }
+    let load = |offset| libc::sock_filter {
+        code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
+        jt: 0,
+        jf: 0,
+        k: offset,
+    };
+    let skip_unless = |value, jf| libc::sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+        jt: 0,
+        jf,
+        k: value,
+    };
+    let answer = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
+    let refuse = answer(libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32);
+    let mut filter = [
+        load(NUMBER),
+        skip_unless(libc::SYS_madvise as u32, 3),
+        load(argument(2)),
+        skip_unless(GUARD_INSTALL, 1),
+        refuse,
+        load(NUMBER),
+        skip_unless(libc::SYS_process_madvise as u32, 3),
+        load(argument(3)),
+        skip_unless(GUARD_INSTALL, 1),
+        refuse,
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: no memory is involved.
+    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    need(done == 0, "no new privileges");
+    // SAFETY: the program is valid for the call.
+    let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    need(done == 0, "a filter of calls");
+}
+
+#[test]
+fn every_stack_has_a_guard() {
+    let outcome = in_child!(Rerun::new(), || check(|| ()));
+    assert_guarded(&outcome);
+}
+
+#[test]
+fn every_stack_has_a_guard_where_the_kernel_pretends_to_know_none() {
+    let outcome = in_child!(Rerun::new().without("madvise-guards"), || check(|| ()));
+    assert_guarded(&outcome);
+}
+
+#[test]
+fn every_stack_has_a_guard_on_a_kernel_that_knows_none() {
+    let outcome = in_child!(Rerun::new(), || {
+        forget_guards();
+        check(|| ());
+    });
+    if was_allowed(&outcome) {
+        assert_guarded(&outcome);
+    }
+}
+
+#[test]
+fn every_stack_has_a_guard_in_locked_memory() {
+    let outcome = in_child!(Rerun::new(), || {
+        // SAFETY: no memory is involved.
+        need(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0, "locked memory");
+        check(|| ());
+    });
+    if was_allowed(&outcome) {
+        assert_guarded(&outcome);
+    }
+}
+
+#[test]
+fn every_stack_has_a_guard_after_memory_was_locked() {
+    let outcome = in_child!(Rerun::new(), || {
+        check(|| {
+            // SAFETY: no memory is involved.
+            need(unsafe { libc::mlockall(libc::MCL_CURRENT) } == 0, "locked memory");
+        });
+    });
+    if was_allowed(&outcome) {
+        assert_guarded(&outcome);
+    }
+}
+
+#[test]
+fn every_stack_has_a_guard_where_the_kernel_refuses_some_of_a_batch() {
+    let outcome = in_child!(Rerun::new(), || {
+        check(|| {
+            // Some slots in the midst of those to come.
+            let page = (here() + 48 * MIB) & !(PAGE - 1);
+            let to_come = std::ptr::with_exposed_provenance(page);
+            // SAFETY: the addresses lie where stacks will, and hold nothing yet.
+            unsafe { libc::mlock(to_come, 2 * MIB) };
+            // It is locked all the same if there is nothing to be had yet.
+            let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&format!("{page:x}-")));
+            let flags = lines.find(|line| line.starts_with("VmFlags:")).unwrap_or_default();
+            need(flags.contains(" lo"), "some locked memory");
+        });
+    });
+    if was_allowed(&outcome) {
+        assert_guarded(&outcome);
+    }
+}
+
+#[test]
+fn a_long_step_down_is_an_overflow_wherever_in_the_stack_it_begins() {
+    #[inline(never)]
+    fn jump_from_below(depth: usize) {
+        let mut room = [0u8; 4 * KIB];
+        black_box(&mut room);
+        if depth == 0 {
+            jump(JUMP)
+        } else {
+            jump_from_below(depth - 1)
+        }
+        black_box(&mut room);
+    }
+    for depth in [0, 6, 12] {
+        let body = || {
+            sinew::run(|| {
+                let neighbours: Vec<_> = (0..8).map(|_| sinew::spawn(sinew::park)).collect();
+                sinew::yield_now();
+                let _ = FibreBuilder::new().name("jumper").spawn(move || jump_from_below(depth)).unwrap().join();
+                drop(neighbours);
+            });
+        };
+        let Some(outcome) = Rerun::new().run(name_of_test!(), &depth.to_string(), body) else { continue };
+        outcome.assert_killed(SIGABRT, &["fibre 'jumper' has overflowed its stack of 64 KiB"]);
+    }
+}
+
+#[test]
+fn a_small_step_at_a_time_is_an_overflow_on_a_kernel_without_guards() {
+    let outcome = in_child!(Rerun::new().without("madvise-guards"), || {
+        sinew::run(|| {
+            let neighbours: Vec<_> = (0..8).map(|_| sinew::spawn(sinew::park)).collect();
+            sinew::yield_now();
+            overflow(FibreBuilder::new().name("digger"));
+            drop(neighbours);
+        });
+    });
+    outcome.assert_killed(SIGABRT, &["fibre 'digger' has overflowed its stack of 64 KiB"]);
+}
