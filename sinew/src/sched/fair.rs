@@ -317,13 +317,30 @@ impl End {
 
     #[inline(always)]
     fn pop_from(&self, mut strands: SpinGuard<'_, Levels>, now: u64) -> Option<Ready> {
+        if strands.is_mixed() {
+            return self.pop_mixed(strands, now);
+        }
+        let next = strands.pop_first()?;
+        Some(self.popped(strands, next, now))
+    }
+
+    /// Several levels have strands. A function of its own: to call it last keeps the quick
+    /// form free of what a call in its midst would cost, 10 instructions.
+    #[cold]
+    #[inline(never)]
+    fn pop_mixed(&self, mut strands: SpinGuard<'_, Levels>, now: u64) -> Option<Ready> {
         let next = strands.pop()?;
+        Some(self.popped(strands, next, now))
+    }
+
+    #[inline(always)]
+    fn popped(&self, strands: SpinGuard<'_, Levels>, next: Ready, now: u64) -> Ready {
         strands.prefetch_head();
         self.queue.own.len.store(strands.len() as u32, Relaxed);
         if now != self.sampled.get() {
             self.sample(&next, &strands, now);
         }
-        Some(next)
+        next
     }
 
     #[cold]
@@ -334,7 +351,22 @@ impl End {
 
     #[inline(always)]
     fn exchange_in(&self, mut strands: SpinGuard<'_, Levels>, strand: Ready, now: u64) -> Ready {
+        match strands.rotate(strand) {
+            Ok(next) => self.exchanged(strands, next, now),
+            Err(strand) => self.exchange_mixed(strands, strand, now),
+        }
+    }
+
+    /// As [`pop_mixed`](End::pop_mixed).
+    #[cold]
+    #[inline(never)]
+    fn exchange_mixed(&self, mut strands: SpinGuard<'_, Levels>, strand: Ready, now: u64) -> Ready {
         let next = strands.exchange(strand);
+        self.exchanged(strands, next, now)
+    }
+
+    #[inline(always)]
+    fn exchanged(&self, strands: SpinGuard<'_, Levels>, next: Ready, now: u64) -> Ready {
         strands.prefetch_head();
         if now != self.sampled.get() {
             self.sample(&next, &strands, now);

@@ -216,22 +216,26 @@ impl Levels {
         (level < Priority::LEVELS).then_some(level)
     }
 
-    /// The level that has the next turn, where several have strands.
-    #[cold]
-    fn level_in_turn(&mut self) -> Option<usize> {
-        let first = self.first_level()?;
-        let since = |level: usize| self.queues[level].ready_at();
-        let last = self.queues.iter().rposition(|queue| !queue.is_empty())?;
-        if self.passed_over.may_be(since(last)?) {
-            return Some(first);
-        }
-        (first + 1..=last).filter(|&level| since(level).is_some()).min_by_key(|&level| since(level))
+    /// Whether several levels have strands.
+    #[inline(always)]
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.occupied & self.occupied.wrapping_sub(1) != 0
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Ready> {
-        let is_mixed = self.occupied & self.occupied.wrapping_sub(1) != 0;
-        let level = if is_mixed { self.level_in_turn() } else { self.first_level() }?;
+        if self.is_mixed() { self.pop_in_turn() } else { self.pop_first() }
+    }
+
+    /// As [`pop`](Levels::pop), where one level has strands at most.
+    #[inline(always)]
+    pub(crate) fn pop_first(&mut self) -> Option<Ready> {
+        let level = self.first_level()?;
+        self.pop_from(level)
+    }
+
+    #[inline(always)]
+    fn pop_from(&mut self, level: usize) -> Option<Ready> {
         let ready = self.queues[level].pop();
         if self.queues[level].is_empty() {
             self.occupied &= !(1 << level);
@@ -240,13 +244,35 @@ impl Levels {
         ready
     }
 
+    /// As [`pop`](Levels::pop), where several levels have strands.
+    #[cold]
+    #[inline(never)]
+    fn pop_in_turn(&mut self) -> Option<Ready> {
+        let since = |level: usize| self.queues[level].ready_at();
+        let (first, last) = (self.first_level()?, self.occupied.ilog2() as usize);
+        let level = match self.passed_over.may_be(since(last)?) {
+            true => first,
+            false => (first + 1..=last).filter(|&level| since(level).is_some()).min_by_key(|&level| since(level))?,
+        };
+        self.pop_from(level)
+    }
+
     /// `push` and `pop` in one step.
     #[inline]
     pub(crate) fn exchange(&mut self, ready: Ready) -> Ready {
+        self.rotate(ready).unwrap_or_else(|ready| self.exchange_in_turn(ready))
+    }
+
+    /// As [`exchange`](Levels::exchange). Gives `ready` back if another level has strands.
+    #[inline(always)]
+    pub(crate) fn rotate(&mut self, ready: Ready) -> Result<Ready, Ready> {
         let level = (ready.priority() as usize).min(Priority::LEVELS - 1);
-        if self.occupied & !(1 << level) == 0 {
-            return self.queues[level].rotate(ready);
-        }
+        if self.occupied & !(1 << level) == 0 { Ok(self.queues[level].rotate(ready)) } else { Err(ready) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn exchange_in_turn(&mut self, ready: Ready) -> Ready {
         self.push(ready);
         self.pop().expect("a strand was pushed just now")
     }
