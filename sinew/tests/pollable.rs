@@ -495,6 +495,34 @@ fn sendfile_sends_more_than_the_socket_holds() {
     );
 }
 
+/// The kernel would hold up the only processor, on which the receiver is to run.
+#[test]
+fn sendfile_to_a_socket_that_another_has_made_blocking_holds_nobody_up() {
+    const FILE: usize = 12 << 20;
+    let bytes = noise(FILE, 0xb10c);
+    wherever(
+        |setup| setup.processors == 1 && !setup.migrating,
+        |runtime, _| {
+            runtime.run(|| {
+                let file = temporary(&bytes);
+                let (sender, mut receiver) = connection();
+                let blocking = std::net::TcpStream::from(sender.try_clone().unwrap());
+                assert!(!is_nonblocking(&blocking));
+                sinew::scope(|scope| {
+                    let sending = scope.spawn(|| {
+                        let (sender, _blocking) = (sender, blocking);
+                        io::sendfile(&file, &sender, 5, u64::MAX)
+                    });
+                    let mut read = Vec::new();
+                    receiver.read_to_end(&mut read).unwrap();
+                    assert_eq!(sending.join().unwrap().unwrap(), (FILE - 5) as u64);
+                    assert_same(&read, &bytes[5..]);
+                });
+            });
+        },
+    );
+}
+
 #[test]
 fn sendfile_ends_where_the_file_does() {
     everywhere(|runtime, _| {

@@ -1,12 +1,13 @@
 //! From one end to another.
 #![allow(unsafe_code)]
 
-use super::descriptor::{length, result};
+use super::descriptor::{is_nonblocking, length, result};
 use super::{Done, Side};
 use crate::fs::File;
 use crate::net::TcpStream;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::RawFd;
+use std::os::unix::fs::FileExt;
 
 /// What is copied at a time: as much as a pipe holds. Unmeasured beyond that.
 const BUFFER: usize = 64 * 1024;
@@ -46,13 +47,18 @@ const PIECE: u64 = 256 * 1024;
 /// Neither reads nor moves the file's position.
 ///
 /// The processor may be blocked for a moment by what is not in the kernel's page cache;
-/// if that is to be expected, [`copy`] does not.
+/// if that is to be expected, [`copy`] does not. If somebody else who has the socket has made it
+/// a blocking one, the bytes take the detour: the kernel would block the processor.
 ///
 /// # Errors
 /// The kernel's, and those of a write to the socket. How much was sent before is not
 /// known then.
 pub fn sendfile(file: &File, socket: &TcpStream, offset: u64, count: u64) -> io::Result<u64> {
     let descriptor = file.raw()?;
+    socket.socket().raw()?;
+    if !is_nonblocking(socket)? {
+        return send_copied(file, socket, offset, count);
+    }
     let mut place = libc::off_t::try_from(offset).map_err(|_| ErrorKind::InvalidInput)?;
     let mut left = count;
     while left > 0 {
@@ -70,6 +76,27 @@ pub fn sendfile(file: &File, socket: &TcpStream, offset: u64, count: u64) -> io:
         left -= sent as u64;
     }
     Ok(count - left)
+}
+
+/// As [`sendfile`], through a buffer: every call says that it is not to wait.
+#[cold]
+fn send_copied(file: &File, mut socket: &TcpStream, offset: u64, count: u64) -> io::Result<u64> {
+    let mut buffer = vec![0; BUFFER];
+    let mut sent = 0;
+    while sent < count {
+        let piece = usize::try_from(count - sent).unwrap_or(BUFFER).min(BUFFER);
+        let place = offset.checked_add(sent).ok_or(ErrorKind::InvalidInput)?;
+        match file.read_at(&mut buffer[..piece], place) {
+            Ok(0) => break,
+            Ok(read) => {
+                socket.write_all(&buffer[..read])?;
+                sent += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
 }
 
 /// Whether a file goes on beyond this place.

@@ -12,7 +12,7 @@
 //! queue.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AcqRel, Acquire, AtomicU32, Mutex, MutexGuard, Relaxed};
+use crate::atomic::{Acquire, AtomicU32, Mutex, MutexGuard, Relaxed, Release};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -217,7 +217,7 @@ impl<J: Copy + Send> Seat<J> {
             seat.as_ref().order.set(order);
             let word = &raw const (*seat.as_ptr()).word;
             // Release pairs with the Acquire in `is_told`. The seat may be gone then.
-            (word, (*word).swap(TOLD, AcqRel))
+            (word, (*word).swap(TOLD, Release))
         };
         if before == ASLEEP {
             kernel_wake(word);
@@ -232,8 +232,8 @@ impl<J: Copy + Send> Seat<J> {
     /// Waits for a job, for no longer than `longest`. `None` if the thread is to end: it is not
     /// counted any more. By a thread that has entered among the idle.
     pub(crate) fn wait(&self, pool: &Pool<J>, longest: Duration) -> Option<J> {
-        // Acquire pairs with the Release in `tell`.
-        if self.word.compare_exchange(AWAKE, ASLEEP, Acquire, Acquire).is_ok() && !self.sleep(pool, longest) {
+        // Acquire, on failure, pairs with the Release in `tell`.
+        if self.word.compare_exchange(AWAKE, ASLEEP, Relaxed, Acquire).is_ok() && !self.sleep(pool, longest) {
             return None;
         }
         self.take_order()

@@ -3,7 +3,7 @@
 //!
 //! Every call that moves bytes says that it is not to wait (`MSG_DONTWAIT`), so it does
 //! not matter if somebody else who has the socket makes it a blocking one. Only
-//! `accept` and `connect` rely on the descriptor's own flag.
+//! `accept` and `connect` rely on the descriptor's own flag, and `sendfile`, which looks at it.
 #![allow(unsafe_code)]
 
 use super::address::Address;
