@@ -87,11 +87,7 @@ impl Serving {
     }
 
     pub fn connect(&self) -> Talk {
-        let stream = TcpStream::connect(self.address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_nodelay(true).expect("no delay");
-        Talk { stream, heard: Vec::new() }
+        Talk::over(TcpStream::connect(self.address).expect("a connection"))
     }
 
     /// The answer to a request for this target, on a connection of its own.
@@ -178,6 +174,13 @@ impl Answer {
 }
 
 impl Talk {
+    pub fn over(stream: TcpStream) -> Talk {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Talk { stream, heard: Vec::new() }
+    }
+
     pub fn say(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("to send");
     }
