@@ -6,7 +6,7 @@ mod memcached;
 mod memory;
 mod message;
 mod runtime;
-mod stop;
+mod signals;
 mod web;
 
 use clap::{Parser, Subcommand};

@@ -18,6 +18,22 @@ fn messages_that_nobody_hears_end_nobody() {
     }
 }
 
+#[test]
+fn messages_that_nobody_reads_stop_nobody() {
+    let (server, _unread) = Running::unread(&["-c", "1", "-vv"]);
+    let mut served = server.connect();
+    served.say(b"version\r\n");
+    assert!(served.hear_until(b"\r\n").starts_with(b"VERSION"));
+    // More messages than a pipe takes.
+    for _ in 0..2000 {
+        assert_eq!(server.connect().hear_until(b"\r\n"), b"ERROR Too many open connections\r\n");
+    }
+    served.say(b"version\r\n");
+    assert!(served.hear_until(b"\r\n").starts_with(b"VERSION"));
+    server.terminate();
+    assert!(server.wait().success());
+}
+
 /// Of the connection that this talks over, at the server's end: the kernel's column of timers.
 fn timer(talk: &Talk) -> String {
     let (ours, theirs) = (talk.stream.local_addr().expect("ours"), talk.stream.peer_addr().expect("theirs"));

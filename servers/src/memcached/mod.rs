@@ -28,7 +28,8 @@ mod traffic;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::{descriptors, message, runtime, stop::StopSignal};
+use crate::signals::{Signal, Signals};
+use crate::{descriptors, message, runtime};
 use clock::Clock;
 use input::Allowance;
 use listen::AnyClient;
@@ -130,6 +131,20 @@ fn say(text: &str) {
     message::say(format_args!("sinew: memcached: {text}"));
 }
 
+/// Waits for a signal that ends the server, with memcached's words for each. SIGHUP does not end
+/// it: memcached loads its passwords again, and here are none.
+fn until_told(server: &Server, signals: &mut Signals) -> io::Result<()> {
+    loop {
+        match signals.next()? {
+            Signal::HangUp => continue,
+            Signal::User => message::say(format_args!("Gracefully stopping")),
+            Signal::Stop if server.verbosity() > 0 => message::say(format_args!("Exiting normally")),
+            Signal::Stop => {}
+        }
+        return Ok(());
+    }
+}
+
 /// Serves until it is told to stop.
 ///
 /// # Errors
@@ -161,7 +176,7 @@ pub fn run(options: Options) -> io::Result<()> {
         options,
     };
     descriptors::allow(server.options.conn_limit.into(), "-c")?;
-    let mut stop = StopSignal::catch()?;
+    let mut signals = Signals::catch()?;
     let doors = runtime.run(|| listen::open(&server.options))?;
     let socket = server.options.unix_socket.as_deref().map(|path| (path, listen::identity(path)));
     doors.iter().for_each(listen::Door::announce);
@@ -174,7 +189,7 @@ pub fn run(options: Options) -> io::Result<()> {
             let server = &server;
             scope.spawn(move || server.lobby.attend(|client| client.serve(server, scope)));
             scope.spawn(|| server.sweeper.run(&server.store, || server.moment()));
-            let told = stop.wait();
+            let told = until_told(server, &mut signals);
             let _ = server.stop.set(Instant::now() + GRACE);
             scope.cancel();
             server.sweeper.wake();

@@ -137,6 +137,43 @@ impl<T: Transport> Output<'_, T> {
         Ok(Given { status, bytes })
     }
 
+    /// A page that is made while it is sent. `next` appends a piece, until there are so many
+    /// bytes, and tells whether it was the last one. Without chunks the end of the connection is
+    /// the end of the page.
+    #[cold]
+    pub fn pieces(
+        &mut self,
+        fields: &str,
+        manner: Manner,
+        in_chunks: bool,
+        mut next: impl FnMut(&mut Vec<u8>, usize) -> bool,
+    ) -> io::Result<Given> {
+        self.begin(Status::OK);
+        self.put(fields.as_bytes());
+        self.put(if in_chunks { b"Transfer-Encoding: chunked\r\n" } else { b"" });
+        self.end(manner);
+        loop {
+            let start = self.pending.len();
+            let is_last = next(self.pending, start + FULL);
+            let length = self.pending.len() - start;
+            if in_chunks && length > 0 {
+                let size = format!("{length:x}\r\n");
+                self.pending.splice(start..start, size.into_bytes());
+                self.put(b"\r\n");
+            }
+            self.put(if in_chunks && is_last { b"0\r\n\r\n" } else { b"" });
+            self.transport.renew();
+            self.flush()?;
+            self.given.bytes += length as u64;
+            if is_last {
+                return Ok(self.given);
+            }
+            // To make a piece takes some 50 µs. Many who list must not be in the way of one who
+            // wants a small file.
+            sinew::yield_now();
+        }
+    }
+
     /// A head to which nothing belongs: 204, and 304 with what would be said of the form.
     #[cold]
     pub fn bare(&mut self, status: Status, fields: &str, manner: Manner) -> io::Result<Given> {

@@ -1,26 +1,16 @@
-//! What is in a directory, as a page.
+//! What is in a directory, as a page that is made piece by piece.
 
-use rustix::fs::{AtFlags, Dir, FileType, statat};
+use super::files::{Name, Names};
 use sinew_http_protocol::date;
 use sinew_http_protocol::target::{Place, encode};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The fields of an answer with a listing, which may be another one the next time.
 pub const FIELDS: &str = "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-cache\r\n";
 
-/// As many names as are shown. A page is made in memory, some 200 bytes for each.
-const MOST: usize = 5_000;
-
-/// The largest page, and what is needed to make it: names of 255 bytes, each of which takes three
-/// in a link and six in a text, in a string that has been doubled.
-pub const LARGEST: usize = 2 * MOST * (255 * 10 + 200);
-
-struct Line {
-    name: Vec<u8>,
-    is_directory: bool,
-    size: u64,
-    modified: i64,
-}
+/// For so long names that were read for one client are good for others.
+pub const FRESH: Duration = Duration::from_secs(1);
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}
@@ -36,66 +26,87 @@ a{text-decoration:none;color:LinkText}a:hover{text-decoration:underline}
 footer{margin-top:1rem;font-size:.85rem;opacity:.6}
 ";
 
-/// The page of a directory at this path. On a thread that may block.
-pub fn page(directory: Dir, path: &[u8], hidden: bool) -> String {
-    let (lines, left_out) = read(directory, hidden);
-    let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
-    let title = escaped(&[b"/", path, slash].concat());
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<table>\n\
-         <thead><tr><th>Name</th><th>Size</th><th>Changed (UTC)</th></tr></thead>\n<tbody>\n"
-    );
-    if !path.is_empty() {
-        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
-    }
-    for line in &lines {
-        let slash = if line.is_directory { "/" } else { "" };
-        page.push_str("<tr><td><a href=\"./");
-        encode(&line.name, &mut page);
-        let size = if line.is_directory { String::new() } else { readable(line.size) };
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            page,
-            "{slash}\">{}{slash}</a></td><td>{size}</td><td>{}</td></tr>",
-            escaped(&line.name),
-            minute(line.modified)
-        );
-    }
-    page.push_str("</tbody>\n</table>\n<footer>");
-    let _ = match (lines.len(), left_out) {
-        (1, 0) => write!(page, "1 entry"),
-        (count, 0) => write!(page, "{count} entries"),
-        (count, more) => write!(page, "{count} entries, and {more} that are not shown"),
-    };
-    page.push_str("</footer>\n</body>\n</html>\n");
-    page
+/// A page on its way. It knows the last name that it showed, and goes on behind it in whatever
+/// names there are by then: no name is shown twice, and what comes or goes meanwhile is there or
+/// not.
+pub struct Page<'a> {
+    path: &'a [u8],
+    /// The last name of the last piece, and whether it is a directory.
+    last: Option<(bool, Vec<u8>)>,
+    has_begun: bool,
+    shown: u64,
 }
 
-/// Directories first, then by name; and how many there are beyond the most.
-fn read(mut directory: Dir, hidden: bool) -> (Vec<Line>, usize) {
-    let (mut lines, mut left_out) = (Vec::new(), 0);
-    while let Some(Ok(entry)) = directory.next() {
-        let name = entry.file_name().to_bytes();
-        if name == b"." || name == b".." || name.starts_with(b".") && !hidden {
-            continue;
-        }
-        if lines.len() == MOST {
-            left_out += 1;
-            continue;
-        }
-        let stat = directory.fd().ok().and_then(|fd| statat(fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok());
-        let Some(stat) = stat else { continue };
-        lines.push(Line {
-            name: name.to_vec(),
-            is_directory: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
-            size: stat.st_size as u64,
-            modified: stat.st_mtime,
-        });
+impl<'a> Page<'a> {
+    /// The page of the directory at this path.
+    pub fn new(path: &'a [u8]) -> Page<'a> {
+        Page { path, last: None, has_begun: false, shown: 0 }
     }
-    lines.sort_by(|one, other| (!one.is_directory, &one.name).cmp(&(!other.is_directory, &other.name)));
-    (lines, left_out)
+
+    /// Appends a piece: until there are `most` bytes, give or take a name. Returns whether the
+    /// page is complete.
+    pub fn piece(&mut self, names: &Names, into: &mut Vec<u8>, most: usize) -> bool {
+        if !self.has_begun {
+            self.begin(into);
+        }
+        let mut rest = names.after(self.last.as_ref().map(|(is_directory, name)| (*is_directory, &name[..])));
+        let mut row = String::new();
+        while into.len() < most {
+            let Some(name) = rest.next() else {
+                self.end(into, if names.are_cut { ", and more that are not shown" } else { "" });
+                return true;
+            };
+            row.clear();
+            make_row(&name, &mut row);
+            into.extend_from_slice(row.as_bytes());
+            self.shown += 1;
+            if into.len() >= most {
+                self.last = Some((name.is_directory, name.bytes.to_vec()));
+            }
+        }
+        false
+    }
+
+    fn begin(&mut self, into: &mut Vec<u8>) {
+        self.has_begun = true;
+        let slash: &[u8] = if self.path.is_empty() { b"" } else { b"/" };
+        let title = escaped(&[b"/", self.path, slash].concat());
+        let text = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+             <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<table>\n\
+             <thead><tr><th>Name</th><th>Size</th><th>Changed (UTC)</th></tr></thead>\n<tbody>\n"
+        );
+        into.extend_from_slice(text.as_bytes());
+        if !self.path.is_empty() {
+            into.extend_from_slice(b"<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+        }
+    }
+
+    /// Appends the end of the page, though there may be more names: they cannot be read.
+    pub fn break_off(&self, into: &mut Vec<u8>) {
+        self.end(into, ", and then the directory could not be read any more");
+    }
+
+    fn end(&self, into: &mut Vec<u8>, more: &str) {
+        let entries = if self.shown == 1 { "entry" } else { "entries" };
+        let text = format!("</tbody>\n</table>\n<footer>{} {entries}{more}</footer>\n</body>\n</html>\n", self.shown);
+        into.extend_from_slice(text.as_bytes());
+    }
+}
+
+fn make_row(name: &Name<'_>, into: &mut String) {
+    let slash = if name.is_directory { "/" } else { "" };
+    into.push_str("<tr><td><a href=\"./");
+    encode(name.bytes, into);
+    let size = if name.is_directory { String::new() } else { readable(name.size) };
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        into,
+        "{slash}\">{}{slash}</a></td><td>{size}</td><td>{}</td></tr>",
+        escaped(name.bytes),
+        minute(name.modified)
+    );
 }
 
 /// The place with a slash at its end, as a client has to write it.

@@ -1,128 +1,278 @@
 //! The access log: a line for each request, in the combined format that web servers share.
 //!
-//! Sessions add to a buffer; one fibre writes it, on the pool for calls that block. Nothing
-//! is lost while the server runs and has memory: when the buffer is full, sessions wait for the
-//! writer.
+//! Sessions add lines to a queue; a kernel thread writes them. A session never waits for it: a
+//! line that finds the queue full is *lost*, and so is one that cannot be written. Lost lines are
+//! counted. The number stands in the log where they are missing, as soon as it can be written
+//! again, and is said when the server ends.
+//!
+//! ```text
+//!   a session                    the writer
+//!   1  room: append the line     1  wait for lines, or for an order
+//!   2  none: count it as lost    2  take all lines, and the number of lost ones
+//!                                3  write them, then a line about those that are lost
+//!                                4  if that was ordered: open the file again
+//! ```
+//!
+//! **Rotation.** A file that is renamed goes on being written until SIGHUP or SIGUSR1; then the
+//! name is opened again. Lines of requests before the signal go to the old file.
+//!
+//! The writer is a thread of its own and not a fibre, because a write may wait for ever: at a pipe
+//! that nobody reads, a stopped terminal, a file system that hangs. Nobody may wait for a fibre
+//! then, and a runtime waits for all of its own. A thread ends with the process.
 
 use super::answer::Given;
 use super::clock;
 use crate::{memory, message};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
 use sinew::sync::{Condvar, Mutex, MutexGuard};
 use sinew_http_protocol::{Request, date};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::PoisonError;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-/// Bytes that may wait to be written.
+/// Bytes that may wait to be written; as many may be on their way.
 const MOST: usize = 1 << 20;
 
 /// More than a line has besides what clients say.
 const BESIDE: usize = 200;
 
-/// Where lines go.
-pub struct Log {
-    lines: Mutex<Lines>,
-    /// Told when there is something to write, and when it was taken.
+/// The time that the writer has for what is left when the server ends.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Where sessions put lines. The writer has the same queue.
+pub struct Log(Arc<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    /// Told when the writer has something to do, and when it has ended.
     changed: Condvar,
-    file: File,
 }
 
 #[derive(Default)]
-struct Lines {
-    waiting: Vec<u8>,
+struct State {
+    waiting: Batch,
+    /// Lines that the writer has taken and not yet written.
+    in_hand: u64,
+    /// Lines that were lost since the log was opened, but for those in `waiting`.
+    lost: u64,
+    must_reopen: bool,
     is_closed: bool,
+    has_ended: bool,
+}
+
+/// What is written at a time.
+#[derive(Default)]
+struct Batch {
+    text: Vec<u8>,
+    lines: u64,
+    /// Lines that found no room behind them.
+    lost: u64,
 }
 
 impl Log {
-    /// To the end of this file; `-` is standard output.
+    /// Opens the end of this file; `-` is standard output. Starts the writer.
     ///
     /// # Errors
     /// The kernel's, with the name.
     pub fn open(path: &Path) -> io::Result<Log> {
-        let file = if path == Path::new("-") {
-            use std::os::fd::AsFd;
-            io::stdout().as_fd().try_clone_to_owned().map(File::from)
-        } else {
-            File::options().append(true).create(true).open(path)
-        };
-        let file = file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-        Ok(Log { lines: Mutex::default(), changed: Condvar::new(), file })
+        let mut target = Target::open(path)?;
+        let queue = Arc::new(Queue::default());
+        let written = Arc::clone(&queue);
+        thread::Builder::new().name("log".to_owned()).spawn(move || written.write(&mut target))?;
+        Ok(Log(queue))
     }
 
-    /// A request that was understood.
+    /// Adds a request that was understood.
     #[cold]
     #[inline(never)]
     pub fn request(&self, client: Option<SocketAddr>, request: &Request<'_>, given: Given) {
         let version = if request.is_1_1 { "1.1" } else { "1.0" };
         let asked = format!("{} {} HTTP/{version}", request.method_name, request.target);
         let (referer, agent) = (request.referer.value(), request.user_agent.value());
-        self.add(client, asked.as_bytes(), given, referer.unwrap_or(b"-"), agent.unwrap_or(b"-"));
+        self.0.add(client, asked.as_bytes(), given, referer.unwrap_or(b"-"), agent.unwrap_or(b"-"));
     }
 
-    /// One that was not.
+    /// Adds one that was not.
     pub fn refusal(&self, client: Option<SocketAddr>, given: Given) {
-        self.add(client, b"-", given, b"-", b"-");
+        self.0.add(client, b"-", given, b"-", b"-");
+    }
+
+    /// Has the file opened again, by its name, behind the lines that there are.
+    pub fn reopen(&self) {
+        self.0.state().must_reopen = true;
+        self.0.changed.notify_all();
+    }
+
+    /// Lets the writer end, and waits for it, but not for long. Says how many lines were lost
+    /// since the log was opened, if any were.
+    pub fn close(&self) {
+        let mut state = self.0.state();
+        state.is_closed = true;
+        self.0.changed.notify_all();
+        let ended = self.0.changed.wait_timeout_while(state, LAST, |state| !state.has_ended);
+        let (state, _) = ended.unwrap_or_else(PoisonError::into_inner);
+        let lost = state.lost + state.in_hand + state.waiting.lines + state.waiting.lost;
+        drop(state);
+        if lost > 0 {
+            message::say(format_args!("sinew: web: {}", lost_text(lost)));
+        }
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, client: Option<SocketAddr>, asked: &[u8], given: Given, referer: &[u8], agent: &[u8]) {
-        let mut lines = self.lines();
-        while lines.waiting.len() > MOST && !lines.is_closed {
-            lines = self.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
-        }
-        let was_empty = lines.waiting.is_empty();
-        let into = &mut lines.waiting;
-        // Each byte may take four. A server without memory has no log of it.
-        if memory::reserve(into, 4 * (asked.len() + referer.len() + agent.len()) + BESIDE).is_err() {
+        // Each byte may take four.
+        let most = 4 * (asked.len() + referer.len() + agent.len()) + BESIDE;
+        let mut state = self.state();
+        let Batch { text, lines, lost } = &mut state.waiting;
+        if text.len() + most > MOST || memory::reserve(text, most).is_err() {
+            *lost += 1;
             return;
         }
+        *lines += 1;
+        let is_first = text.is_empty();
         // Writing to memory does not fail.
         let _ = match client {
-            Some(address) => write!(into, "{}", address.ip()),
-            None => write!(into, "-"),
+            Some(address) => write!(text, "{}", address.ip()),
+            None => write!(text, "-"),
         };
-        let _ = write!(into, " - - [{}] ", moment(clock::now()));
-        quote(into, asked);
-        let _ = write!(into, " {} {} ", given.status.0, given.bytes);
-        quote(into, referer);
-        into.push(b' ');
-        quote(into, agent);
-        into.push(b'\n');
-        drop(lines);
-        if was_empty {
+        let _ = write!(text, " - - [{}] ", moment(clock::now()));
+        quote(text, asked);
+        let _ = write!(text, " {} {} ", given.status.0, given.bytes);
+        quote(text, referer);
+        text.push(b' ');
+        quote(text, agent);
+        text.push(b'\n');
+        drop(state);
+        if is_first {
             self.changed.notify_all();
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes until the log is closed, and then what is left.
-    pub fn write(&self) {
+    /// The writer: writes until the log is closed, and then what is left.
+    fn write(&self, target: &mut Target) {
+        // Lines that are missing in the file, and of which it does not say so yet.
+        let mut missing = 0;
         loop {
-            let mut lines = self.lines();
-            while lines.waiting.is_empty() && !lines.is_closed {
-                lines = self.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state();
+            while state.waiting.lines == 0 && !state.must_reopen && !state.is_closed {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            let text = std::mem::take(&mut lines.waiting);
-            drop(lines);
-            if text.is_empty() {
-                return;
+            let (batch, must_reopen) = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.must_reopen));
+            let is_last = state.is_closed;
+            (state.in_hand, state.lost) = (batch.lines, state.lost + batch.lost);
+            drop(state);
+            let unwritten = target.write(&batch.text);
+            missing += batch.lost + unwritten;
+            if missing > 0 && target.write(format!("sinew: web: {}\n", lost_text(missing)).as_bytes()) == 0 {
+                missing = 0;
             }
-            self.changed.notify_all();
-            if let Err(error) = sinew::blocking(|| (&self.file).write_all(&text)) {
-                message::say(format_args!("sinew: web: the log cannot be written: {error}"));
+            if must_reopen {
+                target.reopen();
+            }
+            let mut state = self.state();
+            (state.in_hand, state.lost, state.has_ended) = (0, state.lost + unwritten, is_last);
+            drop(state);
+            if is_last {
+                return self.changed.notify_all();
             }
         }
     }
+}
 
-    /// Lets the writer end.
-    pub fn close(&self) {
-        self.lines().is_closed = true;
-        self.changed.notify_all();
+fn lost_text(count: u64) -> String {
+    let lines = if count == 1 { "line of the log was" } else { "lines of the log were" };
+    format!("{count} {lines} lost")
+}
+
+/// Where lines end up.
+struct Target {
+    /// `None`: standard output.
+    path: Option<PathBuf>,
+    file: File,
+    /// Whether the file ends within a line.
+    is_torn: bool,
+    /// Whether somebody has been told that it cannot be written.
+    has_failed: bool,
+}
+
+impl Target {
+    fn open(path: &Path) -> io::Result<Target> {
+        let path = (path != Path::new("-")).then(|| path.to_owned());
+        let file = match &path {
+            Some(path) => open(path)?,
+            None => File::from(io::stdout().as_fd().try_clone_to_owned()?),
+        };
+        Ok(Target { path, file, is_torn: false, has_failed: false })
     }
+
+    /// Goes on in the file that has the name now. What cannot be opened is said, and the old file
+    /// used on.
+    fn reopen(&mut self) {
+        match self.path.as_deref().map(open) {
+            Some(Ok(file)) => (self.file, self.is_torn) = (file, false),
+            Some(Err(error)) => message::say(format_args!("sinew: web: the log is not opened again: {error}")),
+            None => {}
+        }
+    }
+
+    /// Writes lines, however long that takes. Returns the number of those that cannot be written.
+    fn write(&mut self, lines: &[u8]) -> u64 {
+        if lines.is_empty() {
+            return 0;
+        }
+        if self.is_torn && self.put(b"\n").0 == 1 {
+            self.is_torn = false;
+        }
+        let (written, outcome) = self.put(lines);
+        if written > 0 {
+            self.is_torn = lines[written - 1] != b'\n';
+        }
+        if let Err(error) = &outcome
+            && !self.has_failed
+        {
+            message::say(format_args!("sinew: web: the log cannot be written: {error}"));
+        }
+        self.has_failed = outcome.is_err();
+        lines[written..].iter().filter(|&&byte| byte == b'\n').count() as u64
+    }
+
+    /// Writes these bytes. Returns the number of those that were written, and why it is not all.
+    fn put(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.file.write(&bytes[written..]) {
+                Ok(0) => return (written, Err(ErrorKind::WriteZero.into())),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A pipe of ours is non-blocking, and so is one that another process has made so.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None);
+                }
+                Err(error) => return (written, Err(error)),
+            }
+        }
+        (written, Ok(()))
+    }
+}
+
+/// To open a named pipe does not wait for a reader: without one it is an error.
+fn open(path: &Path) -> io::Result<File> {
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().append(true).create(true).custom_flags(nonblocking).open(path);
+    file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// `06/Nov/1994:08:49:37 +0000`.

@@ -16,7 +16,8 @@ mod transport;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::{descriptors, message, runtime, stop::StopSignal};
+use crate::signals::{Signal, Signals};
+use crate::{descriptors, message, runtime};
 use desks::Desks;
 use files::Files;
 use listen::Guest;
@@ -77,7 +78,6 @@ fn descriptors_for(options: &Options) -> u64 {
 pub fn run(options: Options) -> io::Result<()> {
     descriptors::allow(descriptors_for(&options), "--connections")?;
     let runtime = runtime::build(&options.runtime)?;
-    let mut stop = StopSignal::catch()?;
     let server = Server {
         files: Files::open(&options)?,
         desks: Desks::default(),
@@ -88,31 +88,39 @@ pub fn run(options: Options) -> io::Result<()> {
         stopping: AtomicBool::new(false),
         options,
     };
-    runtime.run(|| {
+    let mut signals = Signals::catch()?;
+    let served = runtime.run(|| {
         let doors = listen::open(&server.options)?;
         listen::announce(&server.options, &doors)?;
         sinew::scope(|scope| {
-            let writer = server.log.as_ref().map(|log| scope.spawn(|| log.write()));
             for door in &doors {
                 let server = &server;
                 scope.spawn(move || listen::serve(server, door, scope));
             }
             let server = &server;
             scope.spawn(move || server.lobby.attend(|guest| guest.serve(server, scope)));
-            let told = stop.wait();
+            let told = until_told(server, &mut signals);
             server.stopping.store(true, Relaxed);
             scope.cancel();
-            let everybody = server.room.acquire_timeout(permits(&server.options), GRACE);
-            if let Some(log) = &server.log {
-                log.close();
-            }
-            if everybody.is_err() {
-                // A log that takes longer is lost.
-                let _ = writer.map(|writer| writer.join_timeout(Duration::from_secs(1)));
+            if server.room.acquire_timeout(permits(&server.options), GRACE).is_err() {
                 message::say(format_args!("sinew: web: some connections did not end within {} s", GRACE.as_secs()));
+                server.log.as_ref().inspect(|log| log.close());
                 std::process::exit(0);
             }
             told
         })
-    })
+    });
+    server.log.as_ref().inspect(|log| log.close());
+    served
+}
+
+/// Waits for a signal that ends the server. The others have the log opened again: SIGHUP as
+/// everywhere, SIGUSR1 as in nginx.
+fn until_told(server: &Server, signals: &mut Signals) -> io::Result<()> {
+    loop {
+        match signals.next()? {
+            Signal::Stop => return Ok(()),
+            Signal::HangUp | Signal::User => drop(server.log.as_ref().inspect(|log| log.reopen())),
+        }
+    }
 }

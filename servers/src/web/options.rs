@@ -51,7 +51,7 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS")]
     pub max_age: Option<u32>,
 
-    /// Append a line for each request to this file; - is standard output
+    /// Append a line for each request to this file; - is standard output. SIGHUP opens it again
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 

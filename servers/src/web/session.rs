@@ -5,10 +5,10 @@ use super::clock::Calendar;
 use super::desks::Desk;
 use super::files::Found;
 use super::input::Input;
+use super::listing::{self, Page};
 use super::transport::Transport;
-use super::{LIMITS, Server, listing};
+use super::{LIMITS, Server};
 use crate::lobby::is_silence;
-use crate::memory;
 use sinew_http_protocol::body::Discard;
 use sinew_http_protocol::condition::{self, Verdict};
 use sinew_http_protocol::{Body, Fields, Method, Request, Status, parse, range, target};
@@ -225,12 +225,12 @@ impl<T: Transport> Talk<'_, T> {
 
     #[inline]
     fn answer(&mut self, request: &Request<'_>) -> io::Result<After> {
-        let manner = Manner::of(request, !self.server.is_stopping());
+        let mut manner = Manner::of(request, !self.server.is_stopping());
         let shows = matches!(request.method, Method::Get | Method::Head);
         let given = if self.server.options.plaintext && shows && request.target == "/plaintext" {
             self.output.plaintext(manner)
         } else {
-            self.answer_slow(request, manner)
+            self.answer_slow(request, &mut manner)
         };
         if let Some(log) = &self.server.log {
             log.request(self.client.address, request, *given.as_ref().unwrap_or(&self.output.given));
@@ -239,8 +239,11 @@ impl<T: Transport> Talk<'_, T> {
         Ok(if manner.stay { After::Stay } else { After::Close })
     }
 
+    /// Answers what takes a look at files. The connection does not stay, whatever the manner says,
+    /// if that is how the client knows where the answer ends.
     #[inline(never)]
-    fn answer_slow(&mut self, request: &Request<'_>, manner: Manner) -> io::Result<Given> {
+    fn answer_slow(&mut self, request: &Request<'_>, how: &mut Manner) -> io::Result<Given> {
+        let manner = *how;
         match request.method {
             Method::Get | Method::Head => {}
             Method::Options => return self.output.bare(Status::NO_CONTENT, ALLOW, manner),
@@ -274,7 +277,10 @@ impl<T: Transport> Talk<'_, T> {
                 let location = listing::with_slash(&place);
                 self.output.status(Status::MOVED_PERMANENTLY, &format!("Location: {location}\r\n"), manner)
             }
-            Found::Directory if self.server.options.list => self.list(&place, manner),
+            Found::Directory if self.server.options.list => {
+                how.stay &= request.is_1_1 || !manner.with_body;
+                self.list(&place, *how, request.is_1_1)
+            }
             Found::Directory | Found::Forbidden => self.output.status(Status::FORBIDDEN, "", manner),
             Found::Nothing => self.output.status(Status::NOT_FOUND, "", manner),
             Found::Unavailable => self.unavailable(manner),
@@ -282,18 +288,31 @@ impl<T: Transport> Talk<'_, T> {
     }
 
     #[cold]
-    fn list(&mut self, place: &target::Place<'_>, manner: Manner) -> io::Result<Given> {
-        let hidden = self.server.options.hidden;
-        let page = match memory::is_left(listing::LARGEST) {
-            true => self.server.files.list(place, |directory| listing::page(directory, &place.path, hidden)),
-            false => Err(Found::Unavailable),
-        };
-        match page {
-            Ok(page) => self.output.page(Status::OK, listing::FIELDS, page.as_bytes(), manner),
-            Err(Found::Unavailable) => self.unavailable(manner),
-            // It was there a moment ago.
-            Err(_) => self.output.status(Status::FORBIDDEN, "", manner),
+    #[inline(never)]
+    fn list(&mut self, place: &target::Place<'_>, manner: Manner, in_chunks: bool) -> io::Result<Given> {
+        if !manner.with_body {
+            return self.output.bare(Status::OK, listing::FIELDS, manner);
         }
+        let files = &self.server.files;
+        let now = Instant::now();
+        let first = match files.list(place, now.checked_sub(listing::FRESH).unwrap_or(now)) {
+            Ok(names) => names,
+            Err(Found::Unavailable) => return self.unavailable(manner),
+            // It was there a moment ago.
+            Err(_) => return self.output.status(Status::FORBIDDEN, "", manner),
+        };
+        // The same names as long as they are kept.
+        let (oldest, mut first) = (first.read_at, Some(first));
+        let mut page = Page::new(&place.path);
+        self.output.pieces(listing::FIELDS, manner, in_chunks, |into, most| {
+            match first.take().map_or_else(|| files.list(place, oldest), Ok) {
+                Ok(names) => page.piece(&names, into, most),
+                Err(_) => {
+                    page.break_off(into);
+                    true
+                }
+            }
+        })
     }
 
     fn unavailable(&mut self, manner: Manner) -> io::Result<Given> {

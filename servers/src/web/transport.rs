@@ -36,6 +36,9 @@ pub trait Transport {
     /// Those of the connection; `TimedOut` if the client is too slow.
     fn write(&mut self, first: &[u8], second: &[u8]) -> io::Result<()>;
 
+    /// Gives the client the whole of the send timeout again, for what is written next.
+    fn renew(&mut self);
+
     /// Sends `count` bytes of a file, [`PIECE`] at most, which are in the page cache.
     ///
     /// # Errors
@@ -113,6 +116,10 @@ impl Transport for Plain {
         if sent == first.len() { Ok(()) } else { self.write_rest(&first[sent..], second) }
     }
 
+    fn renew(&mut self) {
+        self.limit = Instant::now() + self.patience;
+    }
+
     fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()> {
         self.limit = Instant::now() + self.patience;
         let sent = time::deadline(self.limit, || sinew::io::sendfile(file, &self.stream, offset, count))?;
@@ -181,6 +188,9 @@ impl Transport for Secure {
             self.stream.flush()
         })
     }
+
+    /// Each write has it.
+    fn renew(&mut self) {}
 
     fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()> {
         let mut buffer = vec![0; RECORD.min(count as usize)];

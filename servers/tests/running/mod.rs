@@ -27,6 +27,11 @@ impl Running {
         running
     }
 
+    /// The same; nobody reads what it says when it has begun, until the reader is dropped.
+    pub fn unread(options: &[&str]) -> (Running, impl Read + use<>) {
+        Running::start(options)
+    }
+
     /// The same; nobody hears what it says when it has begun.
     pub fn unheard(options: &[&str]) -> Running {
         Running::start(options).0

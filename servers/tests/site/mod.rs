@@ -87,11 +87,7 @@ impl Serving {
     }
 
     pub fn connect(&self) -> Talk {
-        let stream = TcpStream::connect(self.address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_nodelay(true).expect("no delay");
-        Talk { stream, heard: Vec::new() }
+        Talk::over(TcpStream::connect(self.address).expect("a connection"))
     }
 
     /// The answer to a request for this target, on a connection of its own.
@@ -178,6 +174,13 @@ impl Answer {
 }
 
 impl Talk {
+    pub fn over(stream: TcpStream) -> Talk {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Talk { stream, heard: Vec::new() }
+    }
+
     pub fn say(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("to send");
     }
@@ -212,13 +215,41 @@ impl Talk {
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
         let mut answer = Answer { status, head, body: Vec::new() };
         let has_body = has_body && !matches!(status, 100 | 204 | 304);
-        if has_body {
+        if has_body && answer.field("Transfer-Encoding") == Some("chunked") {
+            answer.body = self.hear_chunks();
+        } else if has_body {
             let length = answer.field("Content-Length").expect("a length").parse().expect("a number");
             while self.heard.len() < length && self.hear_more() {}
             let rest = self.heard.split_off(length.min(self.heard.len()));
             answer.body = std::mem::replace(&mut self.heard, rest);
         }
         answer
+    }
+
+    /// A body in chunks, to its end.
+    pub fn hear_chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let end = loop {
+                if let Some(end) = self.heard.windows(2).position(|bytes| bytes == b"\r\n") {
+                    break end;
+                }
+                assert!(self.hear_more(), "closed before a chunk");
+            };
+            let size = std::str::from_utf8(&self.heard[..end]).expect("digits");
+            let size = usize::from_str_radix(size, 16).expect("a size");
+            let whole = end + 2 + size + 2;
+            while self.heard.len() < whole {
+                assert!(self.hear_more(), "closed in a chunk");
+            }
+            let rest = self.heard.split_off(whole);
+            let chunk = std::mem::replace(&mut self.heard, rest);
+            assert!(chunk.ends_with(b"\r\n"));
+            if size == 0 {
+                return body;
+            }
+            body.extend_from_slice(&chunk[end + 2..whole - 2]);
+        }
     }
 
     pub fn ask(&mut self, method: &str, target: &str, fields: &str) -> Answer {

@@ -6,18 +6,23 @@
 mod beneath;
 mod cache;
 mod entry;
+mod listings;
+mod names;
 pub mod resident;
 
 pub use entry::{Content, Entry, Form};
+pub use names::{Name, Names};
 
 use super::{Options, clock};
 use beneath::{Kind, Top};
 use cache::Cache;
+use listings::Listings;
 use rustix::fs::Dir;
 use rustix::io::Errno;
 use sinew_http_protocol::target::Place;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Entries that are looked at besides the one that is asked for. Unmeasured.
 const PATROL: usize = 4;
@@ -47,6 +52,11 @@ pub struct Files {
     max_age: Option<u32>,
     /// No suspension happens under the lock.
     cache: Mutex<Cache>,
+    listings: Listings,
+    /// Whether names that begin with a dot are listed.
+    hidden: bool,
+    /// How long a listing may wait for its turn.
+    patience: Duration,
 }
 
 impl Files {
@@ -57,7 +67,14 @@ impl Files {
     pub fn open(options: &Options) -> io::Result<Files> {
         let top = Top::open(&options.directory, options.follow_links)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", options.directory.display())))?;
-        Ok(Files { top, max_age: options.max_age, cache: Mutex::new(Cache::new(options.cached_files as usize)) })
+        Ok(Files {
+            top,
+            max_age: options.max_age,
+            cache: Mutex::new(Cache::new(options.cached_files as usize)),
+            listings: Listings::new(),
+            hidden: options.hidden,
+            patience: options.send_timeout,
+        })
     }
 
     /// What is at this place, as it was less than a second or so ago.
@@ -133,13 +150,14 @@ impl Files {
         }
     }
 
-    /// What is in a directory.
+    /// What is in a directory, as it was at `oldest` or later. To be held for a moment only: see
+    /// [`listings`].
     ///
     /// # Errors
     /// What is found in its place.
-    pub fn list<T: Send>(&self, place: &Place<'_>, read: impl FnOnce(Dir) -> T + Send) -> Result<T, Found> {
-        let open = || self.top.open_directory(&place.path).and_then(Dir::new);
-        sinew::blocking(|| open().map(read)).map_err(refusal)
+    pub fn list(&self, place: &Place<'_>, oldest: Instant) -> Result<Arc<Names>, Found> {
+        let read = || Names::read(Dir::new(self.top.open_directory(&place.path)?)?, self.hidden);
+        self.listings.find(&place.path, oldest, self.patience, read).map_err(refusal)
     }
 }
 

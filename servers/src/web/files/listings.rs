@@ -1,0 +1,168 @@
+//! The names in directories, read for those who list them: few at a time, and kept for a while.
+//!
+//! To read a directory takes long, and a lot of memory, if there is much in it. So readers of a
+//! listing do not own its names: each looks for them here whenever it can send another piece,
+//! and holds them no longer than it takes to make that piece. What all listings take together is
+//! bounded by what is kept, and by what is being read.
+
+use super::names::Names;
+use rustix::io::Errno;
+use sinew::sync::Semaphore;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Directories that are read at a time. The others wait, without a thread of the pool: files are
+/// opened there. One disk that hangs holds one turn, if nobody asks again. Unmeasured.
+const MOST_AT_A_TIME: u64 = 2;
+
+/// Bytes that are kept.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Directories that are kept.
+const MOST_KEPT: usize = 32;
+
+/// The names of some directories.
+pub struct Listings {
+    /// The one that was used last is at the end. No suspension happens under the lock.
+    kept: Mutex<Vec<Kept>>,
+    readers: Semaphore,
+}
+
+struct Kept {
+    path: Box<[u8]>,
+    names: Arc<Names>,
+}
+
+impl Listings {
+    /// Nothing is kept at first.
+    pub fn new() -> Listings {
+        Listings { kept: Mutex::default(), readers: Semaphore::new(MOST_AT_A_TIME) }
+    }
+
+    /// The names in the directory at this path, as they were at `oldest` or later. If they have
+    /// to be read, `read` does that, on a thread that may block.
+    ///
+    /// # Errors
+    /// Those of `read`; `AGAIN` if it is not its turn within `patience`.
+    pub fn find(
+        &self,
+        path: &[u8],
+        oldest: Instant,
+        patience: Duration,
+        read: impl FnOnce() -> Result<Names, Errno> + Send,
+    ) -> Result<Arc<Names>, Errno> {
+        if let Some(names) = self.look(path, oldest) {
+            return Ok(names);
+        }
+        let _turn = self.readers.acquire_timeout(1, patience).map_err(|_| Errno::AGAIN)?;
+        // Somebody else may have read them meanwhile.
+        if let Some(names) = self.look(path, oldest) {
+            return Ok(names);
+        }
+        let names = Arc::new(sinew::blocking(read)?);
+        self.keep(path, &names);
+        Ok(names)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self, path: &[u8], oldest: Instant) -> Option<Arc<Names>> {
+        let mut kept = self.kept();
+        let place = kept.iter().position(|kept| *kept.path == *path && kept.names.read_at >= oldest)?;
+        kept[place..].rotate_left(1);
+        kept.last().map(|last| Arc::clone(&last.names))
+    }
+
+    fn keep(&self, path: &[u8], names: &Arc<Names>) {
+        let mut kept = self.kept();
+        kept.retain(|kept| *kept.path != *path);
+        kept.push(Kept { path: path.into(), names: Arc::clone(names) });
+        let (mut bytes, mut first) = (0, kept.len());
+        while first > 0 && kept.len() - first < MOST_KEPT {
+            bytes += kept[first - 1].names.weight();
+            if bytes > MOST_BYTES {
+                break;
+            }
+            first -= 1;
+        }
+        kept.drain(..first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    fn read() -> Result<Names, Errno> {
+        Names::read(Dir::new(openat(CWD, "/", OFlags::RDONLY, Mode::empty())?)?, false)
+    }
+
+    #[test]
+    fn names_are_read_once_for_all_who_want_them_and_again_when_they_are_old() {
+        sinew::run(|| {
+            let (listings, begin, hour) = (Listings::new(), Instant::now(), Duration::from_secs(3600));
+            let first = listings.find(b"a", begin, hour, read).unwrap();
+            let again = listings.find(b"a", begin, hour, || panic!("they are there")).unwrap();
+            assert!(Arc::ptr_eq(&first, &again));
+            let later = listings.find(b"a", Instant::now(), hour, read).unwrap();
+            assert!(!Arc::ptr_eq(&first, &later));
+            assert_eq!(listings.find(b"b", begin, hour, || Err(Errno::NOENT)).map(|_| ()), Err(Errno::NOENT));
+        });
+    }
+
+    #[test]
+    fn the_number_that_is_kept_is_bounded_and_the_last_that_were_used_stay() {
+        sinew::run(|| {
+            let (listings, begin, hour) = (Listings::new(), Instant::now(), Duration::from_secs(3600));
+            listings.find(b"popular", begin, hour, read).unwrap();
+            for number in 0..100u8 {
+                listings.find(&[number], begin, hour, read).unwrap();
+                listings.find(b"popular", begin, hour, || panic!("it is there")).unwrap();
+                assert!(listings.kept().len() <= MOST_KEPT);
+            }
+            assert_eq!(listings.kept().len(), MOST_KEPT);
+        });
+    }
+
+    #[test]
+    fn directories_that_cannot_be_read_leave_the_pool_to_files() {
+        sinew::run(|| {
+            let (listings, hour) = (&Listings::new(), Duration::from_secs(3600));
+            let (release, stuck) = std::sync::mpsc::channel::<()>();
+            let (stuck, tried) = (&Mutex::new(stuck), &AtomicU64::new(0));
+            sinew::scope(|scope| {
+                // More than the pool has threads.
+                for number in 0..sinew::io::BLOCKING_THREADS + 100 {
+                    scope.spawn(move || {
+                        let hang = || {
+                            tried.fetch_add(1, Relaxed);
+                            // An error, when it is over.
+                            stuck.lock().unwrap().recv().map_or(Err(Errno::IO), |()| read())
+                        };
+                        listings.find(&number.to_ne_bytes(), Instant::now(), hour, hang).map(drop)
+                    });
+                }
+                while tried.load(Relaxed) < MOST_AT_A_TIME {
+                    sinew::yield_now();
+                }
+                assert_eq!(sinew::blocking(|| 42), 42);
+                assert_eq!(tried.load(Relaxed), MOST_AT_A_TIME);
+                drop(release);
+            });
+        });
+    }
+
+    #[test]
+    fn a_reader_whose_turn_does_not_come_is_told() {
+        sinew::run(|| {
+            let listings = Listings::new();
+            let _busy = listings.readers.acquire_many(MOST_AT_A_TIME);
+            let outcome = listings.find(b"a", Instant::now(), Duration::from_millis(1), || panic!("not its turn"));
+            assert_eq!(outcome.map(|_| ()), Err(Errno::AGAIN));
+        });
+    }
+}
