@@ -1,8 +1,8 @@
 //! Where clients come in.
 
-use super::session::{End, Session};
-use super::stream::Stream;
-use super::traffic::Admitted;
+use super::session::{End, Known, Session};
+use super::stream::{Stream, tcp_text};
+use super::traffic::{Admitted, Reason};
 use super::{Options, Server};
 use crate::message;
 use sinew::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -10,6 +10,7 @@ use sinew::{FibreBuilder, Scope};
 use std::fs::Permissions;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -40,7 +41,7 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
                 let port = port.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no such port"))?;
                 listener.bind((host.trim_matches(['[', ']']), port))
             }
-            _ => listener.bind((address.trim_matches(['[', ']']), options.port)),
+            _ => listener.bind((address.trim_matches(['[', ']']), options.tcp_port())),
         };
         let listener = bound.map_err(|error| explain(&address, error))?;
         // Connections inherit it. A client that is gone without a word is found out by it; there
@@ -71,6 +72,21 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Door {
+    /// Its number and where it is, in memcached's words.
+    pub fn describe(&self) -> (i32, String) {
+        match self {
+            Door::Tcp(listener) => {
+                let address = listener.local_addr().map_or(String::new(), |address| tcp_text("tcp", address));
+                (listener.as_raw_fd(), address)
+            }
+            Door::Unix(listener) => {
+                let address = listener.local_addr().ok();
+                let path = address.as_ref().and_then(|address| address.as_pathname());
+                (listener.as_raw_fd(), format!("unix:{}", path.unwrap_or(Path::new("")).display()))
+            }
+        }
+    }
+
     /// Says where it is.
     pub fn announce(&self) {
         match self {
@@ -119,21 +135,23 @@ impl Door {
 }
 
 fn admit<'scope, S: Stream>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
-    let Some(admitted) = server.connections.admit() else {
+    let Some(admitted) = server.connections.admit(stream.any(), server.clock.now()) else {
         server.log(1, || "too many open connections".to_owned());
         // There is room for this much, or there is nobody to read it.
         let _ = stream.write(TOO_MANY);
         return;
     };
-    Client { stream, _admitted: admitted, is_binary: None }.serve(server, scope);
+    Client { stream, admitted, known: server.introduction() }.serve(server, scope);
+    if !server.extended().maxconns_fast {
+        server.connections.wait_for_room();
+    }
 }
 
 /// One who has been let in.
 pub struct Client<S> {
     stream: S,
-    _admitted: Admitted,
-    /// What it speaks, if it has said anything.
-    is_binary: Option<bool>,
+    admitted: Admitted,
+    known: Known,
 }
 
 impl<S: Stream> Client<S> {
@@ -146,10 +164,13 @@ impl<S: Stream> Client<S> {
 
     /// Until it has said all, or says nothing.
     fn session(mut self, server: &Server) {
-        match Session::serve(server, &self.stream, &mut self.is_binary) {
+        match Session::serve(server, &self.stream, self.admitted.entry(), &mut self.known) {
             Ok(End::Over) => {}
             Ok(End::Silent) => self.rest(server),
-            Err(error) => server.log(1, || format!("a connection broke: {error}")),
+            Err(error) => {
+                self.admitted.entry().set_reason(Reason::Error);
+                server.log(1, || format!("a connection broke: {error}"));
+            }
         }
     }
 

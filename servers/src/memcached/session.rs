@@ -4,10 +4,15 @@ use super::Server;
 use super::input::{Input, LARGE};
 use super::store::{Cursor, Draft, Moment, Number, Place};
 use super::stream::Stream;
+use super::traffic::{Entry, State};
+use super::watch::{Told, Topics, Watcher};
 use crate::lobby::is_silence;
 use crate::memory;
+use sinew::task::AbortHandle;
 use sinew_memcached_protocol::binary;
+use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Values up to this length are copied out at once, and are received whole.
@@ -36,6 +41,14 @@ const MOST_UNSENT: usize = 64 * 1024;
 pub struct Session<'a, S> {
     pub(super) server: &'a Server,
     stream: &'a S,
+    /// What others are told of it.
+    pub(super) entry: &'a Entry,
+    /// Whether the client has said who it is, if it has to.
+    pub(super) is_authenticated: bool,
+    /// Unique numbers of items that unsent answers are about: see `arithmetic`.
+    pub(super) held: Vec<u64>,
+    /// As much of the answers memcached would have sent.
+    pub(super) settled: usize,
     /// Answers that have not been sent.
     pub(super) out: Vec<u8>,
     pub(super) moment: Moment,
@@ -46,6 +59,15 @@ pub struct Session<'a, S> {
     /// So many bytes at the beginning of what has come are a line without its end. A long one is
     /// not looked through again for each byte that comes.
     pub(super) unfinished: usize,
+}
+
+/// What a session has learnt of its client.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// What it speaks, if it has said anything.
+    pub is_binary: Option<bool>,
+    /// Whether it has said who it is, if it has to.
+    pub is_authenticated: bool,
 }
 
 /// How a session ends.
@@ -65,6 +87,8 @@ pub enum Next {
     Receive(Upload),
     /// Skip so many bytes, then say this.
     Swallow(u64, Vec<u8>),
+    /// Tell the client what happens, and hear no more requests.
+    Watch(Topics),
     /// End.
     Close,
 }
@@ -97,12 +121,25 @@ impl<'a, S: Stream> Session<'a, S> {
     ///
     /// # Errors
     /// Those of the connection.
-    pub fn serve(server: &'a Server, stream: &'a S, is_binary: &mut Option<bool>) -> io::Result<End> {
+    pub fn serve(server: &'a Server, stream: &'a S, entry: &'a Entry, known: &mut Known) -> io::Result<End> {
         let now = Instant::now();
         let (moment, lingers) = (server.moment_at(now), now + server.options.runtime.linger);
         let out = Vec::new();
-        let is_binary_now = is_binary.unwrap_or(false);
-        let mut session = Session { server, stream, out, moment, lingers, is_binary: is_binary_now, unfinished: 0 };
+        let (is_binary, is_authenticated) = (known.is_binary.unwrap_or(false), known.is_authenticated);
+        let held = Vec::new();
+        let mut session = Session {
+            server,
+            stream,
+            entry,
+            is_authenticated,
+            held,
+            settled: 0,
+            out,
+            moment,
+            lingers,
+            is_binary,
+            unfinished: 0,
+        };
         let mut input = Input::new(&server.allowance);
         loop {
             if let Some(end) = session.hear(&mut input)? {
@@ -111,14 +148,18 @@ impl<'a, S: Stream> Session<'a, S> {
             let now = Instant::now();
             session.moment = server.moment_at(now);
             session.lingers = now + server.options.runtime.linger;
-            if is_binary.is_none() {
+            if known.is_binary.is_none() {
                 session.is_binary = input.bytes()[0] == binary::REQUEST;
-                *is_binary = Some(session.is_binary);
+                known.is_binary = Some(session.is_binary);
             }
+            entry.set_state(State::Answers);
+            entry.note_request(session.moment.now);
             if !session.answer(&mut input)? {
                 return session.send().map(|()| End::Over);
             }
+            known.is_authenticated = session.is_authenticated;
             session.send()?;
+            entry.set_state(if input.bytes().is_empty() { State::Reads } else { State::Receives });
             if !input.is_busy() {
                 session.out = Vec::new();
             }
@@ -146,8 +187,58 @@ impl<'a, S: Stream> Session<'a, S> {
                     }
                     self.out.extend_from_slice(&answer);
                 }
+                Next::Watch(topics) => {
+                    if !self.watch(topics)? {
+                        return Ok(false);
+                    }
+                }
             }
         }
+    }
+
+    /// Tells the client what happens until it goes. Returns `true` if too many watch already.
+    #[inline(never)]
+    fn watch(&mut self, topics: Topics) -> io::Result<bool> {
+        self.entry.set_state(State::Watches);
+        let Some(watcher) = self.server.watchers.enter(topics) else {
+            self.say("WATCHER_TOO_MANY log watcher limit reached", false);
+            return Ok(true);
+        };
+        let outcome = self.tell(&watcher);
+        self.server.watchers.leave(&watcher);
+        outcome.map(|()| false)
+    }
+
+    fn tell(&mut self, watcher: &Arc<Watcher>) -> io::Result<()> {
+        let mut ear = self.listen(watcher);
+        loop {
+            match watcher.wait() {
+                Told::Lines(lines) => {
+                    self.out = lines;
+                    self.send()?;
+                }
+                Told::Heard => match self.stream.read_until(&mut [0; 64], Instant::now()) {
+                    Ok(0) => return Ok(()),
+                    Err(error) if !is_silence(&error) => return Err(error),
+                    // What a watcher says is not looked at.
+                    _ => ear = self.listen(watcher),
+                },
+                Told::Over => break,
+            }
+        }
+        ear.abort();
+        Ok(())
+    }
+
+    /// Has a task wait for what the client says.
+    fn listen(&self, watcher: &Arc<Watcher>) -> AbortHandle {
+        let (stream, watcher) = (self.stream.clone(), Arc::clone(watcher));
+        let heard = poll_fn(move |context| stream.poll_readable(context));
+        let task = sinew::task::spawn(async move {
+            heard.await;
+            watcher.hear();
+        });
+        task.abort_handle()
     }
 
     /// Waits for a request, or for the rest of one. Gives how the session ends if nothing
@@ -265,6 +356,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn receive(&mut self, upload: Upload, input: &mut Input<'_>) -> io::Result<bool> {
         let Upload { head, place, draft, length, mut left } = upload;
         let mut held = Held { server: self.server, shard: place.shard, draft: Some(draft) };
+        self.entry.set_state(State::Receives);
         self.send()?;
         while left > 0 {
             if input.bytes().is_empty() && self.fill(input)? == 0 {
@@ -350,7 +442,7 @@ impl<'a, S: Stream> Session<'a, S> {
         debug_assert!(head.len() <= LARGE);
         let place = self.server.store.place(key);
         let begun = &begun[..begun.len().min(length as usize)];
-        let draft = self.server.store.lock(place.shard).draft(key, begun, self.moment)?;
+        let draft = self.server.store.lock(place.shard).draft(key, begun, length as usize, self.moment)?;
         Some(Upload { head: head.to_vec(), place, draft, length, left: length - begun.len() as u32 })
     }
 }
