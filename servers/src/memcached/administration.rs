@@ -31,7 +31,9 @@ fn classes(word: &[u8]) -> Option<store::ClassBits> {
         return Some(u64::MAX);
     }
     let class = |text: &[u8]| number::unsigned_short(text).filter(|class| (1..64).contains(class));
-    word.split(|byte| *byte == b',').filter(|text| !text.is_empty()).try_fold(0, |all, text| Some(all | 1 << class(text)?))
+    word.split(|byte| *byte == b',')
+        .filter(|text| !text.is_empty())
+        .try_fold(0, |all, text| Some(all | 1 << class(text)?))
 }
 
 impl<S: Stream> Session<'_, S> {
@@ -128,9 +130,12 @@ impl<S: Stream> Session<'_, S> {
         let (words, noreply) = words(tokens);
         let answer = match words.as_slice() {
             [] => return self.say(ERROR, false),
-            [b"tune", hot, warm, hot_factor, warm_factor, ..] => {
-                self.server.tune(number::unsigned_short(hot), number::unsigned_short(warm), fraction(hot_factor), fraction(warm_factor))
-            }
+            [b"tune", hot, warm, hot_factor, warm_factor, ..] => self.server.tune(
+                number::unsigned_short(hot),
+                number::unsigned_short(warm),
+                fraction(hot_factor),
+                fraction(warm_factor),
+            ),
             [b"mode", mode, ..] if self.server.extended().lru_maintainer => match *mode {
                 b"flat" | b"segmented" => {
                     self.server.extended_mut().lru_segmented = *mode == b"segmented";
@@ -204,8 +209,8 @@ impl<S: Stream> Session<'_, S> {
             }
             [b"max_frag", value, ..] => fraction(value).is_some(),
             [
-                b"item_size" | b"item_age" | b"low_ttl" | b"recache_rate" | b"compact_under" | b"drop_under" | b"max_sleep"
-                | b"drop_unread",
+                b"item_size" | b"item_age" | b"low_ttl" | b"recache_rate" | b"compact_under" | b"drop_under"
+                | b"max_sleep" | b"drop_unread",
                 value,
                 ..,
             ] => is_number(value),

@@ -71,7 +71,7 @@ pub fn calculate(
         let start = shard.blocks.value(item);
         shard.blocks.overwrite(start, &text);
         shard.blocks.set_unique(item, fresh.next());
-        shard.mark(item, super::store::SPARED, 0);
+        shard.spare(item);
         return Calculated::Value { value, item };
     }
     let (flags, expiry) = (shard.blocks.flags(item), shard.blocks.expiry(item));

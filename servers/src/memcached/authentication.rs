@@ -60,9 +60,11 @@ impl Authentication {
     fn check(&self, name: &[u8], password: &[u8]) -> bool {
         self.attempts.fetch_add(1, Relaxed);
         // All are compared to the end, so that time tells nothing.
-        let is_known = self.pairs.iter().flatten().fold(false, |known, pair| {
-            known | (is_same(&pair.0, name) & is_same(&pair.1, password))
-        });
+        let is_known = self
+            .pairs
+            .iter()
+            .flatten()
+            .fold(false, |known, pair| known | (is_same(&pair.0, name) & is_same(&pair.1, password)));
         self.errors.fetch_add(u64::from(!is_known), Relaxed);
         is_known
     }

@@ -1,8 +1,9 @@
 //! Where clients come in.
 
 use super::session::{End, Known, Session};
-use super::stream::{Stream, tcp_text};
+use super::stream::{Connection, tcp_text};
 use super::traffic::{Admitted, Reason};
+use super::udp::Mailbox;
 use super::{Options, Server};
 use crate::message;
 use sinew::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -20,6 +21,8 @@ pub enum Door {
     Tcp(TcpListener),
     /// At a path.
     Unix(UnixListener),
+    /// At a port, for datagrams.
+    Udp(Mailbox),
 }
 
 /// What one too many gets to hear.
@@ -49,7 +52,31 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
         rustix::net::sockopt::set_socket_keepalive(&listener, true)?;
         Ok(Door::Tcp(listener))
     };
-    options.listen.iter().map(open).collect()
+    let mut doors = options.listen.iter().map(open).collect::<io::Result<Vec<Door>>>()?;
+    if let Some(port) = options.udp_port.number() {
+        for address in &options.listen {
+            let host = match address.rsplit_once(':') {
+                Some((host, _)) if !host.is_empty() && (host.ends_with(']') || !host.contains(':')) => host,
+                _ => address,
+            };
+            let mailbox = Mailbox::open(host.trim_matches(['[', ']']), port);
+            doors.push(Door::Udp(mailbox.map_err(|error| explain(&address, error))?));
+        }
+    }
+    Ok(doors)
+}
+
+/// Writes the ports into the file that `MEMCACHED_PORT_FILENAME` names, if there is such a name. The
+/// file is there when all of it is.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_ports(doors: &[Door]) -> io::Result<()> {
+    let Some(name) = std::env::var_os("MEMCACHED_PORT_FILENAME") else { return Ok(()) };
+    let mut temporary = name.clone();
+    temporary.push(".lck");
+    std::fs::write(&temporary, doors.iter().map(Door::port_line).collect::<String>())?;
+    std::fs::rename(&temporary, name)
 }
 
 fn explain(address: &dyn std::fmt::Display, error: io::Error) -> io::Error {
@@ -84,6 +111,7 @@ impl Door {
                 let path = address.as_ref().and_then(|address| address.as_pathname());
                 (listener.as_raw_fd(), format!("unix:{}", path.unwrap_or(Path::new("")).display()))
             }
+            Door::Udp(mailbox) => mailbox.describe(),
         }
     }
 
@@ -98,12 +126,32 @@ impl Door {
                 Ok(address) => message::say(format_args!("listening at {address:?}")),
                 Err(error) => message::say(format_args!("listening: {error}")),
             },
+            Door::Udp(mailbox) => match mailbox.address() {
+                Ok(address) => message::say(format_args!("listening at {address} for datagrams")),
+                Err(error) => message::say(format_args!("listening: {error}")),
+            },
+        }
+    }
+
+    /// The line that memcached writes about it into the file that its environment names.
+    fn port_line(&self) -> String {
+        let line = |kind: &str, address: io::Result<std::net::SocketAddr>| {
+            address.map_or(String::new(), |address| {
+                let version = if address.is_ipv6() { "INET6" } else { "INET" };
+                format!("{kind} {version}: {}\n", address.port())
+            })
+        };
+        match self {
+            Door::Tcp(listener) => line("TCP", listener.local_addr()),
+            Door::Udp(mailbox) => line("UDP", mailbox.address()),
+            Door::Unix(_) => String::new(),
         }
     }
 
     /// Lets clients in, each to a fibre of its own, until this fibre is cancelled.
     pub fn serve<'scope>(&self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
         match self {
+            Door::Udp(mailbox) => mailbox.serve(server),
             Door::Tcp(listener) => {
                 for stream in listener.incoming() {
                     if server.is_stopping() {
@@ -134,7 +182,7 @@ impl Door {
     }
 }
 
-fn admit<'scope, S: Stream>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
+fn admit<'scope, S: Connection>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
     let Some(admitted) = server.connections.admit(stream.any(), server.clock.now()) else {
         server.log(1, || "too many open connections".to_owned());
         // There is room for this much, or there is nobody to read it.
@@ -154,7 +202,7 @@ pub struct Client<S> {
     known: Known,
 }
 
-impl<S: Stream> Client<S> {
+impl<S: Connection> Client<S> {
     /// Serves it, in a fibre of its own.
     fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
         if let Err(error) = FibreBuilder::new().spawn_scoped(scope, move || self.session(server)) {

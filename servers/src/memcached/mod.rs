@@ -13,6 +13,7 @@
 //! | `clock` | seconds, and what was flushed when |
 //! | `stats`, `traffic` | what is told about it |
 //! | `watch` | what happens, told as it happens |
+//! | `udp` | requests in datagrams |
 //! | `process` | the process that it runs in |
 
 mod administration;
@@ -31,6 +32,7 @@ mod store;
 mod stream;
 mod text;
 mod traffic;
+mod udp;
 mod watch;
 
 pub use options::Options;
@@ -88,6 +90,8 @@ pub struct Server {
     scheduler: &'static str,
     verbosity: AtomicU32,
     flushes: AtomicU64,
+    /// How often a session let others go first.
+    yields: AtomicU64,
     /// When the last session has to have ended. Set when the server is told to stop.
     stop: OnceLock<Instant>,
 }
@@ -169,8 +173,13 @@ impl Server {
         self.flushes.load(Relaxed)
     }
 
-    fn reset_flushes(&self) {
+    fn yields(&self) -> u64 {
+        self.yields.load(Relaxed)
+    }
+
+    fn reset(&self) {
         self.flushes.store(0, Relaxed);
+        self.yields.store(0, Relaxed);
     }
 
     /// Ends connections that have been idle for too long, until the fibre is cancelled.
@@ -226,6 +235,9 @@ pub fn run(options: Options) -> io::Result<()> {
     if largest > bytes / 2 {
         return Err(invalid("the largest item (-I) may take at most half of the memory (-m)".to_owned()));
     }
+    if options.auth_file.is_some() && options.udp_port.number().is_some() {
+        return Err(invalid("datagrams (-U) cannot say who they come from (-Y)".to_owned()));
+    }
     let authentication = Authentication::read(options.auth_file.as_deref())?;
     if !process::prepare(&options)? {
         return Ok(());
@@ -259,6 +271,7 @@ pub fn run(options: Options) -> io::Result<()> {
         scheduler: runtime.main_cluster().scheduler(),
         verbosity: AtomicU32::new(options.verbose.into()),
         flushes: AtomicU64::new(0),
+        yields: AtomicU64::new(0),
         stop: OnceLock::new(),
         options,
     };
@@ -270,6 +283,7 @@ pub fn run(options: Options) -> io::Result<()> {
     let doors = runtime.run(|| listen::open(&server.options))?;
     let socket = server.options.unix_socket.as_deref().map(|path| (path, listen::identity(path)));
     let _ = server.doors.set(doors.iter().map(listen::Door::describe).collect());
+    listen::write_ports(&doors)?;
     let _pid_file = PidFile::write(&server.options)?;
     doors.iter().for_each(listen::Door::announce);
     runtime.run(|| {

@@ -41,8 +41,7 @@ fn become_user(name: &str) -> io::Result<()> {
         (fields.next() == Some(name)).then(|| (fields.nth(1), fields.next()))
     });
     let (Some(user), Some(group)) = ids.ok_or_else(unknown)? else { return Err(unknown()) };
-    let (user, group): (u32, u32) =
-        (user.parse().map_err(|_| unknown())?, group.parse().map_err(|_| unknown())?);
+    let (user, group): (u32, u32) = (user.parse().map_err(|_| unknown())?, group.parse().map_err(|_| unknown())?);
     if user == 0 {
         return Ok(());
     }

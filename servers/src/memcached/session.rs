@@ -13,6 +13,7 @@ use sinew_memcached_protocol::binary;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Values up to this length are copied out at once, and are received whole.
@@ -47,6 +48,8 @@ pub struct Session<'a, S> {
     pub(super) is_authenticated: bool,
     /// Unique numbers of items that unsent answers are about: see `arithmetic`.
     pub(super) held: Vec<u64>,
+    /// Requests that may be answered before it is another session's turn.
+    turns: u32,
     /// As much of the answers memcached would have sent.
     pub(super) settled: usize,
     /// Answers that have not been sent.
@@ -133,6 +136,7 @@ impl<'a, S: Stream> Session<'a, S> {
             entry,
             is_authenticated,
             held,
+            turns: server.options.max_reqs_per_event,
             settled: 0,
             out,
             moment,
@@ -152,6 +156,7 @@ impl<'a, S: Stream> Session<'a, S> {
                 session.is_binary = input.bytes()[0] == binary::REQUEST;
                 known.is_binary = Some(session.is_binary);
             }
+            session.turns = server.options.max_reqs_per_event;
             entry.set_state(State::Answers);
             entry.note_request(session.moment.now);
             if !session.answer(&mut input)? {
@@ -281,6 +286,24 @@ impl<'a, S: Stream> Session<'a, S> {
     fn fill_late(&mut self, input: &mut Input<'_>) -> io::Result<usize> {
         let deadline = self.server.stop_deadline();
         sinew::cancel::shield(|| input.fill(self.stream, Some(deadline)))
+    }
+
+    /// Counts a request. After some of them others go first.
+    #[inline]
+    pub(super) fn count_request(&mut self) {
+        if self.turns == 0 {
+            self.give_way();
+        }
+        self.turns -= 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_way(&mut self) {
+        self.server.yields.fetch_add(1, Relaxed);
+        sinew::yield_now();
+        self.moment = self.server.moment();
+        self.turns = self.server.options.max_reqs_per_event;
     }
 
     /// Sends all answers.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// A connection of any kind.
+/// What bytes come from and go to.
 pub trait Stream: Clone + Send + 'static {
     /// Waits for bytes.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
@@ -21,6 +21,10 @@ pub trait Stream: Clone + Send + 'static {
     fn write_until(&self, bytes: &[u8], deadline: Instant) -> io::Result<usize>;
     /// Whether it is worth trying to read, or an error is to be found by that.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
+}
+
+/// One that a client has opened, and that lasts.
+pub trait Connection: Stream {
     /// A client of this kind.
     fn client(client: Client<Self>) -> AnyClient;
     /// Another handle of it.
@@ -105,7 +109,9 @@ macro_rules! stream {
             fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
                 <$Type>::poll_readable(self, context).map(drop)
             }
+        }
 
+        impl Connection for $Type {
             fn client(client: Client<Self>) -> AnyClient {
                 AnyClient::$kind(client)
             }

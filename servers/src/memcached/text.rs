@@ -80,6 +80,7 @@ impl<S: Stream> Session<'_, S> {
                 }
             };
             self.server.log(2, || format!("< {}", String::from_utf8_lossy(&words[..words.len().min(LONGEST_LINE)])));
+            self.count_request();
             self.send_some()?;
             let command = text::parse(words);
             match command {

@@ -27,7 +27,8 @@ pub struct Connections {
 pub struct Entry {
     /// Its number.
     pub number: i32,
-    stream: AnyStream,
+    /// None of a datagram's.
+    stream: Option<AnyStream>,
     state: AtomicU8,
     /// The second of its last request.
     used_at: AtomicU32,
@@ -80,6 +81,25 @@ const REASONS: [(Reason, &str); 4] = [
 ];
 
 impl Entry {
+    fn new(number: i32, stream: Option<AnyStream>, now: u32) -> Entry {
+        Entry {
+            number,
+            stream,
+            state: AtomicU8::new(State::Reads as u8),
+            used_at: AtomicU32::new(now),
+            reason: AtomicU8::new(Reason::Normal as u8),
+        }
+    }
+
+    /// What is known of datagrams that come in at a door of this number.
+    pub fn unlisted(number: i32, now: u32) -> Entry {
+        Entry::new(number, None, now)
+    }
+
+    fn peer(&self) -> Option<std::net::SocketAddr> {
+        self.stream.as_ref().and_then(AnyStream::peer)
+    }
+
     /// Says what its session does.
     #[inline]
     pub fn set_state(&self, state: State) {
@@ -100,10 +120,11 @@ impl Entry {
 
     /// The client's address, where it came in, what it does and since when, in memcached's words.
     pub fn describe(&self, now: u32) -> (String, String, &'static str, u32) {
-        let peer = self.stream.peer().map(|peer| super::stream::tcp_text("tcp", peer));
+        let peer = self.peer().map(|peer| super::stream::tcp_text("tcp", peer));
         let state = STATES[usize::from(self.state.load(Relaxed))].1;
         let idle = now.saturating_sub(self.used_at.load(Relaxed));
-        (peer.unwrap_or_else(|| "?:<AF 0>".to_owned()), self.stream.door(), state, idle)
+        let door = self.stream.as_ref().map_or(String::new(), AnyStream::door);
+        (peer.unwrap_or_else(|| "?:<AF 0>".to_owned()), door, state, idle)
     }
 }
 
@@ -148,18 +169,12 @@ impl Connections {
             self.rejected.fetch_add(1, Relaxed);
             return None;
         }
-        let entry = Arc::new(Entry {
-            number: stream.number(),
-            stream,
-            state: AtomicU8::new(State::Reads as u8),
-            used_at: AtomicU32::new(now),
-            reason: AtomicU8::new(Reason::Normal as u8),
-        });
+        let entry = Arc::new(Entry::new(stream.number(), Some(stream), now));
         list.insert(entry.number, Arc::clone(&entry));
         drop(list);
         self.total.fetch_add(1, Relaxed);
         if self.watchers.wants(CONNECTIONS) {
-            self.watchers.say_connection(entry.stream.peer(), entry.number, None);
+            self.watchers.say_connection(entry.peer(), entry.number, None);
         }
         Some(Admitted { connections: Arc::clone(self), entry })
     }
@@ -227,7 +242,7 @@ impl Connections {
             if is_idle && entry.state.load(Relaxed) != State::Watches as u8 {
                 entry.set_reason(Reason::Idle);
                 self.kicked.fetch_add(1, Relaxed);
-                entry.stream.shut_down();
+                entry.stream.iter().for_each(AnyStream::shut_down);
             }
         }
     }
@@ -249,7 +264,7 @@ impl Drop for Admitted {
         }
         if connections.watchers.wants(CONNECTIONS) {
             let reason = REASONS[usize::from(self.entry.reason.load(Relaxed))].1;
-            connections.watchers.say_connection(self.entry.stream.peer(), self.entry.number, Some(reason));
+            connections.watchers.say_connection(self.entry.peer(), self.entry.number, Some(reason));
         }
     }
 }

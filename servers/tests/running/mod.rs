@@ -134,9 +134,9 @@ impl Talk {
         self.stream.write_all(bytes).expect("to send");
     }
 
-    /// What `stats` says under this name.
+    /// What `stats` says under this name, or `stats runtime`, which is ours.
     pub fn stat(&mut self, name: &str) -> String {
-        let stats = String::from_utf8(self.ask(b"stats\r\n")).expect("text");
+        let stats = String::from_utf8(self.ask(b"stats\r\nstats runtime\r\n")).expect("text");
         let start = format!("STAT {name} ");
         stats.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {name}")).to_owned()
     }

@@ -88,8 +88,7 @@ pub struct Options {
     #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff))]
     pub listen_backlog: u32,
 
-    /// Requests of one connection that are answered before it is another's turn: here time
-    /// decides, the number is only shown
+    /// Requests of one connection that are answered before it is another's turn
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_reqs_per_event: u32,
 

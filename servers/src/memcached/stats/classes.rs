@@ -12,7 +12,8 @@ use std::io;
 const STEP: usize = 32;
 
 impl Server {
-    /// There is one order of use here: all items are in what memcached calls hot.
+    /// There is one order of use here. Its items are in what memcached calls hot, but for those that
+    /// eviction spares: they are warm.
     pub(super) fn items(&self, now: u32) -> Report {
         let mut report = Report::default();
         let (totals, extended) = (self.store.totals(), self.extended());
@@ -24,8 +25,9 @@ impl Server {
             let mut add = |name: &str, value: u64| report.add(format!("items:{number}:{name}"), value);
             add("number", stock.items);
             if extended.lru_maintainer {
-                add("number_hot", stock.items - stock.temporary);
-                add("number_warm", 0);
+                let warm = stock.spared.min(stock.items - stock.temporary);
+                add("number_hot", stock.items - stock.temporary - warm);
+                add("number_warm", warm);
                 add("number_cold", 0);
                 if extended.temp_lru {
                     add("number_temp", stock.temporary);
@@ -51,7 +53,7 @@ impl Server {
             add("lrutail_reflocked", 0);
             if extended.lru_maintainer {
                 add("moves_to_cold", 0);
-                add("moves_to_warm", 0);
+                add("moves_to_warm", counters.spared);
                 add("moves_within_lru", 0);
                 add("direct_reclaims", counters.evicted + counters.reclaimed);
                 add("hits_to_hot", counters.get_hits);

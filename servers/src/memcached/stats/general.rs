@@ -110,7 +110,7 @@ impl Server {
         report.add("listen_disabled_num", times_full);
         report.add("time_in_listen_disabled_us", micros_full);
         report.add("threads", self.threads);
-        report.add("conn_yields", 0);
+        report.add("conn_yields", self.yields());
         report.add("hash_power_level", totals.places.max(1).ilog2());
         report.add("hash_bytes", totals.index_bytes);
         report.add("hash_is_expanding", 0);
@@ -155,7 +155,7 @@ impl Server {
         report.add("lrutail_reflocked", 0);
         if extended.lru_maintainer {
             report.add("moves_to_cold", 0);
-            report.add("moves_to_warm", 0);
+            report.add("moves_to_warm", counters.spared);
             report.add("moves_within_lru", totals.counters.lru_moves);
             report.add("direct_reclaims", counters.evicted + counters.reclaimed);
             report.add("lru_bumps_dropped", 0);

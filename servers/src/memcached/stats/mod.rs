@@ -67,7 +67,7 @@ impl<S: Stream> Session<'_, S> {
                 return Ok(());
             }
             Some(b"reset") => {
-                server.reset();
+                server.reset_all();
                 self.say("RESET", false);
                 return Ok(());
             }
@@ -144,11 +144,14 @@ impl<S: Stream> Session<'_, S> {
         let report = match key {
             b"" => server.general(),
             _ if key.starts_with(b"reset") => {
-                server.reset();
+                server.reset_all();
                 Report::default()
             }
             _ if key.starts_with(b"settings") => server.settings(),
-            _ if key.starts_with(b"detail") => return Ok(self.binary_detail(request, &key[b"detail".len()..])),
+            _ if key.starts_with(b"detail") => {
+                self.binary_detail(request, &key[b"detail".len()..]);
+                return Ok(());
+            }
             b"items" => server.items(self.moment.now),
             b"slabs" => server.slabs(),
             b"sizes" => self.sizes()?,
@@ -221,12 +224,12 @@ impl Server {
         }
     }
 
-    fn reset(&self) {
+    fn reset_all(&self) {
+        self.reset();
         self.store.reset_counters();
         self.traffic.reset();
         self.connections.reset();
         self.prefixes.reset();
         self.watchers.reset();
-        self.reset_flushes();
     }
 }

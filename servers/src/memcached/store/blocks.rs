@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn blocks(pages: usize) -> Blocks {
-        Blocks::new(Arc::new(Pool::new(pages * PAGE)))
+        Blocks::new(Arc::new(Pool::new(pages * PAGE, 1)))
     }
 
     #[test]

@@ -30,13 +30,13 @@ counters! {
     ClassCounters:
     get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits
     evicted evicted_nonzero evicted_unfetched evicted_active out_of_memory
-    reclaimed expired_unfetched crawler_reclaimed crawler_items_checked
+    spared reclaimed expired_unfetched crawler_reclaimed crawler_items_checked
 }
 
 counters! {
     /// The items of one class of sizes that there are.
     Stock:
-    items bytes temporary
+    items bytes temporary spared
 }
 
 /// One class of sizes.

@@ -1,9 +1,9 @@
 //! Making room: pages, blocks, and the items that go for them.
 
+use super::Moment;
 use super::blocks::{NONE, Number};
 use super::item::{FETCHED, SPARED};
 use super::shard::Shard;
-use super::Moment;
 use crate::memcached::watch::Eviction;
 
 /// As many marked items are spared at a time, when room is needed. Unmeasured.
@@ -67,11 +67,10 @@ impl Shard {
             oldest => self.blocks.unique(oldest),
         };
         let large = self.family.eldest().map_or(u64::MAX, |(_, unique)| unique);
-        if large < small {
-            self.give_large_up(moment) || self.give_up(Kind::Small, moment)
-        } else {
-            self.give_up(Kind::Small, moment) || self.give_large_up(moment)
+        if large < small && self.give_large_up(moment) {
+            return true;
         }
+        self.give_up(Kind::Small, moment) || self.give_large_up(moment)
     }
 
     fn give_large_up(&mut self, moment: Moment) -> bool {
@@ -99,6 +98,7 @@ impl Shard {
                 break;
             }
             self.mark(item, 0, SPARED);
+            self.class(item).stock.spared -= 1;
             self.unqueue(item);
             self.enqueue(item);
             self.counters.lru_moves += 1;

@@ -20,7 +20,7 @@ pub use blocks::Number;
 pub use classes::{SLAB_PAGE, Sizing};
 pub use counters::{Class, Counters};
 pub use draft::Draft;
-pub use item::{BASE64, Cursor, FETCHED, SPARED, STALE, WON};
+pub use item::{BASE64, Cursor, FETCHED, STALE, WON};
 pub use shard::Shard;
 pub use sweep::{Classes as ClassBits, STEP, Sweeper};
 
@@ -177,7 +177,7 @@ impl Store {
         // A shard is to hold some of the largest items, and not to be all index.
         let count = (plan.bytes / (4 * plan.largest).max(16 * blocks::PAGE)).clamp(1, 64);
         let count = 1 << count.ilog2();
-        let family = Family::new(count, Pool::new(plan.bytes), Classes::new(plan.sizing), watchers);
+        let family = Family::new(count, Pool::new(plan.bytes, count), Classes::new(plan.sizing), watchers);
         let family = Arc::new(family);
         let index_bytes = plan.bytes / count / INDEX_SHARE;
         let shard = |number| {

@@ -23,10 +23,10 @@ pub type Page = Box<[Line; PAGE_BLOCKS]>;
 pub struct Pool {
     /// The most pages that there may be.
     limit: AtomicUsize,
-    /// The number of pages that exist, without `first`. Written under the lock of `spare`.
+    /// The number of pages that exist, without those set aside. Written under the lock of `spare`.
     taken: AtomicUsize,
-    /// The number of first pages of shards, which are not limited.
-    first: AtomicUsize,
+    /// A page is set aside for each shard, on top of the limit.
+    shards: usize,
     /// Pages that nobody has. No suspension happens under this lock.
     spare: Mutex<Vec<Page>>,
     /// How often the system had no memory.
@@ -34,12 +34,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of at most `bytes` bytes, but of one page at least.
-    pub fn new(bytes: usize) -> Pool {
+    /// A pool of at most `bytes` bytes, but of one page at least, for so many shards.
+    pub fn new(bytes: usize, shards: usize) -> Pool {
         Pool {
             limit: AtomicUsize::new(pages(bytes)),
             taken: AtomicUsize::new(0),
-            first: AtomicUsize::new(0),
+            shards,
             spare: Mutex::new(Vec::new()),
             failures: AtomicUsize::new(0),
         }
@@ -67,13 +67,12 @@ impl Pool {
         page
     }
 
-    /// Takes the first page of a shard, which never comes back. It is given whatever the limit is:
-    /// a shard without any could store nothing.
+    /// Takes the page that is set aside for a shard, which never comes back: a shard without any
+    /// could store nothing.
     #[cold]
     pub fn take_first(&self) -> Option<Page> {
         let page = new_page();
-        let counter = if page.is_some() { &self.first } else { &self.failures };
-        counter.fetch_add(1, Relaxed);
+        self.failures.fetch_add(usize::from(page.is_none()), Relaxed);
         page
     }
 
@@ -97,9 +96,9 @@ impl Pool {
         }
     }
 
-    /// The bytes that have been taken from the system.
+    /// The bytes that have been taken from the system, or set aside.
     pub fn bytes(&self) -> usize {
-        (self.taken.load(Relaxed) + self.first.load(Relaxed)) * PAGE
+        (self.taken.load(Relaxed) + self.shards) * PAGE
     }
 
     /// The number of pages that nobody has.
@@ -130,7 +129,7 @@ mod tests {
 
     #[test]
     fn pages_come_back_and_go_to_the_system_above_the_limit() {
-        let pool = Pool::new(3 * PAGE);
+        let pool = Pool::new(3 * PAGE, 0);
         let mut pages: Vec<Page> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!((pages.len(), pool.bytes(), pool.spare_pages()), (3, 3 * PAGE, 0));
         pool.give_back(pages.remove(0));

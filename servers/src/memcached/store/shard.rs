@@ -72,7 +72,7 @@ impl Shard {
     }
 
     #[cold]
-    fn expire_slow(&mut self, item: Number, moment: Moment) {
+    pub(super) fn expire_slow(&mut self, item: Number, moment: Moment) {
         if self.blocks.unique(item) <= moment.flushed {
             self.counters.get_flushed += 1;
         } else {
@@ -86,11 +86,24 @@ impl Shard {
     pub fn notice(&mut self, item: Number, moment: Moment) {
         let marks = self.blocks.marks(item);
         if marks & (FETCHED | SPARED) != FETCHED | SPARED {
-            let mark = if marks & FETCHED == 0 { FETCHED } else { SPARED };
-            self.blocks.set_marks(item, marks | mark);
+            if marks & FETCHED == 0 {
+                self.blocks.set_marks(item, marks | FETCHED);
+            } else {
+                self.spare(item);
+            }
         }
         if self.blocks.used_at(item) != moment.now {
             self.blocks.set_used_at(item, moment.now);
+        }
+    }
+
+    /// Has eviction spare an item.
+    pub fn spare(&mut self, item: Number) {
+        if !self.blocks.is_marked(item, SPARED) {
+            self.mark(item, SPARED, 0);
+            let class = self.class(item);
+            class.stock.spared += 1;
+            class.counters.spared += 1;
         }
     }
 
@@ -195,10 +208,12 @@ impl Shard {
     /// The part of `remove` that does not concern the index.
     fn let_go(&mut self, item: Number) {
         let (size, is_temporary) = (self.size(item), self.blocks.is_marked(item, TEMPORARY));
+        let is_spared = self.blocks.is_marked(item, SPARED);
         let stock = &mut self.class(item).stock;
         stock.items -= 1;
         stock.bytes -= size as u64;
         stock.temporary -= u64::from(is_temporary);
+        stock.spared -= u64::from(is_spared);
         if !is_temporary {
             self.unqueue(item);
         }

@@ -2,7 +2,7 @@
 
 use super::blocks::Number;
 use super::draft::Draft;
-use super::item::{BASE64, Cursor, SPARED, STALE, WON};
+use super::item::{BASE64, Cursor, STALE, WON};
 use super::shard::Shard;
 use super::{Content, Moment, Outcome, Terms};
 use sinew_memcached_protocol::Verb;
@@ -12,10 +12,10 @@ impl Shard {
     pub fn store(&mut self, verb: Verb, hash: u32, terms: &mut Terms<'_>, content: Content<'_>) -> Outcome {
         let moment = terms.moment;
         self.class_for(terms.key.len(), terms.flags, content.length()).counters.cmd_set += 1;
-        let old = self.find(hash, terms.key, moment);
+        let old = self.find_to_replace(hash, terms.key, moment);
         let refused = match (verb, old) {
             (Verb::Add, Some(old)) => {
-                self.mark(old, SPARED, 0);
+                self.spare(old);
                 Some(Outcome::NotStored)
             }
             (Verb::Replace | Verb::Append | Verb::Prepend, None) => Some(Outcome::NotStored),
@@ -52,6 +52,18 @@ impl Shard {
             self.mark(item, STALE | if terms.keeps_won { WON } else { 0 }, 0);
         }
         Outcome::Stored { unique: self.blocks.unique(item) }
+    }
+
+    /// As `find`. The memory of one that is gone anyway is reclaimed for the one to be stored.
+    #[inline]
+    fn find_to_replace(&mut self, hash: u32, key: &[u8], moment: Moment) -> Option<Number> {
+        let item = self.index.find(&self.blocks, hash, key)?;
+        if self.is_live(item, moment) {
+            return Some(item);
+        }
+        self.class(item).counters.reclaimed += 1;
+        self.expire_slow(item, moment);
+        None
     }
 
     /// What a comparison says against storing.

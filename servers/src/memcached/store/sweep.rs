@@ -9,8 +9,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Places of the index that are looked at while the lock is held. Unmeasured.
+/// Places of the index that are looked at while the lock is held, if there is an item at each.
+/// Unmeasured.
 pub const STEP: usize = 64;
+
+/// Places that are looked at while the lock is held, if all are empty. Unmeasured.
+const EMPTY_STEP: usize = 16 * STEP;
 
 /// Between two steps. A shard of 100,000 items takes 3 seconds.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -95,7 +99,8 @@ impl Sweeper {
                 }
                 continue;
             }
-            let is_due = || !self.is_manual.load(Ordering::Relaxed) && (moment().flushed != flushed || has_expiring(store));
+            let is_due =
+                || !self.is_manual.load(Ordering::Relaxed) && (moment().flushed != flushed || has_expiring(store));
             if !is_due() {
                 self.fall_asleep(is_due);
                 continue;
@@ -122,6 +127,9 @@ impl Sweeper {
         self.starts.fetch_add(1, Ordering::Relaxed);
         let mut earliest = u32::MAX;
         for shard in 0..store.shards() {
+            if store.lock(shard).index.items() == 0 {
+                continue;
+            }
             earliest = earliest.min(sweep(store, shard, moment, crawled)?);
         }
         Ok(earliest)
@@ -158,11 +166,13 @@ fn sweep(
     loop {
         let now = moment();
         let mut shard = store.lock(shard);
-        let end = (place + STEP).min(shard.index.places());
-        while place < end {
+        let end = (place + EMPTY_STEP).min(shard.index.places());
+        let mut looked_at = 0;
+        while place < end && looked_at < STEP {
             let mut item = shard.index.first_at(place);
             while item != NONE {
                 let next = shard.blocks.chained(item);
+                looked_at += 1;
                 let expiry = shard.blocks.expiry(item);
                 let class = shard.class_of(item);
                 let is_wanted = crawled.is_none_or(|classes| classes >> class & 1 == 1);
