@@ -52,7 +52,7 @@ pub fn calculate(
     if length == 0 || shard.size(item) > shard.largest_chunk() {
         return Calculated::NotNumeric;
     }
-    if unique != 0 && unique != shard.blocks.unique(item) {
+    if unique != 0 && unique != shard.compared(item) {
         return Calculated::Exists;
     }
     let mut text = Vec::with_capacity(LONGEST as usize);

@@ -260,7 +260,7 @@ impl<S: Stream> Session<'_, S> {
                 shard.counters.delete_misses += 1;
                 Status::NotFound
             }
-            Some(item) if request.unique != 0 && request.unique != shard.blocks.unique(item) => Status::Exists,
+            Some(item) if request.unique != 0 && request.unique != shard.compared(item) => Status::Exists,
             Some(item) => {
                 shard.class(item).counters.delete_hits += 1;
                 shard.remove(item);

@@ -35,7 +35,6 @@ impl<S: Stream> Session<'_, S> {
         let mut shard = server.store.lock(place.shard);
         self.tell_fetch(&shard, place, key);
         let mut found = shard.find(place.hash, key, self.moment);
-        server.prefixes.note_get(key, found.is_some());
         let mut is_new = false;
         if found.is_none() && request.vivify.is_some() {
             // When it expires is set as the flags are gone through.
@@ -191,7 +190,6 @@ impl<S: Stream> Session<'_, S> {
         terms.accepts_stale = request.stale && verb == Verb::Cas;
         terms.base64 = request.key.is_base64();
         let length = content.length();
-        server.prefixes.note_set(key);
         let mut shard = server.store.lock(place.shard);
         self.tell_fetch(&shard, place, key);
         let outcome = shard.store(verb, place.hash, &mut terms, content);
@@ -225,7 +223,6 @@ impl<S: Stream> Session<'_, S> {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
         let place = self.server.store.place(key);
-        self.server.prefixes.note_delete(key);
         let mut shard = self.server.store.lock(place.shard);
         self.tell_fetch(&shard, place, key);
         let code = match shard.find(place.hash, key, self.moment) {
@@ -233,7 +230,7 @@ impl<S: Stream> Session<'_, S> {
                 shard.counters.delete_misses += 1;
                 "NF"
             }
-            Some(item) if request.unique.is_some_and(|unique| unique != shard.blocks.unique(item)) => {
+            Some(item) if request.unique.is_some_and(|unique| unique != shard.compared(item)) => {
                 shard.counters.delete_misses += 1;
                 "EX"
             }

@@ -18,6 +18,8 @@ struct Head<'a> {
     /// What is there goes if it is `set` and cannot be stored.
     verb: Verb,
     noreply: bool,
+    /// Whether it is counted by its prefix: meta commands are not.
+    is_counted: bool,
 }
 
 /// More than the longest key, as base64 is decoded.
@@ -28,7 +30,7 @@ impl<'a> Head<'a> {
     fn plain(command: &Command<'a>) -> Option<Head<'a>> {
         match *command {
             Command::Store(Store { verb, key, flags, length, noreply, .. }) => {
-                Some(Head { key, flags, length, verb, noreply })
+                Some(Head { key, flags, length, verb, noreply, is_counted: true })
             }
             _ => None,
         }
@@ -39,7 +41,14 @@ impl<'a> Head<'a> {
             Command::Store(_) => Head::plain(command),
             Command::Meta(meta::Command::Set { request, length, .. }) => {
                 let key = request.key.decode(scratch);
-                Some(Head { key, flags: request.client_flags, length, verb: Verb::Set, noreply: false })
+                Some(Head {
+                    key,
+                    flags: request.client_flags,
+                    length,
+                    verb: Verb::Set,
+                    noreply: false,
+                    is_counted: false,
+                })
             }
             _ => None,
         }
@@ -292,7 +301,9 @@ impl<S: Stream> Session<'_, S> {
     /// What could not be replaced is outdated.
     #[cold]
     fn forget(&mut self, head: &Head<'_>) {
-        self.server.prefixes.note_set(head.key);
+        if head.is_counted {
+            self.server.prefixes.note_set(head.key);
+        }
         let is_too_large = self.is_too_large(head);
         let terms = Terms::new(head.key, head.flags, 0, &self.server.store.fresh, self.moment);
         self.tell_store(head.verb, &terms, 0, (!is_too_large).then_some(Outcome::OutOfMemory));

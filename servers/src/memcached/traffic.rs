@@ -39,6 +39,8 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
+    /// Has heard nothing yet.
+    New,
     /// Waits for a request.
     Reads,
     /// Answers requests.
@@ -51,7 +53,8 @@ pub enum State {
     Watches,
 }
 
-const STATES: [(State, &str); 5] = [
+const STATES: [(State, &str); 6] = [
+    (State::New, "conn_new_cmd"),
     (State::Reads, "conn_read"),
     (State::Answers, "conn_parse_cmd"),
     (State::Receives, "conn_nread"),
@@ -85,7 +88,7 @@ impl Entry {
         Entry {
             number,
             stream,
-            state: AtomicU8::new(State::Reads as u8),
+            state: AtomicU8::new(State::New as u8),
             used_at: AtomicU32::new(now),
             reason: AtomicU8::new(Reason::Normal as u8),
         }

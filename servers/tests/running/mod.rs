@@ -172,6 +172,18 @@ impl Talk {
         heard
     }
 
+    /// Everything up to the end of a line, and no byte more.
+    pub fn hear_line(&mut self) -> Vec<u8> {
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            match self.hear(1).as_slice() {
+                [byte] => line.push(*byte),
+                _ => break,
+            }
+        }
+        line
+    }
+
     /// What the server says to this, and then to a request that shows that it has done.
     pub fn ask(&mut self, request: &[u8]) -> Vec<u8> {
         self.say(request);

@@ -130,6 +130,12 @@ impl Shard {
         self.family.classes.size(blocks.key_length(item), blocks.flags(item), blocks.length(item) as usize)
     }
 
+    /// The unique number of an item, as comparisons see it.
+    #[inline]
+    pub fn compared(&self, item: Number) -> u64 {
+        if self.has_unique { self.blocks.unique(item) } else { 0 }
+    }
+
     /// The class of an item.
     #[inline]
     pub fn class_of(&self, item: Number) -> usize {

@@ -25,7 +25,7 @@ impl Shard {
             }
             (Verb::Cas, Some(old)) => self.compare(old, terms),
             (Verb::Append | Verb::Prepend, Some(old)) => {
-                (terms.unique != 0 && self.blocks.unique(old) != terms.unique).then_some(Outcome::Exists)
+                (terms.unique != 0 && self.compared(old) != terms.unique).then_some(Outcome::Exists)
             }
             _ => None,
         };
@@ -68,8 +68,8 @@ impl Shard {
 
     /// What a comparison says against storing.
     fn compare(&mut self, old: Number, terms: &mut Terms<'_>) -> Option<Outcome> {
-        let unique = self.blocks.unique(old);
-        if unique == terms.unique || !self.has_unique {
+        let unique = self.compared(old);
+        if unique == terms.unique && self.has_unique {
             self.class(old).counters.cas_hits += 1;
             None
         } else if terms.accepts_stale && terms.unique < unique {
