@@ -12,7 +12,7 @@
 //! | `store` | where items are kept |
 //! | `clock` | seconds, and what was flushed when |
 //! | `stats`, `traffic` | what is told about it |
-//! | `watch` | what happens, told as it happens |
+//! | `watch`, `telling` | what happens, told as it happens |
 //! | `udp` | requests in datagrams |
 //! | `process` | the process that it runs in |
 
@@ -30,6 +30,7 @@ mod session;
 mod stats;
 mod store;
 mod stream;
+mod telling;
 mod text;
 mod traffic;
 mod udp;

@@ -5,14 +5,11 @@ use super::input::{Input, LARGE};
 use super::store::{Cursor, Draft, Moment, Number, Place};
 use super::stream::Stream;
 use super::traffic::{Entry, State};
-use super::watch::{Told, Topics, Watcher};
+use super::watch::Topics;
 use crate::lobby::is_silence;
 use crate::memory;
-use sinew::task::AbortHandle;
 use sinew_memcached_protocol::binary;
-use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -41,7 +38,7 @@ const MOST_UNSENT: usize = 64 * 1024;
 /// The state of one connection.
 pub struct Session<'a, S> {
     pub(super) server: &'a Server,
-    stream: &'a S,
+    pub(super) stream: &'a S,
     /// What others are told of it.
     pub(super) entry: &'a Entry,
     /// Whether the client has said who it is, if it has to.
@@ -199,51 +196,6 @@ impl<'a, S: Stream> Session<'a, S> {
                 }
             }
         }
-    }
-
-    /// Tells the client what happens until it goes. Returns `true` if too many watch already.
-    #[inline(never)]
-    fn watch(&mut self, topics: Topics) -> io::Result<bool> {
-        self.entry.set_state(State::Watches);
-        let Some(watcher) = self.server.watchers.enter(topics) else {
-            self.say("WATCHER_TOO_MANY log watcher limit reached", false);
-            return Ok(true);
-        };
-        let outcome = self.tell(&watcher);
-        self.server.watchers.leave(&watcher);
-        outcome.map(|()| false)
-    }
-
-    fn tell(&mut self, watcher: &Arc<Watcher>) -> io::Result<()> {
-        let mut ear = self.listen(watcher);
-        loop {
-            match watcher.wait() {
-                Told::Lines(lines) => {
-                    self.out = lines;
-                    self.send()?;
-                }
-                Told::Heard => match self.stream.read_until(&mut [0; 64], Instant::now()) {
-                    Ok(0) => return Ok(()),
-                    Err(error) if !is_silence(&error) => return Err(error),
-                    // What a watcher says is not looked at.
-                    _ => ear = self.listen(watcher),
-                },
-                Told::Over => break,
-            }
-        }
-        ear.abort();
-        Ok(())
-    }
-
-    /// Has a task wait for what the client says.
-    fn listen(&self, watcher: &Arc<Watcher>) -> AbortHandle {
-        let (stream, watcher) = (self.stream.clone(), Arc::clone(watcher));
-        let heard = poll_fn(move |context| stream.poll_readable(context));
-        let task = sinew::task::spawn(async move {
-            heard.await;
-            watcher.hear();
-        });
-        task.abort_handle()
     }
 
     /// Waits for a request, or for the rest of one. Gives how the session ends if nothing

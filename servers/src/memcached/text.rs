@@ -2,10 +2,9 @@
 
 use super::VERSION;
 use super::session::{Next, Pinned, SHORT_VALUE, Session, Step};
-use super::store::{Content, Draft, Outcome, Place, Shard, Terms};
+use super::store::{Content, Draft, Outcome, Terms};
 use super::stream::Stream;
 use super::traffic::Reason;
-use super::watch::{FETCHERS, MUTATIONS, Stored};
 use sinew_memcached_protocol::text::{self, Command, Get, Store};
 use sinew_memcached_protocol::{LONGEST_LINE, Line, Refusal, Verb, line, meta, number};
 use std::io;
@@ -132,54 +131,6 @@ impl<S: Stream> Session<'_, S> {
     pub(super) fn settle(&mut self) {
         self.settled = self.out.len();
         self.held.clear();
-    }
-
-    /// Tells watchers that an item is looked for.
-    #[inline]
-    pub(super) fn tell_fetch(&self, shard: &Shard, place: Place, key: &[u8]) {
-        if self.server.watchers.wants(FETCHERS) {
-            let (status, class, size) = shard.status(place.hash, key, self.moment);
-            self.server.watchers.say_fetched(key, status, class, self.entry.number, size);
-        }
-    }
-
-    /// Tells watchers that an item was to be stored. No outcome: it was too large.
-    #[inline]
-    pub(super) fn tell_store(&self, verb: Verb, terms: &Terms<'_>, size: usize, outcome: Option<Outcome>) {
-        if self.server.watchers.wants(MUTATIONS) {
-            self.tell_store_slow(verb, terms, size, outcome);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tell_store_slow(&self, verb: Verb, terms: &Terms<'_>, size: usize, outcome: Option<Outcome>) {
-        let status = match outcome {
-            None => "too_large",
-            Some(Outcome::Stored { .. }) => "stored",
-            Some(Outcome::NotStored) => "not_stored",
-            Some(Outcome::Exists) => "exists",
-            Some(Outcome::NotFound) => "not_found",
-            Some(Outcome::OutOfMemory) => "no_memory",
-        };
-        let command = match verb {
-            Verb::Set => "set",
-            Verb::Add => "add",
-            Verb::Replace => "replace",
-            Verb::Append => "append",
-            Verb::Prepend => "prepend",
-            Verb::Cas => "cas",
-        };
-        let is_refused = matches!(outcome, None | Some(Outcome::OutOfMemory));
-        self.server.watchers.say_stored(&Stored {
-            key: terms.key,
-            status,
-            command,
-            ttl: terms.expiry.saturating_sub(self.moment.now),
-            class: if is_refused { 0 } else { self.server.store.class(terms.key.len(), terms.flags, size) },
-            connection: self.entry.number,
-            size: if is_refused { 0 } else { size as u32 },
-        });
     }
 
     /// Says something.
