@@ -53,7 +53,9 @@ impl<S: Stream> Session<'_, S> {
             }
             return Ok(());
         };
-        self.held.push(shard.blocks.unique(item));
+        if self.held.try_reserve(1).is_ok() {
+            self.held.push(shard.blocks.unique(item));
+        }
         let length = shard.blocks.length(item);
         if request.value {
             self.out.extend_from_slice(b"VA ");

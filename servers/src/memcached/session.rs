@@ -252,6 +252,7 @@ impl<'a, S: Stream> Session<'a, S> {
     #[cold]
     #[inline(never)]
     fn give_way(&mut self) {
+        self.settle();
         self.server.yields.fetch_add(1, Relaxed);
         sinew::yield_now();
         self.moment = self.server.moment();

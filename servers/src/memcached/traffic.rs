@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// A full server looks so often whether there is room again. memcached's number.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// How many connections there are, and were, and which.
 pub struct Connections {
     total: AtomicU64,
@@ -15,8 +18,6 @@ pub struct Connections {
     most: u64,
     /// By number. Never locked while something waits.
     list: Mutex<HashMap<i32, Arc<Entry>>>,
-    /// Fibres that wait for room.
-    doors: Mutex<Vec<sinew::Fibre>>,
     is_full: AtomicBool,
     times_full: AtomicU64,
     micros_full: AtomicU64,
@@ -153,7 +154,6 @@ impl Connections {
             kicked: AtomicU64::new(0),
             most,
             list: Mutex::default(),
-            doors: Mutex::default(),
             is_full: AtomicBool::new(false),
             times_full: AtomicU64::new(0),
             micros_full: AtomicU64::new(0),
@@ -189,14 +189,8 @@ impl Connections {
         }
         let begin = Instant::now();
         self.times_full.fetch_add(1, Relaxed);
-        while self.current() >= self.most && sinew::cancel::check().is_ok() {
-            self.is_full.store(true, Relaxed);
-            self.doors.lock().unwrap_or_else(PoisonError::into_inner).push(sinew::current());
-            // One may have gone before it could see that somebody waits.
-            if self.current() >= self.most {
-                sinew::park_timeout(Duration::from_millis(10));
-            }
-        }
+        self.is_full.store(true, Relaxed);
+        while self.current() >= self.most && sinew::time::try_sleep(LOOK).is_ok() {}
         self.is_full.store(false, Relaxed);
         self.micros_full.fetch_add(begin.elapsed().as_micros() as u64, Relaxed);
     }
@@ -261,10 +255,6 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let connections = &self.connections;
         connections.list().remove(&self.entry.number);
-        if connections.is_full.load(Relaxed) {
-            let doors = std::mem::take(&mut *connections.doors.lock().unwrap_or_else(PoisonError::into_inner));
-            doors.iter().for_each(sinew::Fibre::unpark);
-        }
         if connections.watchers.wants(CONNECTIONS) {
             let reason = REASONS[usize::from(self.entry.reason.load(Relaxed))].1;
             connections.watchers.say_connection(self.entry.peer(), self.entry.number, Some(reason));

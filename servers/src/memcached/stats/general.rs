@@ -4,6 +4,7 @@ use super::super::{Server, VERSION};
 use super::Report;
 use crate::descriptors;
 use crate::memcached::input;
+use crate::memcached::store::Totals;
 
 /// Seconds of user and system time that the process has used.
 fn processor_time() -> (f64, f64) {
@@ -30,8 +31,9 @@ impl Server {
         let mut report = Report::default();
         self.process(&mut report);
         self.connection_numbers(&mut report);
-        self.requests(&mut report);
-        self.store_numbers(&mut report);
+        let totals = self.store.totals();
+        self.requests(&mut report, &totals);
+        self.store_numbers(&mut report, &totals);
         report
     }
 
@@ -67,8 +69,7 @@ impl Server {
         report.add("reserved_fds", descriptors::OTHERS);
     }
 
-    fn requests(&self, report: &mut Report) {
-        let totals = self.store.totals();
+    fn requests(&self, report: &mut Report, totals: &Totals) {
         let (counters, hits) = (totals.counters, totals.all.counters);
         report.add("cmd_get", counters.cmd_get);
         report.add("cmd_set", hits.cmd_set);
@@ -102,8 +103,8 @@ impl Server {
         report.add("bytes_written", self.traffic.sent_total());
     }
 
-    fn store_numbers(&self, report: &mut Report) {
-        let (totals, extended) = (self.store.totals(), self.extended());
+    fn store_numbers(&self, report: &mut Report, totals: &Totals) {
+        let extended = self.extended();
         let (is_full, times_full, micros_full) = self.connections.fullness();
         report.add("limit_maxbytes", self.limit());
         report.add("accepting_conns", u32::from(!is_full));

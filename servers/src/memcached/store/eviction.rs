@@ -66,21 +66,21 @@ impl Shard {
             NONE => u64::MAX,
             oldest => self.blocks.unique(oldest),
         };
-        let large = self.family.eldest().map_or(u64::MAX, |(_, unique)| unique);
-        if large < small && self.give_large_up(moment) {
+        if self.family.eldest() < small && self.give_large_up(moment) {
             return true;
         }
         self.give_up(Kind::Small, moment) || self.give_large_up(moment)
     }
 
+    /// Gives up the oldest large item of all, or the next if its shard is busy.
     fn give_large_up(&mut self, moment: Moment) -> bool {
-        match self.family.clone().eldest() {
-            Some((shard, _)) if shard != self.number => {
-                let given = self.family.with_neighbour(shard, |neighbour| neighbour.give_up(Kind::Large, moment));
-                given.unwrap_or(false) || self.give_up(Kind::Large, moment)
+        self.family.elders().into_iter().any(|shard| {
+            if shard == self.number {
+                return self.give_up(Kind::Large, moment);
             }
-            _ => self.give_up(Kind::Large, moment),
-        }
+            let given = self.family.with_neighbour(shard, |neighbour| neighbour.give_up(Kind::Large, moment));
+            given.unwrap_or(false)
+        })
     }
 
     fn queue(&mut self, kind: Kind) -> &mut Queue {

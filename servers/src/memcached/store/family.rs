@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError, Weak};
 
 /// So often the lock of a neighbour is tried. It is held for a microsecond at a time.
-const MOST_ATTEMPTS: usize = 1000;
+const MOST_ATTEMPTS: usize = 100;
 
 /// Memory, classes, and the way to a neighbour.
 pub struct Family {
@@ -51,10 +51,17 @@ impl Family {
         self.eldest[shard].store(unique, Relaxed);
     }
 
-    /// The shard whose next large item is the oldest, and that item's unique number.
-    pub fn eldest(&self) -> Option<(usize, u64)> {
+    /// The unique number of the oldest large item of all, or `u64::MAX`.
+    pub fn eldest(&self) -> u64 {
+        self.eldest.iter().map(|unique| unique.load(Relaxed)).min().unwrap_or(u64::MAX)
+    }
+
+    /// The shards that have large items, that with the oldest first.
+    pub fn elders(&self) -> Vec<usize> {
         let all = self.eldest.iter().map(|unique| unique.load(Relaxed)).enumerate();
-        all.min_by_key(|(_, unique)| *unique).filter(|(_, unique)| *unique != u64::MAX)
+        let mut elders: Vec<(usize, u64)> = all.filter(|(_, unique)| *unique != u64::MAX).collect();
+        elders.sort_unstable_by_key(|(_, unique)| *unique);
+        elders.into_iter().map(|(shard, _)| shard).collect()
     }
 
     /// Calls `act` with a shard, of which the caller has locked another one. Returns `None` if its

@@ -252,8 +252,8 @@ impl Store {
             totals.in_use += shard.blocks.bytes_in_use();
             totals.index_bytes += shard.index.bytes();
             totals.counters += shard.counters;
-            for (total, class) in totals.classes.iter_mut().zip(&shard.classes) {
-                *total += *class;
+            for class in (0..shard.classes.len()).filter(|class| shard.touched >> class & 1 == 1) {
+                totals.classes[class] += shard.classes[class];
             }
         }
         totals.all = totals.classes.iter().fold(Class::default(), |mut all, class| {

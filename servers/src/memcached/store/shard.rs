@@ -29,6 +29,8 @@ pub struct Shard {
     pub(in crate::memcached) counters: Counters,
     /// By class of sizes.
     pub(in crate::memcached) classes: Box<[Class]>,
+    /// Classes of which there may be something to tell: bits.
+    pub(super) touched: u64,
     pub(super) family: Arc<Family>,
     /// Its number in the family.
     pub(super) number: usize,
@@ -48,6 +50,7 @@ impl Shard {
             largest,
             counters: Counters::default(),
             classes: vec![Class::default(); family.classes.count()].into(),
+            touched: 0,
             family,
             number,
         }
@@ -146,6 +149,7 @@ impl Shard {
     #[inline]
     pub fn class(&mut self, item: Number) -> &mut Class {
         let class = self.class_of(item);
+        self.touched |= 1 << class;
         &mut self.classes[class]
     }
 
@@ -153,7 +157,9 @@ impl Shard {
     #[inline]
     pub fn class_for(&mut self, key: usize, flags: u32, value: usize) -> &mut Class {
         let classes = &self.family.classes;
-        &mut self.classes[classes.of(classes.size(key, flags, value))]
+        let class = classes.of(classes.size(key, flags, value));
+        self.touched |= 1 << class;
+        &mut self.classes[class]
     }
 
     /// When the items that would be evicted next were used last, the earlier of both.
