@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 /// What a server needs beside those of connections and of files: for pollers, alarms, listeners,
 /// the standard streams. Far more than these are.
-const OTHERS: u64 = 64;
+pub const OTHERS: u64 = 64;
 
 /// Makes sure that there are as many, and some for the server itself.
 ///

@@ -122,7 +122,7 @@ fn clients_that_vanish_take_nothing_with_them() {
     while talk.stat("curr_connections") != "1" {
         assert!(begin.elapsed() < PATIENCE, "connections are left over");
     }
-    let bytes: u64 = talk.stat("bytes").parse().expect("a number");
+    let bytes: u64 = talk.stat("item_memory").parse().expect("a number");
     assert!(bytes < 1000, "{bytes} bytes are left over");
     assert_eq!(talk.ask(b"set a 0 0 1\r\nx\r\nget a\r\n"), b"STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
 }
@@ -172,7 +172,7 @@ fn a_slow_reader_of_a_large_value_blocks_only_itself() {
     }
     // The last who read the old value has freed it.
     let begin = Instant::now();
-    while talk.stat("bytes").parse::<u64>().expect("a number") > 1_000_000 {
+    while talk.stat("item_memory").parse::<u64>().expect("a number") > 1_000_000 {
         assert!(begin.elapsed() < PATIENCE, "it is left over");
     }
 }

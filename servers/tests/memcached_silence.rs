@@ -84,7 +84,7 @@ fn both_protocols_and_unix_sockets_outlast_silence() {
         loop {
             let mut asking = UnixStream::connect(&path).expect("a connection");
             asking.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-            asking.write_all(b"stats\r\nquit\r\n").expect("to send");
+            asking.write_all(b"stats runtime\r\nquit\r\n").expect("to send");
             let mut stats = String::new();
             asking.read_to_string(&mut stats).expect("stats");
             if stats.contains("STAT dormant_connections 1\r\n") {

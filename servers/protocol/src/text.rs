@@ -1,6 +1,6 @@
 //! The text protocol: one line is one request, possibly with data behind it.
 
-use crate::line::Few;
+use crate::line::{Few, is_http};
 use crate::{LONGEST_KEY, Refusal, Tokens, Verb, meta, number};
 
 /// A request.
@@ -57,12 +57,27 @@ pub enum Command<'a> {
     Version,
     /// `quit`.
     Quit,
-    /// `shutdown`.
-    Shutdown,
-    /// `watch`.
-    Watch,
-    /// `cache_memlimit`, with a number.
+    /// The first line of a request over HTTP: a browser sends it, on behalf of a page that may
+    /// come from anywhere. The page chooses what follows, so nothing of that may be read.
+    Http,
+    /// `shutdown`, with what stands behind it.
+    Shutdown(Tokens<'a>),
+    /// `watch`, with what stands behind it.
+    Watch(Tokens<'a>),
+    /// `slabs`, with what stands behind it.
+    Slabs(Tokens<'a>),
+    /// `lru`, with what stands behind it.
+    Lru(Tokens<'a>),
+    /// `lru_crawler`, with what stands behind it.
+    Crawler(Tokens<'a>),
+    /// `extstore`, with what stands behind it.
+    External(Tokens<'a>),
+    /// `refresh_certs`.
+    RefreshCertificates,
+    /// `cache_memlimit`.
     MemoryLimit {
+        /// The new limit.
+        megabytes: u32,
         /// Whether no answer is wanted.
         noreply: bool,
     },
@@ -163,9 +178,16 @@ fn rest<'a>(name: &[u8], tokens: Tokens<'a>) -> Result<Command<'a>, Refusal> {
         b"stats" => Command::Stats(tokens),
         b"version" => Command::Version,
         b"quit" => Command::Quit,
-        b"shutdown" => Command::Shutdown,
-        b"watch" => Command::Watch,
+        b"bget" => get(tokens, false),
+        b"shutdown" => Command::Shutdown(tokens),
+        b"watch" => Command::Watch(tokens),
+        b"slabs" => Command::Slabs(tokens),
+        b"lru" => Command::Lru(tokens),
+        b"lru_crawler" => Command::Crawler(tokens),
+        b"extstore" => Command::External(tokens),
+        b"refresh_certs" => Command::RefreshCertificates,
         b"cache_memlimit" => return memory_limit(tokens),
+        _ if is_http(name, tokens) => Command::Http,
         _ => return Err(Refusal::ERROR),
     })
 }
@@ -280,9 +302,12 @@ fn flush_all(tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
 
 fn memory_limit(tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
     let words = Few::<2>::of(tokens);
+    if !(1..=2).contains(&words.count()) {
+        return Err(Refusal::ERROR);
+    }
     let noreply = words.noreply();
-    number::unsigned_short(words[0]).ok_or(Refusal::ERROR.unless(noreply))?;
-    Ok(Command::MemoryLimit { noreply })
+    let megabytes = number::unsigned_short(words[0]).ok_or(Refusal::ERROR.unless(noreply))?;
+    Ok(Command::MemoryLimit { megabytes, noreply })
 }
 
 fn verbosity(tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {

@@ -3,8 +3,9 @@
 use super::VERSION;
 use super::arithmetic::{Calculated, calculate};
 use super::session::{Next, Pinned, SHORT_VALUE, Session, Step};
-use super::store::{Content, Draft, Outcome, Terms, size};
+use super::store::{Content, Draft, Outcome, Terms};
 use super::stream::Stream;
+use super::traffic::Reason;
 use sinew_memcached_protocol::binary::{Answer, Command, Frame, Request, Status, parse, push_answer};
 use sinew_memcached_protocol::{Verb, number};
 use std::io;
@@ -19,8 +20,12 @@ impl<S: Stream> Session<'_, S> {
             let (request, length) = match parse(rest) {
                 Frame::Whole { request, taken } => (request, taken),
                 Frame::Partial => return Ok(Step { taken, next: Next::More }),
-                Frame::Garbage => return Ok(Step { taken, next: Next::Close }),
+                Frame::Garbage => {
+                    self.entry.set_reason(Reason::Error);
+                    return Ok(Step { taken, next: Next::Close });
+                }
             };
+            self.count_request();
             self.send_some()?;
             let data = &rest[length..];
             self.server.log(2, || format!("< {:?}", request.command));
@@ -71,16 +76,23 @@ impl<S: Stream> Session<'_, S> {
 
     fn refuse_large(&mut self, request: &Request<'_>, value: u32) -> Option<Next> {
         let Command::Store { verb, key, flags, .. } = request.command else { return None };
-        if size(key.len(), flags, value as usize) <= self.server.largest {
+        if self.server.store.size(key.len(), flags, value as usize) <= self.server.largest {
             return None;
         }
-        self.binary_forget(verb, key);
+        let terms = Terms::new(key, flags, 0, &self.server.store.fresh, self.moment);
+        self.tell_store(verb, &terms, 0, None);
+        self.binary_forget(verb, key, true);
         Some(Next::Swallow(value.into(), refusal(request, Status::TooLarge)))
     }
 
-    fn binary_forget(&mut self, verb: Verb, key: &[u8]) {
+    fn binary_forget(&mut self, verb: Verb, key: &[u8], is_too_large: bool) {
         let place = self.server.store.place(key);
         let mut shard = self.server.store.lock(place.shard);
+        if is_too_large {
+            shard.counters.store_too_large += 1;
+        } else {
+            shard.counters.store_no_memory += 1;
+        }
         if verb == Verb::Set
             && let Some(item) = shard.find(place.hash, key, self.moment)
         {
@@ -93,7 +105,7 @@ impl<S: Stream> Session<'_, S> {
         match self.begin_upload(head, key, begun, length) {
             Some(upload) => Next::Receive(upload),
             None => {
-                self.binary_forget(verb, key);
+                self.binary_forget(verb, key, false);
                 let left = u64::from(length) - begun.len() as u64;
                 Next::Swallow(left, refusal_with(request, Status::OutOfMemory, NO_MEMORY))
             }
@@ -111,7 +123,7 @@ impl<S: Stream> Session<'_, S> {
             && let Command::Store { verb, key, .. } = request.command
         {
             if !is_noticed_late {
-                self.binary_forget(verb, key);
+                self.binary_forget(verb, key, false);
             }
             let text = if is_noticed_late { "Out of memory during read" } else { NO_MEMORY };
             self.out.extend_from_slice(&refusal_with(&request, Status::OutOfMemory, text));
@@ -127,13 +139,19 @@ impl<S: Stream> Session<'_, S> {
         terms.unique = request.unique;
         let is_compared = request.unique != 0 && matches!(verb, Verb::Set | Verb::Add | Verb::Replace);
         let verb = if is_compared { Verb::Cas } else { verb };
-        let outcome = server.store.lock(place.shard).store(verb, place.hash, &mut terms, content);
+        let length = content.length();
+        server.prefixes.note_set(key);
+        let mut shard = server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
+        let outcome = shard.store(verb, place.hash, &mut terms, content);
+        drop(shard);
+        self.tell_store(verb, &terms, length, Some(outcome));
         if expiry != 0 {
             server.sweeper.call();
         }
         match outcome {
             Outcome::Stored { .. } if request.quiet => {}
-            Outcome::Stored { unique } => self.succeed(request, unique),
+            Outcome::Stored { unique } => self.succeed(request, server.shown(unique)),
             Outcome::Exists => self.fail(request, Status::Exists),
             Outcome::NotFound => self.fail(request, Status::NotFound),
             Outcome::OutOfMemory => {
@@ -174,7 +192,7 @@ impl<S: Stream> Session<'_, S> {
                 push_answer(&mut self.out, request, Status::Success, answer);
                 self.out.extend_from_slice(VERSION.as_bytes());
             }
-            Command::Stat { key } => self.binary_stats(request, key),
+            Command::Stat { key } => return self.binary_stats(request, key),
             _ => {}
         }
         Ok(())
@@ -191,17 +209,10 @@ impl<S: Stream> Session<'_, S> {
         let server = self.server;
         let place = server.store.place(key);
         let mut shard = server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
         let found = shard.find(place.hash, key, self.moment);
-        let (hits, misses) = (u64::from(found.is_some()), u64::from(found.is_none()));
-        if touch.is_some() {
-            shard.counters.cmd_touch += 1;
-            shard.counters.touch_hits += hits;
-            shard.counters.touch_misses += misses;
-        } else {
-            shard.counters.cmd_get += 1;
-            shard.counters.get_hits += hits;
-            shard.counters.get_misses += misses;
-        }
+        shard.count_get(found, touch.is_some());
+        server.prefixes.note_get(key, found.is_some());
         let key_sent = if with_key { key } else { &[] };
         let Some(item) = found else {
             drop(shard);
@@ -225,7 +236,7 @@ impl<S: Stream> Session<'_, S> {
             extras: &shard.blocks.flags(item).to_be_bytes(),
             key: key_sent,
             value_length: length,
-            unique: shard.blocks.unique(item),
+            unique: server.shown(shard.blocks.unique(item)),
         };
         push_answer(&mut self.out, request, Status::Success, answer);
         let mut cursor = shard.blocks.value(item);
@@ -241,15 +252,17 @@ impl<S: Stream> Session<'_, S> {
 
     fn binary_delete(&mut self, request: &Request<'_>, key: &[u8]) {
         let place = self.server.store.place(key);
+        self.server.prefixes.note_delete(key);
         let mut shard = self.server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
         let status = match shard.find(place.hash, key, self.moment) {
             None => {
                 shard.counters.delete_misses += 1;
                 Status::NotFound
             }
-            Some(item) if request.unique != 0 && request.unique != shard.blocks.unique(item) => Status::Exists,
+            Some(item) if request.unique != 0 && request.unique != shard.compared(item) => Status::Exists,
             Some(item) => {
-                shard.counters.delete_hits += 1;
+                shard.class(item).counters.delete_hits += 1;
                 shard.remove(item);
                 Status::Success
             }
@@ -275,13 +288,15 @@ impl<S: Stream> Session<'_, S> {
         let place = server.store.place(key);
         let mut shard = server.store.lock(place.shard);
         let fresh = &server.store.fresh;
-        let mut calculated = calculate(&mut shard, place.hash, key, add, delta, request.unique, fresh, self.moment);
+        self.tell_fetch(&shard, place, key);
+        let mut calculated =
+            calculate(&mut shard, place.hash, key, add, delta, request.unique, &[], fresh, self.moment);
         if matches!(calculated, Calculated::NotFound) && expiry != u32::MAX {
             let mut text = Vec::new();
             number::push(&mut text, initial);
             let expiry = server.clock.expiry(expiry.into(), self.moment.now);
             let terms = Terms::new(key, 0, expiry, fresh, self.moment);
-            calculated = match shard.draft(key, &text, self.moment) {
+            calculated = match shard.draft(key, &text, text.len(), self.moment) {
                 Some(draft) => {
                     let item = shard.publish(draft, None, place.hash, &terms, text.len() as u32);
                     Calculated::Value { value: initial, item }
@@ -291,7 +306,7 @@ impl<S: Stream> Session<'_, S> {
             server.sweeper.call();
         }
         let unique = match calculated {
-            Calculated::Value { item, .. } => shard.blocks.unique(item),
+            Calculated::Value { item, .. } => server.shown(shard.blocks.unique(item)),
             _ => 0,
         };
         drop(shard);

@@ -8,6 +8,9 @@ use super::store::{Fresh, Moment};
 /// The clock begins with this, so that 1 is always in the past.
 const START: u32 = 2;
 
+/// What expires then has expired.
+const PAST: u32 = 1;
+
 /// What is further away than this is no duration, but a date.
 const LONGEST_DURATION: i64 = 60 * 60 * 24 * 30;
 
@@ -18,19 +21,26 @@ pub struct Clock {
     zero: i64,
     /// Items with no higher unique number are gone.
     flushed: AtomicU64,
-    /// When all items are to be flushed; 0 is never.
+    /// Items that are stored until the end of this second are gone when it has begun; 0 is none.
     flush_at: AtomicU32,
+    /// The second that the last flush was about, for those who ask.
+    flush_shown: AtomicU32,
+    /// Whether a flush takes exactly what was there before. Without unique numbers memcached also
+    /// takes what is stored in the same second.
+    is_exact: bool,
 }
 
 impl Clock {
     /// Begins now.
-    pub fn start() -> Clock {
+    pub fn start(is_exact: bool) -> Clock {
         let date = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |date| date.as_secs());
         Clock {
             began: Instant::now(),
             zero: date.cast_signed() - i64::from(START),
             flushed: AtomicU64::new(0),
             flush_at: AtomicU32::new(0),
+            flush_shown: AtomicU32::new(0),
+            is_exact,
         }
     }
 
@@ -55,30 +65,47 @@ impl Clock {
         self.now() - START
     }
 
+    /// The date at which this clock shows `second`.
+    pub fn date_of(&self, second: u32) -> i64 {
+        self.zero + i64::from(second)
+    }
+
+    /// The second that the last flush was about.
+    pub fn oldest(&self) -> u32 {
+        self.flush_shown.load(Relaxed)
+    }
+
     /// An instant that is now, and what has been flushed until then.
     #[inline]
     pub fn moment(&self, instant: Instant, fresh: &Fresh) -> Moment {
         let now = self.at(instant);
         let flush_at = self.flush_at.load(Relaxed);
         if flush_at != 0 && flush_at <= now {
-            self.flush_slow(flush_at, fresh);
+            return self.flush_slow(flush_at, now, fresh);
         }
         Moment { now, flushed: self.flushed.load(Relaxed) }
     }
 
     #[cold]
-    fn flush_slow(&self, flush_at: u32, fresh: &Fresh) {
+    fn flush_slow(&self, flush_at: u32, now: u32, fresh: &Fresh) -> Moment {
+        if flush_at == now {
+            return Moment { now, flushed: u64::MAX };
+        }
         if self.flush_at.compare_exchange(flush_at, 0, Relaxed, Relaxed).is_ok() {
             self.flushed.fetch_max(fresh.next(), Relaxed);
         }
+        Moment { now, flushed: self.flushed.load(Relaxed) }
     }
 
-    /// Flushes everything, now or later.
+    /// Flushes everything, now or later. A date before the server began is never: what was to be
+    /// flushed later stays, too.
     pub fn flush(&self, delay: i64, now: u32, fresh: &Fresh) {
-        if delay > 0 {
-            self.flush_at.store(self.expiry(delay, now), Relaxed);
-        } else {
-            self.flush_at.store(0, Relaxed);
+        let second = if delay > 0 { self.expiry(delay, now) } else { now };
+        let last = if self.is_exact { second - 1 } else { second };
+        self.flush_shown.store(last, Relaxed);
+        let is_done = last < now;
+        self.flush_at.store(if is_done { 0 } else { last }, Relaxed);
+        if is_done && second > PAST {
             self.flushed.fetch_max(fresh.next(), Relaxed);
         }
     }
@@ -89,9 +116,9 @@ impl Clock {
     pub fn expiry(&self, said: i64, now: u32) -> u32 {
         match said {
             0 => 0,
-            ..0 => 1,
+            ..0 => PAST,
             1..=LONGEST_DURATION => now + said as u32,
-            date if date <= self.zero => 1,
+            date if date <= self.zero => PAST,
             date => u32::try_from(date - self.zero).unwrap_or(u32::MAX),
         }
     }
@@ -100,10 +127,11 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn durations_dates_and_the_past() {
-        let clock = Clock::start();
+        let clock = Clock::start(true);
         let now = clock.now();
         assert_eq!(clock.expiry(0, now), 0);
         assert_eq!(clock.expiry(-1, now), 1);
@@ -114,13 +142,34 @@ mod tests {
     }
 
     #[test]
-    fn flushing_later_counts_what_is_stored_until_then() {
-        let (clock, fresh) = (Clock::start(), Fresh::default());
-        clock.flush(1, clock.now() - 1, &fresh);
+    fn flushing_later_takes_what_is_stored_until_the_second_is_over() {
+        let (clock, fresh) = (Clock::start(true), Fresh::default());
+        let at = |second: u64| clock.began + Duration::from_secs(second);
+        clock.flush(3, START, &fresh);
         let stored = fresh.next();
-        let moment = clock.moment(Instant::now(), &fresh);
-        assert!(moment.flushed > stored);
-        assert!(fresh.next() > moment.flushed);
-        assert_eq!(clock.moment(Instant::now(), &fresh).flushed, moment.flushed);
+        assert_eq!(clock.moment(at(1), &fresh).flushed, 0);
+        assert_eq!(clock.moment(at(2), &fresh).flushed, u64::MAX);
+        let moment = clock.moment(at(3), &fresh);
+        assert!(moment.flushed > stored && fresh.next() > moment.flushed);
+        assert_eq!(clock.moment(at(3), &fresh).flushed, moment.flushed);
+    }
+
+    #[test]
+    fn flushing_at_a_date_before_the_beginning_takes_nothing() {
+        let (clock, fresh) = (Clock::start(true), Fresh::default());
+        let at = |second: u64| clock.began + Duration::from_secs(second);
+        clock.flush(2, START, &fresh);
+        clock.flush(LONGEST_DURATION + 1, START, &fresh);
+        assert_eq!(clock.moment(at(9), &fresh).flushed, 0);
+        clock.flush(-1, START + 9, &fresh);
+        assert_eq!(clock.moment(at(9), &fresh).flushed, 1);
+    }
+
+    #[test]
+    fn without_unique_numbers_flushing_takes_the_whole_second() {
+        let (clock, fresh) = (Clock::start(false), Fresh::default());
+        clock.flush(0, START, &fresh);
+        assert_eq!(clock.moment(clock.began, &fresh).flushed, u64::MAX);
+        assert_eq!(clock.moment(clock.began + Duration::from_secs(1), &fresh).flushed, 1);
     }
 }

@@ -1,8 +1,9 @@
 //! Where clients come in.
 
-use super::session::{End, Session};
-use super::stream::Stream;
-use super::traffic::Admitted;
+use super::session::{End, Known, Session};
+use super::stream::{Connection, tcp_text};
+use super::traffic::{Admitted, Reason};
+use super::udp::Mailbox;
 use super::{Options, Server};
 use crate::message;
 use sinew::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -10,6 +11,7 @@ use sinew::{FibreBuilder, Scope};
 use std::fs::Permissions;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -19,6 +21,8 @@ pub enum Door {
     Tcp(TcpListener),
     /// At a path.
     Unix(UnixListener),
+    /// At a port, for datagrams.
+    Udp(Mailbox),
 }
 
 /// What one too many gets to hear.
@@ -40,7 +44,7 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
                 let port = port.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no such port"))?;
                 listener.bind((host.trim_matches(['[', ']']), port))
             }
-            _ => listener.bind((address.trim_matches(['[', ']']), options.port)),
+            _ => listener.bind((address.trim_matches(['[', ']']), options.tcp_port())),
         };
         let listener = bound.map_err(|error| explain(&address, error))?;
         // Connections inherit it. A client that is gone without a word is found out by it; there
@@ -48,7 +52,31 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
         rustix::net::sockopt::set_socket_keepalive(&listener, true)?;
         Ok(Door::Tcp(listener))
     };
-    options.listen.iter().map(open).collect()
+    let mut doors = options.listen.iter().map(open).collect::<io::Result<Vec<Door>>>()?;
+    if let Some(port) = options.udp_port.number() {
+        for address in &options.listen {
+            let host = match address.rsplit_once(':') {
+                Some((host, _)) if !host.is_empty() && (host.ends_with(']') || !host.contains(':')) => host,
+                _ => address,
+            };
+            let mailbox = Mailbox::open(host.trim_matches(['[', ']']), port);
+            doors.push(Door::Udp(mailbox.map_err(|error| explain(&address, error))?));
+        }
+    }
+    Ok(doors)
+}
+
+/// Writes the ports into the file that `MEMCACHED_PORT_FILENAME` names, if there is such a name. The
+/// file is there when all of it is.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_ports(doors: &[Door]) -> io::Result<()> {
+    let Some(name) = std::env::var_os("MEMCACHED_PORT_FILENAME") else { return Ok(()) };
+    let mut temporary = name.clone();
+    temporary.push(".lck");
+    std::fs::write(&temporary, doors.iter().map(Door::port_line).collect::<String>())?;
+    std::fs::rename(&temporary, name)
 }
 
 fn explain(address: &dyn std::fmt::Display, error: io::Error) -> io::Error {
@@ -71,6 +99,22 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Door {
+    /// Its number and where it is, in memcached's words.
+    pub fn describe(&self) -> (i32, String) {
+        match self {
+            Door::Tcp(listener) => {
+                let address = listener.local_addr().map_or(String::new(), |address| tcp_text("tcp", address));
+                (listener.as_raw_fd(), address)
+            }
+            Door::Unix(listener) => {
+                let address = listener.local_addr().ok();
+                let path = address.as_ref().and_then(|address| address.as_pathname());
+                (listener.as_raw_fd(), format!("unix:{}", path.unwrap_or(Path::new("")).display()))
+            }
+            Door::Udp(mailbox) => mailbox.describe(),
+        }
+    }
+
     /// Says where it is.
     pub fn announce(&self) {
         match self {
@@ -82,12 +126,32 @@ impl Door {
                 Ok(address) => message::say(format_args!("listening at {address:?}")),
                 Err(error) => message::say(format_args!("listening: {error}")),
             },
+            Door::Udp(mailbox) => match mailbox.address() {
+                Ok(address) => message::say(format_args!("listening at {address} for datagrams")),
+                Err(error) => message::say(format_args!("listening: {error}")),
+            },
+        }
+    }
+
+    /// The line that memcached writes about it into the file that its environment names.
+    fn port_line(&self) -> String {
+        let line = |kind: &str, address: io::Result<std::net::SocketAddr>| {
+            address.map_or(String::new(), |address| {
+                let version = if address.is_ipv6() { "INET6" } else { "INET" };
+                format!("{kind} {version}: {}\n", address.port())
+            })
+        };
+        match self {
+            Door::Tcp(listener) => line("TCP", listener.local_addr()),
+            Door::Udp(mailbox) => line("UDP", mailbox.address()),
+            Door::Unix(_) => String::new(),
         }
     }
 
     /// Lets clients in, each to a fibre of its own, until this fibre is cancelled.
     pub fn serve<'scope>(&self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
         match self {
+            Door::Udp(mailbox) => mailbox.serve(server),
             Door::Tcp(listener) => {
                 for stream in listener.incoming() {
                     if server.is_stopping() {
@@ -118,25 +182,27 @@ impl Door {
     }
 }
 
-fn admit<'scope, S: Stream>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
-    let Some(admitted) = server.connections.admit() else {
+fn admit<'scope, S: Connection>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
+    let Some(admitted) = server.connections.admit(stream.any(), server.clock.now()) else {
         server.log(1, || "too many open connections".to_owned());
         // There is room for this much, or there is nobody to read it.
         let _ = stream.write(TOO_MANY);
         return;
     };
-    Client { stream, _admitted: admitted, is_binary: None }.serve(server, scope);
+    Client { stream, admitted, known: server.introduction() }.serve(server, scope);
+    if !server.extended().maxconns_fast {
+        server.connections.wait_for_room();
+    }
 }
 
 /// One who has been let in.
 pub struct Client<S> {
     stream: S,
-    _admitted: Admitted,
-    /// What it speaks, if it has said anything.
-    is_binary: Option<bool>,
+    admitted: Admitted,
+    known: Known,
 }
 
-impl<S: Stream> Client<S> {
+impl<S: Connection> Client<S> {
     /// Serves it, in a fibre of its own.
     fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
         if let Err(error) = FibreBuilder::new().spawn_scoped(scope, move || self.session(server)) {
@@ -146,10 +212,13 @@ impl<S: Stream> Client<S> {
 
     /// Until it has said all, or says nothing.
     fn session(mut self, server: &Server) {
-        match Session::serve(server, &self.stream, &mut self.is_binary) {
+        match Session::serve(server, &self.stream, self.admitted.entry(), &mut self.known) {
             Ok(End::Over) => {}
             Ok(End::Silent) => self.rest(server),
-            Err(error) => server.log(1, || format!("a connection broke: {error}")),
+            Err(error) => {
+                self.admitted.entry().set_reason(Reason::Error);
+                server.log(1, || format!("a connection broke: {error}"));
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::arithmetic::{Calculated, NOT_NUMERIC, calculate};
 use super::session::{Pinned, SHORT_VALUE, Session};
-use super::store::{BASE64, Content, FETCHED, Fresh, Moment, Number, Outcome, STALE, Shard, Terms, WON, size};
+use super::store::{BASE64, Content, FETCHED, Fresh, Moment, Number, Outcome, STALE, Shard, Terms, WON};
 use super::stream::Stream;
 use super::text::Scratch;
 use sinew_memcached_protocol::meta::{Command, Key, Request};
@@ -14,7 +14,10 @@ impl<S: Stream> Session<'_, S> {
     pub(super) fn meta(&mut self, command: Command<'_>) -> io::Result<()> {
         match command {
             Command::Get(request) => return self.meta_get(&request),
-            Command::Noop => self.out.extend_from_slice(b"MN\r\n"),
+            Command::Noop => {
+                self.out.extend_from_slice(b"MN\r\n");
+                self.settle();
+            }
             Command::Delete(request) => self.meta_delete(&request),
             Command::Arithmetic { request, add } => self.meta_arithmetic(&request, add),
             Command::Debug(key) => self.meta_debug(key),
@@ -30,16 +33,17 @@ impl<S: Stream> Session<'_, S> {
         let server = self.server;
         let place = server.store.place(key);
         let mut shard = server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
         let mut found = shard.find(place.hash, key, self.moment);
         let mut is_new = false;
         if found.is_none() && request.vivify.is_some() {
             // When it expires is set as the flags are gone through.
             let terms = Terms::new(key, 0, 0, &server.store.fresh, self.moment);
-            let draft = shard.draft(key, b"", self.moment);
+            let draft = shard.draft(key, b"", 0, self.moment);
             found = draft.map(|draft| shard.publish(draft, None, place.hash, &terms, 0));
             is_new = found.is_some();
         }
-        self.count_get(&mut shard, request, found.is_some());
+        shard.count_get(found, found.is_some() && request.expiry.is_some());
         let Some(item) = found else {
             drop(shard);
             if !request.quiet {
@@ -49,6 +53,9 @@ impl<S: Stream> Session<'_, S> {
             }
             return Ok(());
         };
+        if self.held.try_reserve(1).is_ok() {
+            self.held.push(shard.blocks.unique(item));
+        }
         let length = shard.blocks.length(item);
         if request.value {
             self.out.extend_from_slice(b"VA ");
@@ -82,18 +89,6 @@ impl<S: Stream> Session<'_, S> {
         Ok(())
     }
 
-    fn count_get(&self, shard: &mut Shard, request: &Request<'_>, is_found: bool) {
-        let (hits, misses) = (u64::from(is_found), u64::from(!is_found));
-        if is_found && request.expiry.is_some() {
-            shard.counters.cmd_touch += 1;
-            shard.counters.touch_hits += hits;
-        } else {
-            shard.counters.cmd_get += 1;
-            shard.counters.get_hits += hits;
-            shard.counters.get_misses += misses;
-        }
-    }
-
     /// Goes through the flags, and does and says what each wants. Whether the client has won
     /// the right to renew the item.
     fn push_item(&mut self, shard: &mut Shard, request: &Request<'_>, key: &[u8], item: Number, is_new: bool) -> bool {
@@ -113,7 +108,7 @@ impl<S: Stream> Session<'_, S> {
                 }
                 b's' => self.push_number(b's', shard.blocks.length(item).into()),
                 b't' => self.push_ttl(shard, item),
-                b'c' => self.push_number(b'c', shard.blocks.unique(item)),
+                b'c' => self.push_number(b'c', self.server.shown(shard.blocks.unique(item))),
                 b'f' => self.push_number(b'f', shard.blocks.flags(item).into()),
                 b'l' => self.push_number(b'l', self.moment.now.saturating_sub(shard.blocks.used_at(item)).into()),
                 b'h' => self.push_number(b'h', shard.blocks.is_marked(item, FETCHED).into()),
@@ -196,7 +191,12 @@ impl<S: Stream> Session<'_, S> {
         terms.unique = request.unique.unwrap_or(0);
         terms.accepts_stale = request.stale && verb == Verb::Cas;
         terms.base64 = request.key.is_base64();
-        let outcome = server.store.lock(place.shard).store(verb, place.hash, &mut terms, content);
+        let length = content.length();
+        let mut shard = server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
+        let outcome = shard.store(verb, place.hash, &mut terms, content);
+        drop(shard);
+        self.tell_store(verb, &terms, length, Some(outcome));
         if expiry != 0 {
             server.sweeper.call();
         }
@@ -213,7 +213,7 @@ impl<S: Stream> Session<'_, S> {
             match flag[0] {
                 b'O' => self.push_word(flag),
                 b'k' => self.push_key(key, request.key.is_base64()),
-                b'c' => self.push_number(b'c', unique),
+                b'c' => self.push_number(b'c', server.shown(unique)),
                 _ => {}
             }
         }
@@ -226,12 +226,13 @@ impl<S: Stream> Session<'_, S> {
         let key = request.key.decode(&mut scratch);
         let place = self.server.store.place(key);
         let mut shard = self.server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
         let code = match shard.find(place.hash, key, self.moment) {
             None => {
                 shard.counters.delete_misses += 1;
                 "NF"
             }
-            Some(item) if request.unique.is_some_and(|unique| unique != shard.blocks.unique(item)) => {
+            Some(item) if request.unique.is_some_and(|unique| unique != shard.compared(item)) => {
                 shard.counters.delete_misses += 1;
                 "EX"
             }
@@ -244,7 +245,7 @@ impl<S: Stream> Session<'_, S> {
                 "HD"
             }
             Some(item) => {
-                shard.counters.delete_hits += 1;
+                shard.class(item).counters.delete_hits += 1;
                 shard.remove(item);
                 "HD"
             }
@@ -267,7 +268,9 @@ impl<S: Stream> Session<'_, S> {
         let mut shard = server.store.lock(place.shard);
         let unique = request.unique.unwrap_or(0);
         let fresh = &server.store.fresh;
-        let mut calculated = calculate(&mut shard, place.hash, key, add, request.delta, unique, fresh, self.moment);
+        self.tell_fetch(&shard, place, key);
+        let mut calculated =
+            calculate(&mut shard, place.hash, key, add, request.delta, unique, &self.held, fresh, self.moment);
         let is_new = matches!(calculated, Calculated::NotFound) && request.vivify.is_some();
         if is_new {
             calculated = vivify(&mut shard, place.hash, key, request.initial, fresh, self.moment);
@@ -315,7 +318,7 @@ impl<S: Stream> Session<'_, S> {
         }
         for flag in request.flags() {
             match flag[0] {
-                b'c' => self.push_number(b'c', shard.blocks.unique(item)),
+                b'c' => self.push_number(b'c', self.server.shown(shard.blocks.unique(item))),
                 b't' => self.push_ttl(shard, item),
                 b'T' => self.set_expiry(shard, item, request.expiry),
                 b'N' if is_new => self.set_expiry(shard, item, request.vivify),
@@ -336,6 +339,7 @@ impl<S: Stream> Session<'_, S> {
         let key = key.decode(&mut scratch);
         let place = self.server.store.place(key);
         let mut shard = self.server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
         let found = shard.find(place.hash, key, self.moment);
         shard.counters.cmd_meta += 1;
         let Some(item) = found else { return self.say("EN", false) };
@@ -352,9 +356,9 @@ impl<S: Stream> Session<'_, S> {
         };
         let idle = self.moment.now.saturating_sub(blocks.used_at(item));
         let fetched = if blocks.is_marked(item, FETCHED) { "yes" } else { "no" };
-        let bytes = size(key.len(), blocks.flags(item), blocks.length(item) as usize);
-        let unique = blocks.unique(item);
-        let text = format!(" exp={expiry} la={idle} cas={unique} fetch={fetched} cls=1 size={bytes}\r\n");
+        let (bytes, class) = (shard.size(item), shard.class_of(item));
+        let unique = self.server.shown(blocks.unique(item));
+        let text = format!(" exp={expiry} la={idle} cas={unique} fetch={fetched} cls={class} size={bytes}\r\n");
         self.out.extend_from_slice(text.as_bytes());
     }
 }
@@ -363,7 +367,7 @@ impl<S: Stream> Session<'_, S> {
 fn vivify(shard: &mut Shard, hash: u32, key: &[u8], initial: u64, fresh: &Fresh, moment: Moment) -> Calculated {
     let mut text = Vec::new();
     number::push(&mut text, initial);
-    let Some(draft) = shard.draft(key, &text, moment) else { return Calculated::OutOfMemory };
+    let Some(draft) = shard.draft(key, &text, text.len(), moment) else { return Calculated::OutOfMemory };
     let terms = Terms::new(key, 0, 0, fresh, moment);
     let item = shard.publish(draft, None, hash, &terms, text.len() as u32);
     Calculated::Value { value: initial, item }

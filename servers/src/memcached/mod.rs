@@ -7,38 +7,55 @@
 //! | `input` | what has been received, in as little memory as possible |
 //! | `text`, `meta`, `binary` | requests and their answers |
 //! | `arithmetic` | numbers in values |
+//! | `administration` | commands for those who look after it |
+//! | `authentication` | who may speak |
 //! | `store` | where items are kept |
 //! | `clock` | seconds, and what was flushed when |
 //! | `stats`, `traffic` | what is told about it |
+//! | `watch`, `telling` | what happens, told as it happens |
+//! | `udp` | requests in datagrams |
+//! | `process` | the process that it runs in |
 
+mod administration;
 mod arithmetic;
+mod authentication;
 mod binary;
 mod clock;
 mod input;
 mod listen;
 mod meta;
 mod options;
+mod process;
 mod session;
 mod stats;
 mod store;
 mod stream;
+mod telling;
 mod text;
 mod traffic;
+mod udp;
+mod watch;
 
 pub use options::Options;
 
 use crate::lobby::Lobby;
 use crate::signals::{Signal, Signals};
 use crate::{descriptors, message, runtime};
+use authentication::Authentication;
 use clock::Clock;
 use input::Allowance;
 use listen::AnyClient;
+use options::{Extended, Protocol};
+use process::PidFile;
+use session::Known;
+use stats::Prefixes;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use store::{Moment, Store, Sweeper};
+use store::{Moment, Plan, Sizing, Store, Sweeper};
 use traffic::{Connections, Traffic};
+use watch::Watchers;
 
 /// The version of memcached whose protocol is spoken: clients look at it.
 const VERSION: &str = "1.6.18";
@@ -61,11 +78,22 @@ pub struct Server {
     /// The largest item, as memcached counts it.
     largest: usize,
     /// Bytes for items.
-    limit: u64,
+    limit: AtomicU64,
+    /// What `-o` chose, and what clients have changed. Never locked while something waits.
+    extended: Mutex<Extended>,
+    /// Sizes are tracked of items with higher unique numbers; `u64::MAX` if they are not.
+    tracked: AtomicU64,
+    watchers: Arc<Watchers>,
+    prefixes: Prefixes,
+    authentication: Authentication,
+    /// Where clients come in: number and address, in memcached's words.
+    doors: OnceLock<Vec<(i32, String)>>,
     threads: usize,
     scheduler: &'static str,
     verbosity: AtomicU32,
     flushes: AtomicU64,
+    /// How often a session let others go first.
+    yields: AtomicU64,
     /// When the last session has to have ended. Set when the server is told to stop.
     stop: OnceLock<Instant>,
 }
@@ -83,11 +111,60 @@ impl Server {
         self.clock.moment(now, &self.store.fresh)
     }
 
+    /// What is known of a client that has said nothing.
+    fn introduction(&self) -> Known {
+        let is_authenticated = !self.authentication.is_needed();
+        let is_binary = match self.options.protocol {
+            _ if !is_authenticated => Some(false),
+            Protocol::Auto => None,
+            Protocol::Ascii => Some(false),
+            Protocol::Binary => Some(true),
+        };
+        Known { is_binary, is_authenticated }
+    }
+
+    fn extended_mut(&self) -> MutexGuard<'_, Extended> {
+        self.extended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn extended(&self) -> Extended {
+        *self.extended_mut()
+    }
+
+    /// A unique number as clients see it.
+    #[inline]
+    fn shown(&self, unique: u64) -> u64 {
+        if self.options.disable_cas { 0 } else { unique }
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    fn set_limit(&self, bytes: usize) {
+        self.limit.store(bytes as u64, Relaxed);
+        self.store.set_limit(bytes);
+    }
+
+    /// The unique number since which sizes are tracked, if they are.
+    fn tracked_since(&self) -> Option<u64> {
+        Some(self.tracked.load(Relaxed)).filter(|since| *since != u64::MAX)
+    }
+
+    fn track_sizes(&self, is_on: bool) {
+        let since = match (is_on, self.tracked_since()) {
+            (false, _) => u64::MAX,
+            (true, Some(since)) => since,
+            (true, None) => self.store.fresh.next(),
+        };
+        self.tracked.store(since, Relaxed);
+    }
+
     /// Flushes, if that is allowed.
     fn flush(&self, delay: i64, moment: Moment) -> bool {
         let is_allowed = !self.options.disable_flush_all;
+        self.flushes.fetch_add(1, Relaxed);
         if is_allowed {
-            self.flushes.fetch_add(1, Relaxed);
             self.clock.flush(delay, moment.now, &self.store.fresh);
             self.sweeper.call();
         }
@@ -96,6 +173,22 @@ impl Server {
 
     fn flushes(&self) -> u64 {
         self.flushes.load(Relaxed)
+    }
+
+    fn yields(&self) -> u64 {
+        self.yields.load(Relaxed)
+    }
+
+    fn reset(&self) {
+        self.flushes.store(0, Relaxed);
+        self.yields.store(0, Relaxed);
+    }
+
+    /// Ends connections that have been idle for too long, until the fibre is cancelled.
+    fn kick(&self, timeout: u32) {
+        while sinew::time::try_sleep(Duration::from_secs(1)).is_ok() {
+            self.connections.kick(self.clock.now(), timeout);
+        }
     }
 
     fn verbosity(&self) -> u32 {
@@ -150,35 +243,64 @@ fn until_told(server: &Server, signals: &mut Signals) -> io::Result<()> {
 /// # Errors
 /// If it cannot begin to.
 pub fn run(options: Options) -> io::Result<()> {
-    let runtime = runtime::build(&options.runtime)?;
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    let mut extended = Extended::parse(&options.extended).map_err(invalid)?;
+    extended.slab_chunk_max = extended.slab_chunk_max.min(options.max_item_size);
     let limit = options.memory_limit << 20;
-    let largest = options.max_item_size as usize;
-    let bytes = usize::try_from(limit).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "too much memory"))?;
+    let (bytes, largest) = (limit as usize, options.max_item_size as usize);
     if largest > bytes / 2 {
-        let text = "the largest item (-I) may take at most half of the memory (-m)";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        return Err(invalid("the largest item (-I) may take at most half of the memory (-m)".to_owned()));
     }
+    if options.auth_file.is_some() && options.udp_port.number().is_some() {
+        return Err(invalid("datagrams (-U) cannot say who they come from (-Y)".to_owned()));
+    }
+    let authentication = Authentication::read(options.auth_file.as_deref())?;
+    if !process::prepare(&options)? {
+        return Ok(());
+    }
+    let runtime = runtime::build(&options.runtime)?;
+    let watchers = Arc::new(Watchers::new((extended.watcher_logbuf_size as usize) << 10));
+    let sizing = Sizing {
+        smallest: options.slab_min_size as usize,
+        factor: options.slab_growth_factor,
+        largest: extended.slab_chunk_max as usize,
+        has_unique: !options.disable_cas,
+    };
+    let plan = Plan { bytes, largest, evicts: !options.disable_evictions, sizing };
     let server = Server {
-        store: Store::new(bytes, largest, !options.disable_evictions),
-        clock: Clock::start(),
-        sweeper: Sweeper::default(),
-        connections: Arc::new(Connections::new(options.conn_limit.into())),
+        store: Store::new(plan, Arc::clone(&watchers)),
+        clock: Clock::start(!options.disable_cas),
+        sweeper: if extended.lru_maintainer { Sweeper::default() } else { Sweeper::manual() },
+        connections: Arc::new(Connections::new(options.conn_limit.into(), Arc::clone(&watchers))),
         lobby: Lobby::new(),
         traffic: Traffic::default(),
         allowance: Allowance::new(),
         largest,
-        limit,
+        limit: AtomicU64::new(limit),
+        extended: Mutex::new(extended),
+        tracked: AtomicU64::new(if extended.track_sizes { 0 } else { u64::MAX }),
+        watchers,
+        prefixes: Prefixes::new(options.delimiter.unwrap_or(b':'), options.delimiter.is_some()),
+        authentication,
+        doors: OnceLock::new(),
         threads: runtime.main_cluster().processors(),
         scheduler: runtime.main_cluster().scheduler(),
         verbosity: AtomicU32::new(options.verbose.into()),
         flushes: AtomicU64::new(0),
+        yields: AtomicU64::new(0),
         stop: OnceLock::new(),
         options,
     };
+    if extended.temp_lru {
+        server.store.protect(extended.temporary_ttl);
+    }
     descriptors::allow(server.options.conn_limit.into(), "-c")?;
     let mut signals = Signals::catch()?;
     let doors = runtime.run(|| listen::open(&server.options))?;
     let socket = server.options.unix_socket.as_deref().map(|path| (path, listen::identity(path)));
+    let _ = server.doors.set(doors.iter().map(listen::Door::describe).collect());
+    listen::write_ports(&doors)?;
+    let _pid_file = PidFile::write(&server.options)?;
     doors.iter().for_each(listen::Door::announce);
     runtime.run(|| {
         sinew::scope(|scope| {
@@ -189,10 +311,14 @@ pub fn run(options: Options) -> io::Result<()> {
             let server = &server;
             scope.spawn(move || server.lobby.attend(|client| client.serve(server, scope)));
             scope.spawn(|| server.sweeper.run(&server.store, || server.moment()));
+            if extended.idle_timeout > 0 {
+                scope.spawn(move || server.kick(extended.idle_timeout));
+            }
             let told = until_told(server, &mut signals);
             let _ = server.stop.set(Instant::now() + GRACE);
             scope.cancel();
             server.sweeper.wake();
+            server.watchers.close();
             told
         })
     })?;

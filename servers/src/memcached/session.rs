@@ -4,10 +4,13 @@ use super::Server;
 use super::input::{Input, LARGE};
 use super::store::{Cursor, Draft, Moment, Number, Place};
 use super::stream::Stream;
+use super::traffic::{Entry, State};
+use super::watch::Topics;
 use crate::lobby::is_silence;
 use crate::memory;
 use sinew_memcached_protocol::binary;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Values up to this length are copied out at once, and are received whole.
@@ -35,7 +38,17 @@ const MOST_UNSENT: usize = 64 * 1024;
 /// The state of one connection.
 pub struct Session<'a, S> {
     pub(super) server: &'a Server,
-    stream: &'a S,
+    pub(super) stream: &'a S,
+    /// What others are told of it.
+    pub(super) entry: &'a Entry,
+    /// Whether the client has said who it is, if it has to.
+    pub(super) is_authenticated: bool,
+    /// Unique numbers of items that unsent answers are about: see `arithmetic`.
+    pub(super) held: Vec<u64>,
+    /// Requests that may be answered before it is another session's turn.
+    turns: u32,
+    /// As much of the answers memcached would have sent.
+    pub(super) settled: usize,
     /// Answers that have not been sent.
     pub(super) out: Vec<u8>,
     pub(super) moment: Moment,
@@ -46,6 +59,15 @@ pub struct Session<'a, S> {
     /// So many bytes at the beginning of what has come are a line without its end. A long one is
     /// not looked through again for each byte that comes.
     pub(super) unfinished: usize,
+}
+
+/// What a session has learnt of its client.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// What it speaks, if it has said anything.
+    pub is_binary: Option<bool>,
+    /// Whether it has said who it is, if it has to.
+    pub is_authenticated: bool,
 }
 
 /// How a session ends.
@@ -65,6 +87,8 @@ pub enum Next {
     Receive(Upload),
     /// Skip so many bytes, then say this.
     Swallow(u64, Vec<u8>),
+    /// Tell the client what happens, and hear no more requests.
+    Watch(Topics),
     /// End.
     Close,
 }
@@ -97,12 +121,26 @@ impl<'a, S: Stream> Session<'a, S> {
     ///
     /// # Errors
     /// Those of the connection.
-    pub fn serve(server: &'a Server, stream: &'a S, is_binary: &mut Option<bool>) -> io::Result<End> {
+    pub fn serve(server: &'a Server, stream: &'a S, entry: &'a Entry, known: &mut Known) -> io::Result<End> {
         let now = Instant::now();
         let (moment, lingers) = (server.moment_at(now), now + server.options.runtime.linger);
         let out = Vec::new();
-        let is_binary_now = is_binary.unwrap_or(false);
-        let mut session = Session { server, stream, out, moment, lingers, is_binary: is_binary_now, unfinished: 0 };
+        let (is_binary, is_authenticated) = (known.is_binary.unwrap_or(false), known.is_authenticated);
+        let held = Vec::new();
+        let mut session = Session {
+            server,
+            stream,
+            entry,
+            is_authenticated,
+            held,
+            turns: server.options.max_reqs_per_event,
+            settled: 0,
+            out,
+            moment,
+            lingers,
+            is_binary,
+            unfinished: 0,
+        };
         let mut input = Input::new(&server.allowance);
         loop {
             if let Some(end) = session.hear(&mut input)? {
@@ -111,14 +149,19 @@ impl<'a, S: Stream> Session<'a, S> {
             let now = Instant::now();
             session.moment = server.moment_at(now);
             session.lingers = now + server.options.runtime.linger;
-            if is_binary.is_none() {
+            if known.is_binary.is_none() {
                 session.is_binary = input.bytes()[0] == binary::REQUEST;
-                *is_binary = Some(session.is_binary);
+                known.is_binary = Some(session.is_binary);
             }
+            session.turns = server.options.max_reqs_per_event;
+            entry.set_state(State::Answers);
+            entry.note_request(session.moment.now);
             if !session.answer(&mut input)? {
                 return session.send().map(|()| End::Over);
             }
+            known.is_authenticated = session.is_authenticated;
             session.send()?;
+            entry.set_state(if input.bytes().is_empty() { State::Reads } else { State::Receives });
             if !input.is_busy() {
                 session.out = Vec::new();
             }
@@ -145,6 +188,11 @@ impl<'a, S: Stream> Session<'a, S> {
                         return Ok(false);
                     }
                     self.out.extend_from_slice(&answer);
+                }
+                Next::Watch(topics) => {
+                    if !self.watch(topics)? {
+                        return Ok(false);
+                    }
                 }
             }
         }
@@ -190,6 +238,25 @@ impl<'a, S: Stream> Session<'a, S> {
     fn fill_late(&mut self, input: &mut Input<'_>) -> io::Result<usize> {
         let deadline = self.server.stop_deadline();
         sinew::cancel::shield(|| input.fill(self.stream, Some(deadline)))
+    }
+
+    /// Counts a request. After some of them others go first.
+    #[inline]
+    pub(super) fn count_request(&mut self) {
+        if self.turns == 0 {
+            self.give_way();
+        }
+        self.turns -= 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_way(&mut self) {
+        self.settle();
+        self.server.yields.fetch_add(1, Relaxed);
+        sinew::yield_now();
+        self.moment = self.server.moment();
+        self.turns = self.server.options.max_reqs_per_event;
     }
 
     /// Sends all answers.
@@ -265,6 +332,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn receive(&mut self, upload: Upload, input: &mut Input<'_>) -> io::Result<bool> {
         let Upload { head, place, draft, length, mut left } = upload;
         let mut held = Held { server: self.server, shard: place.shard, draft: Some(draft) };
+        self.entry.set_state(State::Receives);
         self.send()?;
         while left > 0 {
             if input.bytes().is_empty() && self.fill(input)? == 0 {
@@ -350,7 +418,7 @@ impl<'a, S: Stream> Session<'a, S> {
         debug_assert!(head.len() <= LARGE);
         let place = self.server.store.place(key);
         let begun = &begun[..begun.len().min(length as usize)];
-        let draft = self.server.store.lock(place.shard).draft(key, begun, self.moment)?;
+        let draft = self.server.store.lock(place.shard).draft(key, begun, length as usize, self.moment)?;
         Some(Upload { head: head.to_vec(), place, draft, length, left: length - begun.len() as u32 })
     }
 }

@@ -2,8 +2,9 @@
 
 use super::VERSION;
 use super::session::{Next, Pinned, SHORT_VALUE, Session, Step};
-use super::store::{Content, Draft, Outcome, Terms, size};
+use super::store::{Content, Draft, Outcome, Terms};
 use super::stream::Stream;
+use super::traffic::Reason;
 use sinew_memcached_protocol::text::{self, Command, Get, Store};
 use sinew_memcached_protocol::{LONGEST_LINE, Line, Refusal, Verb, line, meta, number};
 use std::io;
@@ -13,9 +14,11 @@ struct Head<'a> {
     key: &'a [u8],
     flags: u32,
     length: u32,
-    /// Whether what is there goes if this cannot be stored.
-    replaces: bool,
+    /// What is there goes if it is `set` and cannot be stored.
+    verb: Verb,
     noreply: bool,
+    /// Whether it is counted by its prefix: meta commands are not.
+    is_counted: bool,
 }
 
 /// More than the longest key, as base64 is decoded.
@@ -26,7 +29,7 @@ impl<'a> Head<'a> {
     fn plain(command: &Command<'a>) -> Option<Head<'a>> {
         match *command {
             Command::Store(Store { verb, key, flags, length, noreply, .. }) => {
-                Some(Head { key, flags, length, replaces: verb == Verb::Set, noreply })
+                Some(Head { key, flags, length, verb, noreply, is_counted: true })
             }
             _ => None,
         }
@@ -37,7 +40,14 @@ impl<'a> Head<'a> {
             Command::Store(_) => Head::plain(command),
             Command::Meta(meta::Command::Set { request, length, .. }) => {
                 let key = request.key.decode(scratch);
-                Some(Head { key, flags: request.client_flags, length, replaces: true, noreply: false })
+                Some(Head {
+                    key,
+                    flags: request.client_flags,
+                    length,
+                    verb: Verb::Set,
+                    noreply: false,
+                    is_counted: false,
+                })
             }
             _ => None,
         }
@@ -54,8 +64,17 @@ impl<S: Stream> Session<'_, S> {
             return Ok(Step { taken: 0, next: Next::More });
         }
         self.unfinished = 0;
+        self.settle();
         let mut taken = 0;
         loop {
+            if !self.is_authenticated {
+                let step = self.authenticate(&bytes[taken..]);
+                if step.taken == 0 {
+                    return Ok(Step { taken, next: step.next });
+                }
+                taken += step.taken;
+                continue;
+            }
             let rest = &bytes[taken..];
             let (words, length) = match line(rest) {
                 Line::Whole { line, taken } => (line, taken),
@@ -63,9 +82,13 @@ impl<S: Stream> Session<'_, S> {
                     self.unfinished = rest.len();
                     return Ok(Step { taken, next: Next::More });
                 }
-                Line::Endless => return Ok(Step { taken, next: Next::Close }),
+                Line::Endless => {
+                    self.entry.set_reason(Reason::Error);
+                    return Ok(Step { taken, next: Next::Close });
+                }
             };
             self.server.log(2, || format!("< {}", String::from_utf8_lossy(&words[..words.len().min(LONGEST_LINE)])));
+            self.count_request();
             self.send_some()?;
             let command = text::parse(words);
             match command {
@@ -77,15 +100,37 @@ impl<S: Stream> Session<'_, S> {
                         Data::Next(data, next) => return Ok(Step { taken: taken + length + data, next }),
                     }
                 }
-                Command::Quit => return Ok(Step { taken: taken + length, next: Next::Close }),
+                Command::Quit | Command::Http => {
+                    if matches!(command, Command::Http) {
+                        self.entry.set_reason(Reason::Error);
+                    }
+                    return Ok(Step { taken: taken + length, next: Next::Close });
+                }
                 Command::Refused(refusal) if refusal.swallow > 0 => {
                     let next = Next::Swallow(refusal.swallow.into(), text_of(refusal));
                     return Ok(Step { taken: taken + length, next });
+                }
+                Command::Watch(words) => {
+                    if let Some(next) = self.begin_watch(words) {
+                        return Ok(Step { taken: bytes.len(), next });
+                    }
+                }
+                Command::Shutdown(words) => {
+                    if let Some(next) = self.shut_down(words) {
+                        return Ok(Step { taken: taken + length, next });
+                    }
                 }
                 other => self.other(other)?,
             }
             taken += length;
         }
+    }
+
+    /// memcached sends all answers now.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        self.settled = self.out.len();
+        self.held.clear();
     }
 
     /// Says something.
@@ -103,6 +148,7 @@ impl<S: Stream> Session<'_, S> {
             self.get_one(key, &get)?;
         }
         self.out.extend_from_slice(b"END\r\n");
+        self.settle();
         Ok(())
     }
 
@@ -112,23 +158,10 @@ impl<S: Stream> Session<'_, S> {
         let server = self.server;
         let place = server.store.place(key);
         let mut shard = server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
         let found = shard.find(place.hash, key, self.moment);
-        let counters = &mut shard.counters;
-        if get.touch.is_some() {
-            counters.cmd_touch += 1;
-        }
-        let (hits, misses) = (u64::from(found.is_some()), u64::from(found.is_none()));
-        match get.touch {
-            Some(_) => {
-                counters.touch_hits += hits;
-                counters.touch_misses += misses;
-            }
-            None => {
-                counters.cmd_get += 1;
-                counters.get_hits += hits;
-                counters.get_misses += misses;
-            }
-        }
+        shard.count_get(found, get.touch.is_some());
+        server.prefixes.note_get(key, found.is_some());
         let Some(item) = found else { return Ok(()) };
         shard.notice(item, self.moment);
         if let Some(expiry) = get.touch {
@@ -144,7 +177,7 @@ impl<S: Stream> Session<'_, S> {
         number::push(out, length.into());
         if get.unique {
             out.push(b' ');
-            number::push(out, blocks.unique(item));
+            number::push(out, server.shown(blocks.unique(item)));
         }
         out.extend_from_slice(b"\r\n");
         let mut cursor = blocks.value(item);
@@ -186,7 +219,7 @@ impl<S: Stream> Session<'_, S> {
 
     fn with_head(&mut self, head: &Head<'_>, command: &Command<'_>, line: &[u8], data: &[u8]) -> io::Result<Data> {
         let whole = head.length as usize + 2;
-        if size(head.key.len(), head.flags, head.length as usize) > self.server.largest {
+        if self.is_too_large(head) {
             self.forget(head);
             let refusal = Refusal::new("SERVER_ERROR object too large for cache");
             let said = if head.noreply { Vec::new() } else { text_of(refusal) };
@@ -212,17 +245,27 @@ impl<S: Stream> Session<'_, S> {
         Ok(Data::Next(here, next))
     }
 
+    fn is_too_large(&self, head: &Head<'_>) -> bool {
+        self.server.store.size(head.key.len(), head.flags, head.length as usize) > self.server.largest
+    }
+
     /// What could not be replaced is outdated.
     #[cold]
     fn forget(&mut self, head: &Head<'_>) {
+        if head.is_counted {
+            self.server.prefixes.note_set(head.key);
+        }
+        let is_too_large = self.is_too_large(head);
+        let terms = Terms::new(head.key, head.flags, 0, &self.server.store.fresh, self.moment);
+        self.tell_store(head.verb, &terms, 0, (!is_too_large).then_some(Outcome::OutOfMemory));
         let place = self.server.store.place(head.key);
         let mut shard = self.server.store.lock(place.shard);
-        if size(head.key.len(), head.flags, head.length as usize) > self.server.largest {
+        if is_too_large {
             shard.counters.store_too_large += 1;
         } else {
             shard.counters.store_no_memory += 1;
         }
-        if head.replaces
+        if head.verb == Verb::Set
             && let Some(item) = shard.find(place.hash, head.key, self.moment)
         {
             shard.remove(item);
@@ -254,7 +297,10 @@ impl<S: Stream> Session<'_, S> {
     #[inline]
     fn store(&mut self, command: &Command<'_>, content: Option<Content<'_>>) {
         match (command, content) {
-            (Command::Store(store), None) => self.say(BAD_CHUNK, store.noreply),
+            (Command::Store(store), None) => {
+                self.count_bad_chunk(store);
+                self.say(BAD_CHUNK, store.noreply);
+            }
             (Command::Store(store), Some(content)) => self.store_plain(store, content),
             (Command::Meta(meta::Command::Set { .. }), None) => self.say(BAD_CHUNK, false),
             (Command::Meta(meta::Command::Set { request, verb, .. }), Some(content)) => {
@@ -264,6 +310,13 @@ impl<S: Stream> Session<'_, S> {
         }
     }
 
+    /// memcached counts what it refuses when it has come.
+    #[cold]
+    fn count_bad_chunk(&self, store: &Store<'_>) {
+        let mut shard = self.server.store.lock(self.server.store.place(store.key).shard);
+        shard.class_for(store.key.len(), store.flags, store.length as usize).counters.cmd_set += 1;
+    }
+
     #[inline]
     fn store_plain(&mut self, store: &Store<'_>, content: Content<'_>) {
         let server = self.server;
@@ -271,7 +324,13 @@ impl<S: Stream> Session<'_, S> {
         let expiry = server.clock.expiry(store.expiry.into(), self.moment.now);
         let mut terms = Terms::new(store.key, store.flags, expiry, &server.store.fresh, self.moment);
         terms.unique = store.unique;
-        let outcome = server.store.lock(place.shard).store(store.verb, place.hash, &mut terms, content);
+        let length = content.length();
+        server.prefixes.note_set(store.key);
+        let mut shard = server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, store.key);
+        let outcome = shard.store(store.verb, place.hash, &mut terms, content);
+        drop(shard);
+        self.tell_store(store.verb, &terms, length, Some(outcome));
         if expiry != 0 {
             server.sweeper.call();
         }
@@ -306,14 +365,16 @@ impl<S: Stream> Session<'_, S> {
                 server.set_verbosity(level);
                 self.say("OK", noreply);
             }
-            Command::Stats(words) => self.stats(words),
+            Command::Stats(words) => return self.stats(words),
             Command::Version => self.say(&format!("VERSION {VERSION}"), false),
-            Command::Shutdown => self.say("ERROR: shutdown not enabled", false),
-            Command::Watch => self.say("CLIENT_ERROR watch commands not allowed", false),
-            Command::MemoryLimit { noreply } => {
-                self.say("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust", noreply);
-            }
-            Command::Get(_) | Command::Store(_) | Command::Quit => {}
+            Command::MemoryLimit { megabytes, noreply } => self.set_memory_limit(megabytes, noreply),
+            Command::Slabs(words) => self.slabs(words),
+            Command::Lru(words) => self.lru(words),
+            Command::Crawler(words) => return self.crawler(words),
+            Command::External(words) => self.external(words),
+            Command::RefreshCertificates => self.out.extend_from_slice(b"Error TLS not enabled\r\n"),
+            Command::Get(_) | Command::Store(_) | Command::Quit | Command::Http => {}
+            Command::Watch(_) | Command::Shutdown(_) => {}
         }
         Ok(())
     }
@@ -321,11 +382,13 @@ impl<S: Stream> Session<'_, S> {
     #[inline(never)]
     fn delete(&mut self, key: &[u8], noreply: bool) {
         let place = self.server.store.place(key);
+        self.server.prefixes.note_delete(key);
         let mut shard = self.server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
         let found = shard.find(place.hash, key, self.moment);
         match found {
             Some(item) => {
-                shard.counters.delete_hits += 1;
+                shard.class(item).counters.delete_hits += 1;
                 shard.remove(item);
             }
             None => shard.counters.delete_misses += 1,
@@ -339,15 +402,12 @@ impl<S: Stream> Session<'_, S> {
         let place = self.server.store.place(key);
         let expiry = self.server.clock.expiry(expiry.into(), self.moment.now);
         let mut shard = self.server.store.lock(place.shard);
+        self.tell_fetch(&shard, place, key);
         let found = shard.find(place.hash, key, self.moment);
-        shard.counters.cmd_touch += 1;
-        match found {
-            Some(item) => {
-                shard.counters.touch_hits += 1;
-                shard.notice(item, self.moment);
-                shard.set_expiry(item, expiry);
-            }
-            None => shard.counters.touch_misses += 1,
+        shard.count_get(found, true);
+        if let Some(item) = found {
+            shard.notice(item, self.moment);
+            shard.set_expiry(item, expiry);
         }
         drop(shard);
         if expiry != 0 {
@@ -361,7 +421,9 @@ impl<S: Stream> Session<'_, S> {
         use super::arithmetic::{Calculated, calculate};
         let place = self.server.store.place(key);
         let mut shard = self.server.store.lock(place.shard);
-        let result = calculate(&mut shard, place.hash, key, add, delta, 0, &self.server.store.fresh, self.moment);
+        self.tell_fetch(&shard, place, key);
+        let fresh = &self.server.store.fresh;
+        let result = calculate(&mut shard, place.hash, key, add, delta, 0, &self.held, fresh, self.moment);
         drop(shard);
         match result {
             Calculated::Value { value, .. } if !noreply => {

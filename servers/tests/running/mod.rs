@@ -139,9 +139,9 @@ impl Talk {
         self.stream.write_all(bytes).expect("to send");
     }
 
-    /// What `stats` says under this name.
+    /// What `stats` says under this name, or `stats runtime`, which is ours.
     pub fn stat(&mut self, name: &str) -> String {
-        let stats = String::from_utf8(self.ask(b"stats\r\n")).expect("text");
+        let stats = String::from_utf8(self.ask(b"stats\r\nstats runtime\r\n")).expect("text");
         let start = format!("STAT {name} ");
         stats.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {name}")).to_owned()
     }
@@ -175,6 +175,18 @@ impl Talk {
             }
         }
         heard
+    }
+
+    /// Everything up to the end of a line, and no byte more.
+    pub fn hear_line(&mut self) -> Vec<u8> {
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            match self.hear(1).as_slice() {
+                [byte] => line.push(*byte),
+                _ => break,
+            }
+        }
+        line
     }
 
     /// What the server says to this, and then to a request that shows that it has done.

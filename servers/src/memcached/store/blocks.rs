@@ -1,15 +1,13 @@
-//! Memory in blocks of one size, with a limit.
+//! A shard's memory: blocks of one size in pages, and pages that are whole.
 
-use crate::memory;
+use super::pool::{PAGE_BLOCKS, Page, Pool};
+use std::sync::Arc;
 
 /// The size of a block: a cache line.
 pub const BLOCK: usize = 64;
 
-/// Blocks in a page.
-const PAGE_BLOCKS: usize = 1024;
-
 /// Bytes in a page.
-pub const PAGE: usize = BLOCK * PAGE_BLOCKS;
+pub const PAGE: usize = 64 * 1024;
 
 /// The number of a block. 0 is none.
 pub type Number = u32;
@@ -17,89 +15,165 @@ pub type Number = u32;
 /// No block.
 pub const NONE: Number = 0;
 
-/// What is stored does not take the memory that it takes to talk about it: buffers for a few
-/// hundred sessions. Unmeasured.
-const LEFT_TO_SESSIONS: usize = 16 << 20;
+/// The most pages of a shard: their blocks have to have numbers.
+const MOST_PAGES: usize = Number::MAX as usize / PAGE_BLOCKS;
 
-#[derive(Clone)]
-#[repr(align(64))]
-struct Line([u8; BLOCK]);
+/// Where a page may be.
+#[derive(Default)]
+struct Slot {
+    page: Option<Page>,
+    /// Whether the page is one element of a chain, not 1024 of them.
+    is_whole: bool,
+}
 
 /// Blocks, of which some are free.
 ///
-/// Each block begins with the number of the next in its chain. The free ones are a list of
-/// chains: the first block of each has the number of the next chain behind that.
+/// A chain's elements are blocks and whole pages. Each element begins with the number of the
+/// next. The blocks of a whole page follow each other: only its first begins with a number, which
+/// is that of the element behind the page. The free blocks are a list of chains without whole
+/// pages: the first block of each chain has the number of the next chain behind its link.
 pub struct Blocks {
-    pages: Vec<Box<[Line; PAGE_BLOCKS]>>,
+    /// Page 0 has no slot in use: its first block would be number 0.
+    slots: Vec<Slot>,
+    /// Slots without a page.
+    free_slots: Vec<u32>,
     /// The first block of the first free chain.
     free: Number,
     free_count: usize,
-    /// Blocks that have been used, counted from the first page on; those behind them are new.
-    used: usize,
-    most_pages: usize,
+    /// Blocks that were never used: from the first number to below the second.
+    new: Vec<(Number, Number)>,
+    new_count: usize,
+    /// Pages that were split into blocks.
+    split_pages: usize,
+    whole_pages: usize,
+    pub(super) pool: Arc<Pool>,
 }
 
 impl Blocks {
-    /// At most so many bytes.
-    pub fn new(bytes: usize) -> Blocks {
-        let most_pages = (bytes / PAGE).clamp(1, Number::MAX as usize / PAGE_BLOCKS);
-        // Block 0 is nobody's.
-        Blocks { pages: Vec::new(), free: NONE, free_count: 0, used: 1, most_pages }
+    /// No memory yet. It comes from `pool`.
+    pub fn new(pool: Arc<Pool>) -> Blocks {
+        Blocks {
+            slots: vec![Slot::default()],
+            free_slots: Vec::new(),
+            free: NONE,
+            free_count: 0,
+            new: Vec::new(),
+            new_count: 0,
+            split_pages: 0,
+            whole_pages: 0,
+            pool,
+        }
     }
 
-    /// As many blocks as can be taken.
+    /// The number of blocks that can be taken.
     #[inline]
     pub fn available(&self) -> usize {
-        self.free_count + (self.pages.len() * PAGE_BLOCKS).saturating_sub(self.used)
+        self.free_count + self.new_count
     }
 
-    /// Makes more of them available. `false` if the limit has been reached, or the system has no
-    /// memory.
+    /// Makes the blocks of one more page available. Returns `false` if there is no page.
     #[cold]
     pub fn grow(&mut self) -> bool {
-        if self.pages.len() == self.most_pages || self.pages.try_reserve(1).is_err() {
+        if self.new.try_reserve(1).is_err() {
             return false;
         }
-        let page = new_page();
-        let is_there = page.is_some();
-        self.pages.extend(page);
-        is_there
+        let is_first = self.split_pages == 0;
+        let Some(first) = self.take_slot(is_first) else { return false };
+        self.new.push((first, first + PAGE_BLOCKS as Number));
+        self.new_count += PAGE_BLOCKS;
+        self.split_pages += 1;
+        true
     }
 
-    /// As many blocks as there can be.
-    pub fn capacity(&self) -> usize {
-        self.most_pages * PAGE_BLOCKS - 1
+    /// Takes a whole page. Returns its first block, which is a chain of its own.
+    #[cold]
+    pub fn take_whole(&mut self) -> Option<Number> {
+        let first = self.take_slot(false)?;
+        self.slots[first as usize / PAGE_BLOCKS].is_whole = true;
+        self.whole_pages += 1;
+        self.link(first, NONE);
+        Some(first)
     }
 
-    /// What has been taken from the system.
+    /// Puts a page from the pool into a slot. Returns its first block.
+    fn take_slot(&mut self, is_first: bool) -> Option<Number> {
+        if self.free_slots.is_empty() {
+            if self.slots.len() >= MOST_PAGES || self.slots.try_reserve(1).is_err() {
+                return None;
+            }
+            // Room to give the slot back without asking the system.
+            self.free_slots.try_reserve(self.slots.len() + 1).ok()?;
+        }
+        let page = if is_first { self.pool.take_first() } else { self.pool.take() }?;
+        let slot = self.free_slots.pop().map_or(self.slots.len(), |slot| slot as usize);
+        if slot == self.slots.len() {
+            self.slots.push(Slot::default());
+        }
+        self.slots[slot].page = Some(page);
+        Some((slot * PAGE_BLOCKS) as Number)
+    }
+
+    /// Gives a whole page back to the pool.
+    fn give_whole_back(&mut self, first: Number) {
+        let number = first as usize / PAGE_BLOCKS;
+        let slot = std::mem::take(&mut self.slots[number]);
+        self.whole_pages -= 1;
+        self.free_slots.push(number as u32);
+        if let Some(page) = slot.page {
+            self.pool.give_back(page);
+        }
+    }
+
+    /// Whether a block is part of a whole page.
+    #[inline]
+    pub fn is_whole(&self, number: Number) -> bool {
+        self.slots[number as usize / PAGE_BLOCKS].is_whole
+    }
+
+    /// The bytes of the pages that this shard has.
     pub fn bytes(&self) -> usize {
-        self.pages.len() * PAGE
+        (self.split_pages + self.whole_pages) * PAGE
     }
 
-    /// What chains take.
+    /// The bytes that chains take.
     pub fn bytes_in_use(&self) -> usize {
-        (self.used - 1 - self.free_count) * BLOCK
+        self.bytes() - self.available() * BLOCK
     }
 
     /// A block.
     #[inline]
     pub fn get(&self, number: Number) -> &[u8; BLOCK] {
-        &self.pages[number as usize / PAGE_BLOCKS][number as usize % PAGE_BLOCKS].0
+        let page = self.slots[number as usize / PAGE_BLOCKS].page.as_ref();
+        &page.expect("a block has a page")[number as usize % PAGE_BLOCKS].0
     }
 
     /// A block.
     #[inline]
     pub fn get_mut(&mut self, number: Number) -> &mut [u8; BLOCK] {
-        &mut self.pages[number as usize / PAGE_BLOCKS][number as usize % PAGE_BLOCKS].0
+        let page = self.slots[number as usize / PAGE_BLOCKS].page.as_mut();
+        &mut page.expect("a block has a page")[number as usize % PAGE_BLOCKS].0
     }
 
-    /// The next block of a chain.
+    /// The block behind another one, and where its bytes begin.
+    #[inline]
+    pub fn following(&self, number: Number) -> (Number, usize) {
+        const LINK: usize = size_of::<Number>();
+        let slot = &self.slots[number as usize / PAGE_BLOCKS];
+        let is_last = number as usize % PAGE_BLOCKS == PAGE_BLOCKS - 1;
+        match (slot.is_whole, is_last) {
+            (false, _) => (self.next(number), LINK),
+            (true, false) => (number + 1, 0),
+            (true, true) => (self.next(number - (PAGE_BLOCKS - 1) as Number), LINK),
+        }
+    }
+
+    /// The next element of a chain.
     #[inline]
     pub fn next(&self, number: Number) -> Number {
         self.word(number, 0)
     }
 
-    /// Puts `next` behind a block.
+    /// Puts `next` behind an element.
     #[inline]
     pub fn link(&mut self, number: Number, next: Number) {
         self.set_word(number, 0, next);
@@ -118,7 +192,7 @@ impl Blocks {
         self.get_mut(number)[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// A block that is a chain of its own. The caller has seen that one is available.
+    /// Takes a block that is a chain of its own. The caller has seen that one is available.
     #[inline]
     pub fn take(&mut self) -> Number {
         let number = self.free;
@@ -139,41 +213,50 @@ impl Blocks {
 
     #[cold]
     fn take_new(&mut self) -> Number {
-        assert!(self.used < self.pages.len() * PAGE_BLOCKS, "a block was taken that is not available");
-        let number = self.used as Number;
-        self.used += 1;
-        number
+        let (number, end) = self.new.last_mut().expect("a block was taken that is not available");
+        let taken = *number;
+        *number += 1;
+        if number == end {
+            self.new.pop();
+        }
+        self.new_count -= 1;
+        self.link(taken, NONE);
+        taken
     }
 
-    /// Gives a chain of `count` blocks back.
+    /// Gives a chain back that has whole pages first, if any, and then `count` blocks.
     #[inline]
-    pub fn give_back(&mut self, first: Number, count: usize) {
-        self.set_word(first, 4, self.free);
-        self.free = first;
-        self.free_count += count;
+    pub fn give_back(&mut self, mut first: Number, count: usize) {
+        while first != NONE && self.is_whole(first) {
+            let next = self.next(first);
+            self.give_whole_back(first);
+            first = next;
+        }
+        if first != NONE {
+            self.set_word(first, 4, self.free);
+            self.free = first;
+            self.free_count += count;
+        }
     }
-}
-
-fn new_page() -> Option<Box<[Line; PAGE_BLOCKS]>> {
-    let mut page = Vec::new();
-    memory::is_left(PAGE + LEFT_TO_SESSIONS).then(|| page.try_reserve_exact(PAGE_BLOCKS).ok())??;
-    page.resize(PAGE_BLOCKS, Line([0; BLOCK]));
-    page.into_boxed_slice().try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn blocks(pages: usize) -> Blocks {
+        Blocks::new(Arc::new(Pool::new(pages * PAGE, 1)))
+    }
+
     #[test]
     fn every_block_can_be_taken_once_and_again_after_it_was_given_back() {
-        let mut blocks = Blocks::new(2 * PAGE);
+        let mut blocks = blocks(1);
         for _ in 0..3 {
             let mut seen = std::collections::HashSet::new();
             let mut chain = NONE;
             while blocks.grow() {}
             let capacity = blocks.available();
-            assert_eq!(capacity, blocks.capacity());
+            assert_eq!(capacity, 2 * PAGE_BLOCKS);
             for _ in 0..capacity {
                 let number = blocks.take();
                 assert!(number != NONE && seen.insert(number));
@@ -187,8 +270,8 @@ mod tests {
 
     #[test]
     fn chains_that_are_given_back_are_all_found_again() {
-        let mut blocks = Blocks::new(PAGE);
-        assert!(blocks.grow() && !blocks.grow());
+        let mut blocks = blocks(1);
+        assert!(blocks.grow());
         let chains: Vec<Number> = (0..100)
             .map(|_| {
                 let (first, second) = (blocks.take(), blocks.take());
@@ -201,6 +284,23 @@ mod tests {
         assert_eq!(blocks.available(), before + 200);
         let taken: std::collections::HashSet<Number> = (0..200).map(|_| blocks.take()).collect();
         assert_eq!(taken.len(), 200);
-        assert!(taken.iter().all(|number| *number <= 200));
+        assert!(taken.iter().all(|number| (1024..1224).contains(number)));
+    }
+
+    #[test]
+    fn whole_pages_go_back_to_the_pool_and_blocks_stay() {
+        let mut blocks = blocks(2);
+        assert!(blocks.grow());
+        let (first, second) = (blocks.take_whole().expect("a page"), blocks.take_whole().expect("a page"));
+        assert!(blocks.take_whole().is_none());
+        let last = blocks.take();
+        blocks.link(first, second);
+        blocks.link(second, last);
+        assert_eq!(blocks.following(first), (first + 1, 0));
+        assert_eq!(blocks.following(first + 1023), (second, 4));
+        assert_eq!(blocks.following(second + 1023), (last, 4));
+        assert_eq!(blocks.bytes_in_use(), 2 * PAGE + BLOCK);
+        blocks.give_back(first, 1);
+        assert_eq!((blocks.bytes_in_use(), blocks.bytes(), blocks.pool.spare_pages()), (0, PAGE, 2));
     }
 }

@@ -1,15 +1,15 @@
 //! What happened, counted.
 
 macro_rules! counters {
-    ($($name:ident)*) => {
-        /// What happened to the items of a shard. Guarded by its lock.
+    ($(#[$doc:meta])* $Name:ident: $($name:ident)*) => {
+        $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
-        pub struct Counters {
+        pub struct $Name {
             $(#[allow(missing_docs)] pub $name: u64,)*
         }
 
-        impl std::ops::AddAssign for Counters {
-            fn add_assign(&mut self, other: Counters) {
+        impl std::ops::AddAssign for $Name {
+            fn add_assign(&mut self, other: $Name) {
                 $(self.$name += other.$name;)*
             }
         }
@@ -17,10 +17,43 @@ macro_rules! counters {
 }
 
 counters! {
-    cmd_get cmd_set cmd_touch cmd_meta
-    get_hits get_misses get_expired get_flushed
-    delete_hits delete_misses incr_hits incr_misses decr_hits decr_misses
-    cas_hits cas_misses cas_badval touch_hits touch_misses
-    total_items evictions evicted_unfetched reclaimed out_of_memory
-    store_too_large store_no_memory expired_unfetched
+    /// What happened in a shard, whatever the size of items. Guarded by its lock.
+    Counters:
+    cmd_get cmd_touch cmd_meta
+    get_misses get_expired get_flushed
+    delete_misses incr_misses decr_misses cas_misses touch_misses
+    total_items store_too_large store_no_memory lru_moves
+}
+
+counters! {
+    /// What happened to items of one class of sizes in a shard. Guarded by its lock.
+    ClassCounters:
+    get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits
+    evicted evicted_nonzero evicted_unfetched evicted_active out_of_memory
+    spared reclaimed expired_unfetched crawler_reclaimed crawler_items_checked
+}
+
+counters! {
+    /// The items of one class of sizes that there are.
+    Stock:
+    items bytes temporary spared
+}
+
+/// One class of sizes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Class {
+    /// What there is.
+    pub stock: Stock,
+    /// What happened.
+    pub counters: ClassCounters,
+    /// For how many seconds nobody had asked for the item that was evicted last.
+    pub evicted_time: u32,
+}
+
+impl std::ops::AddAssign for Class {
+    fn add_assign(&mut self, other: Class) {
+        self.stock += other.stock;
+        self.counters += other.counters;
+        self.evicted_time = self.evicted_time.max(other.evicted_time);
+    }
 }

@@ -1,4 +1,4 @@
-//! What an item is: a header, then key and value, in a chain of blocks.
+//! What an item is: a header, then key and value, in a chain of blocks or of whole pages.
 //!
 //! | bytes of the first block | |
 //! | --- | --- |
@@ -16,7 +16,7 @@
 //! | 47 | marks |
 //! | 48..64 | the beginning of key and value |
 
-use super::blocks::{BLOCK, Blocks, Number};
+use super::blocks::{BLOCK, Blocks, NONE, Number, PAGE};
 
 const CHAIN: usize = 4;
 const NEWER: usize = 8;
@@ -30,14 +30,14 @@ const LENGTH: usize = 40;
 const PINS: usize = 44;
 const KEY_LENGTH: usize = 46;
 const MARKS: usize = 47;
-const FIRST: usize = 48;
-const FOLLOWING: usize = 4;
+pub(super) const FIRST: usize = 48;
+pub(super) const FOLLOWING: usize = 4;
 
 /// It can be found.
 pub const LINKED: u8 = 1;
 /// It has been asked for since it was stored.
 pub const FETCHED: u8 = 2;
-/// It has been asked for since it was last looked at by who makes room.
+/// It has been asked for twice, and since eviction looked at it last.
 pub const SPARED: u8 = 4;
 /// Its value is outdated.
 pub const STALE: u8 = 8;
@@ -45,6 +45,8 @@ pub const STALE: u8 = 8;
 pub const WON: u8 = 16;
 /// Its key is shown in base64.
 pub const BASE64: u8 = 32;
+/// It expires so soon that it is not evicted.
+pub const TEMPORARY: u8 = 64;
 
 macro_rules! words {
     ($($(#[$doc:meta])* $get:ident $set:ident $at:ident;)*) => {
@@ -84,7 +86,7 @@ words! {
     length set_length LENGTH;
 }
 
-/// As many blocks as key and value of this length take.
+/// The number of blocks that key and value of this length take.
 pub fn blocks_for(bytes: usize) -> usize {
     1 + bytes.saturating_sub(BLOCK - FIRST).div_ceil(BLOCK - FOLLOWING)
 }
@@ -92,14 +94,21 @@ pub fn blocks_for(bytes: usize) -> usize {
 /// A place in the bytes of an item.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
-    block: Number,
-    at: usize,
+    pub(super) block: Number,
+    pub(super) at: usize,
 }
 
 impl Cursor {
     /// Where the key begins.
     pub fn start(item: Number) -> Cursor {
         Cursor { block: item, at: FIRST }
+    }
+
+    /// The beginning of the block behind this one.
+    #[inline]
+    fn following(self, blocks: &Blocks) -> Cursor {
+        let (block, at) = blocks.following(self.block);
+        Cursor { block, at }
     }
 }
 
@@ -156,9 +165,19 @@ impl Blocks {
         self.get_mut(item)[PINS..PINS + 2].copy_from_slice(&pins.to_le_bytes());
     }
 
-    /// As many blocks as it has.
-    pub fn item_blocks(&self, item: Number) -> usize {
-        blocks_for(self.key_length(item) + self.length(item) as usize)
+    /// Gives its memory back.
+    pub fn release(&mut self, item: Number) {
+        let bytes = self.key_length(item) + self.length(item) as usize;
+        let (mut element, mut in_pages) = (item, 0);
+        while element != NONE && self.is_whole(element) {
+            in_pages += PAGE - if element == item { FIRST } else { FOLLOWING };
+            element = self.next(element);
+        }
+        let blocks = match in_pages {
+            0 => blocks_for(bytes),
+            _ => bytes.saturating_sub(in_pages).div_ceil(BLOCK - FOLLOWING),
+        };
+        self.give_back(item, blocks);
     }
 
     /// Where its value begins.
@@ -177,9 +196,17 @@ impl Blocks {
     fn skip(&self, mut cursor: Cursor, mut bytes: usize) -> Cursor {
         while bytes > BLOCK - cursor.at {
             bytes -= BLOCK - cursor.at;
-            cursor = Cursor { block: self.next(cursor.block), at: FOLLOWING };
+            cursor = cursor.following(self);
         }
         Cursor { at: cursor.at + bytes, ..cursor }
+    }
+
+    /// Its key.
+    #[cold]
+    pub fn key(&self, item: Number) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.copy_out(&mut Cursor::start(item), self.key_length(item), &mut key);
+        key
     }
 
     /// Whether its key is this one.
@@ -205,7 +232,7 @@ impl Blocks {
         let mut done = 0;
         while done < bytes {
             if cursor.at == BLOCK {
-                *cursor = Cursor { block: self.next(cursor.block), at: FOLLOWING };
+                *cursor = cursor.following(self);
             }
             let length = (BLOCK - cursor.at).min(bytes - done);
             each(&self.get(cursor.block)[cursor.at..cursor.at + length], done);
@@ -225,70 +252,12 @@ impl Blocks {
     pub fn overwrite(&mut self, mut cursor: Cursor, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if cursor.at == BLOCK {
-                cursor = Cursor { block: self.next(cursor.block), at: FOLLOWING };
+                cursor = cursor.following(self);
             }
             let (piece, rest) = bytes.split_at(bytes.len().min(BLOCK - cursor.at));
             self.get_mut(cursor.block)[cursor.at..cursor.at + piece.len()].copy_from_slice(piece);
             cursor.at += piece.len();
             bytes = rest;
         }
-    }
-}
-
-/// A chain that grows: an item that nobody can find yet.
-#[derive(Debug)]
-pub struct Draft {
-    /// Its first block.
-    pub first: Number,
-    end: Cursor,
-    count: usize,
-}
-
-impl Draft {
-    /// An empty one. The caller has seen that a block is available.
-    #[inline]
-    pub fn begin(blocks: &mut Blocks) -> Draft {
-        let first = blocks.take();
-        blocks.set_pins(first, 0);
-        Draft { first, end: Cursor::start(first), count: 1 }
-    }
-
-    /// As many more blocks as `bytes` more bytes need.
-    #[inline]
-    pub fn needs(&self, bytes: usize) -> usize {
-        bytes.saturating_sub(BLOCK - self.end.at).div_ceil(BLOCK - FOLLOWING)
-    }
-
-    /// Appends bytes. The caller has seen that as many blocks are available as they need.
-    #[inline]
-    pub fn push(&mut self, blocks: &mut Blocks, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            if self.end.at == BLOCK {
-                let next = blocks.take();
-                blocks.link(self.end.block, next);
-                self.end = Cursor { block: next, at: FOLLOWING };
-                self.count += 1;
-            }
-            let (piece, rest) = bytes.split_at(bytes.len().min(BLOCK - self.end.at));
-            blocks.get_mut(self.end.block)[self.end.at..self.end.at + piece.len()].copy_from_slice(piece);
-            self.end.at += piece.len();
-            bytes = rest;
-        }
-    }
-
-    /// Appends `bytes` bytes of an item. The caller has seen to the blocks.
-    pub fn push_from(&mut self, blocks: &mut Blocks, mut from: Cursor, mut bytes: usize) {
-        let mut piece = [0; BLOCK];
-        while bytes > 0 {
-            let length = bytes.min(BLOCK);
-            blocks.pieces(&mut from, length, |part, at| piece[at..at + part.len()].copy_from_slice(part));
-            self.push(blocks, &piece[..length]);
-            bytes -= length;
-        }
-    }
-
-    /// Gives it up.
-    pub fn discard(self, blocks: &mut Blocks) {
-        blocks.give_back(self.first, self.count);
     }
 }

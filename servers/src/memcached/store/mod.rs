@@ -1,25 +1,40 @@
 #![doc = include_str!("README.md")]
 
 mod blocks;
+mod classes;
 mod counters;
+mod draft;
+mod eviction;
+mod family;
 mod hash;
 mod index;
 mod item;
+mod pool;
 mod shard;
+mod storing;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::{BLOCK, Number, PAGE};
-pub use counters::Counters;
-pub use item::{BASE64, Cursor, Draft, FETCHED, SPARED, STALE, WON};
-pub use shard::{Content, Shard};
-pub use sweep::Sweeper;
+pub use blocks::Number;
+pub use classes::{SLAB_PAGE, Sizing};
+pub use counters::{Class, Counters};
+pub use draft::Draft;
+pub use item::{BASE64, Cursor, FETCHED, STALE, WON};
+pub use shard::Shard;
+pub use sweep::{Classes as ClassBits, STEP, Sweeper};
 
+use super::watch::Watchers;
+use classes::Classes;
+use family::Family;
 use hash::Hasher;
+use pool::Pool;
 use sinew::sync::{Mutex, MutexGuard, Policy};
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
+
+/// The index may take this part of what items may take, on top of it.
+const INDEX_SHARE: usize = 32;
 
 /// When something happens, and what was flushed before.
 #[derive(Clone, Copy, Debug)]
@@ -89,16 +104,48 @@ pub enum Outcome {
     OutOfMemory,
 }
 
+/// A value with its key, to be stored.
+pub enum Content<'a> {
+    /// Everything at hand.
+    Whole(&'a [u8]),
+    /// Key and value have been put there already.
+    Drafted(Draft, u32),
+}
+
+impl Content<'_> {
+    /// The length of the value.
+    pub fn length(&self) -> usize {
+        match self {
+            Content::Whole(value) => value.len(),
+            Content::Drafted(_, length) => *length as usize,
+        }
+    }
+}
+
 /// A line of the cache to itself.
 #[repr(align(128))]
-struct Apart(Mutex<Shard>);
+pub struct Apart(Mutex<Shard>);
 
 /// All items.
 pub struct Store {
-    shards: Box<[Apart]>,
+    shards: Arc<[Apart]>,
     hasher: Hasher,
+    family: Arc<Family>,
     /// Gives out unique numbers.
     pub fresh: Fresh,
+}
+
+/// What a store is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The most bytes that items take.
+    pub bytes: usize,
+    /// The largest item, as memcached counts it.
+    pub largest: usize,
+    /// Whether items are evicted when there is no room.
+    pub evicts: bool,
+    /// memcached's classes.
+    pub sizing: Sizing,
 }
 
 /// Gives out unique numbers: each is higher than all before.
@@ -115,13 +162,6 @@ impl Fresh {
     }
 }
 
-/// The size of an item as memcached counts it, which is what the limit for items is about.
-pub fn size(key: usize, flags: u32, value: usize) -> usize {
-    const HEADER: usize = 56;
-    let flags = if flags == 0 { 0 } else { 4 };
-    HEADER + key + 1 + flags + value + 2
-}
-
 /// Where an item belongs.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
@@ -132,15 +172,48 @@ pub struct Place {
 }
 
 impl Store {
-    /// A store that takes at most so many bytes, for items of up to `largest` bytes.
-    pub fn new(bytes: usize, largest: usize, evicts: bool) -> Store {
+    /// A store without items.
+    pub fn new(plan: Plan, watchers: Arc<Watchers>) -> Store {
         // A shard is to hold some of the largest items, and not to be all index.
-        let shards = (bytes / (4 * largest).max(16 * PAGE)).clamp(1, 64);
-        let shards = 1 << shards.ilog2();
-        let each = bytes / shards;
-        let shards =
-            (0..shards).map(|_| Apart(Mutex::with_policy(Shard::new(each, largest, evicts), Policy::Spin))).collect();
-        Store { shards, hasher: Hasher::random(), fresh: Fresh::default() }
+        let count = (plan.bytes / (4 * plan.largest).max(16 * blocks::PAGE)).clamp(1, 64);
+        let count = 1 << count.ilog2();
+        let family = Family::new(count, Pool::new(plan.bytes, count), Classes::new(plan.sizing), watchers);
+        let family = Arc::new(family);
+        let index_bytes = plan.bytes / count / INDEX_SHARE;
+        let shard = |number| {
+            let mut shard = Shard::new(Arc::clone(&family), number, index_bytes, plan.largest, plan.evicts);
+            shard.has_unique = plan.sizing.has_unique;
+            Apart(Mutex::with_policy(shard, Policy::Spin))
+        };
+        let shards: Arc<[Apart]> = (0..count).map(shard).collect();
+        family.introduce(Arc::downgrade(&shards));
+        Store { shards, hasher: Hasher::random(), family, fresh: Fresh::default() }
+    }
+
+    /// Changes the most bytes that items take.
+    pub fn set_limit(&self, bytes: usize) {
+        self.family.pool.set_limit(bytes);
+    }
+
+    /// Protects items that expire within so many seconds from eviction; none if it is 0.
+    pub fn protect(&self, seconds: u32) {
+        self.family.temporary_ttl.store(seconds, Relaxed);
+    }
+
+    /// The size of an item as memcached counts it.
+    #[inline]
+    pub fn size(&self, key: usize, flags: u32, value: usize) -> usize {
+        self.family.classes.size(key, flags, value)
+    }
+
+    /// The class of an item.
+    pub fn class(&self, key: usize, flags: u32, value: usize) -> usize {
+        self.family.classes.of(self.size(key, flags, value))
+    }
+
+    /// The size of the largest item of a class.
+    pub fn chunk(&self, class: usize) -> usize {
+        self.family.classes.chunk(class)
     }
 
     /// Where an item with this key belongs.
@@ -161,18 +234,32 @@ impl Store {
         self.shards.len()
     }
 
+    /// For how many seconds nobody has asked for the item that is evicted next.
+    pub fn age(&self, now: u32) -> u32 {
+        let used = (0..self.shards()).filter_map(|shard| self.lock(shard).oldest_use()).min();
+        used.map_or(0, |used| now.saturating_sub(used))
+    }
+
     /// Sums over all shards.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
+        let pool = &self.family.pool;
+        let classes = vec![Class::default(); self.family.classes.count()];
+        let mut totals = Totals { malloced: pool.bytes(), failures: pool.failures(), classes, ..Totals::default() };
+        totals.spare_pages = pool.spare_pages();
         for shard in 0..self.shards() {
             let shard = self.lock(shard);
-            totals.items += shard.index.items();
             totals.places += shard.index.places();
-            totals.bytes += shard.blocks.bytes_in_use();
+            totals.in_use += shard.blocks.bytes_in_use();
             totals.index_bytes += shard.index.bytes();
-            totals.taken += shard.blocks.bytes() + shard.index.bytes();
             totals.counters += shard.counters;
+            for class in (0..shard.classes.len()).filter(|class| shard.touched >> class & 1 == 1) {
+                totals.classes[class] += shard.classes[class];
+            }
         }
+        totals.all = totals.classes.iter().fold(Class::default(), |mut all, class| {
+            all += *class;
+            all
+        });
         totals
     }
 
@@ -181,23 +268,32 @@ impl Store {
         for shard in 0..self.shards() {
             let mut shard = self.lock(shard);
             shard.counters = Counters::default();
+            for class in &mut shard.classes {
+                *class = Class { stock: class.stock, ..Class::default() };
+            }
         }
     }
 }
 
 /// What all shards have together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Items.
-    pub items: usize,
     /// Places of the indices.
     pub places: usize,
-    /// Bytes of blocks in use.
-    pub bytes: usize,
+    /// Bytes of blocks and pages in use.
+    pub in_use: usize,
     /// Bytes of the indices.
     pub index_bytes: usize,
-    /// Bytes taken from the system.
-    pub taken: usize,
-    /// What happened.
+    /// Bytes of the pages that there are.
+    pub malloced: usize,
+    /// Pages that no shard has.
+    pub spare_pages: usize,
+    /// How often the system had no memory.
+    pub failures: usize,
+    /// What happened, whatever the size of items.
     pub counters: Counters,
+    /// Items and what happened to them, by class of sizes.
+    pub classes: Vec<Class>,
+    /// The same for all classes.
+    pub all: Class,
 }

@@ -1,61 +1,69 @@
 //! One part of all items: memory, index, and the order in which they are given up.
 
 use super::blocks::{Blocks, NONE, Number};
+use super::counters::Class;
+use super::draft::Draft;
+use super::eviction::Queue;
+use super::family::Family;
 use super::index::Index;
-use super::item::{BASE64, Draft, FETCHED, LINKED, SPARED, STALE, WON, blocks_for};
-use super::{Counters, Moment, Outcome, Terms};
-use sinew_memcached_protocol::Verb;
-
-/// As many marked items are spared at a time, when room is needed. Unmeasured.
-const MOST_SPARED: usize = 32;
-
-/// As many old items are looked at for one that is gone anyway, when nothing may be evicted.
-/// memcached's number.
-const MOST_TRIED: usize = 5;
-
-/// The index may take this part of a shard's memory.
-const INDEX_SHARE: usize = 32;
+use super::item::{BASE64, FETCHED, LINKED, SPARED, TEMPORARY, blocks_for};
+use super::{Counters, Moment, Terms};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A part of all items. Every method is called under its lock.
 pub struct Shard {
     pub(in crate::memcached) blocks: Blocks,
     pub(in crate::memcached) index: Index,
-    /// The item that was stored last.
-    newest: Number,
-    /// The next to be given up.
-    pub(in crate::memcached) oldest: Number,
+    /// Items in blocks, in the order in which they are evicted.
+    pub(super) small: Queue,
+    /// Items in whole pages, likewise.
+    pub(super) large: Queue,
     /// Items that can expire.
     pub(in crate::memcached) expiring: usize,
-    pub(in crate::memcached) evicts: bool,
+    pub(super) evicts: bool,
+    /// Whether unique numbers are compared.
+    pub(super) has_unique: bool,
     /// The largest item, as memcached counts it.
-    largest: usize,
+    pub(super) largest: usize,
     pub(in crate::memcached) counters: Counters,
-}
-
-/// A value with its key, to be stored.
-pub enum Content<'a> {
-    /// Everything at hand.
-    Whole(&'a [u8]),
-    /// Key and value have been put there already.
-    Drafted(Draft, u32),
+    /// By class of sizes.
+    pub(in crate::memcached) classes: Box<[Class]>,
+    /// Classes of which there may be something to tell: bits.
+    pub(super) touched: u64,
+    pub(super) family: Arc<Family>,
+    /// Its number in the family.
+    pub(super) number: usize,
 }
 
 impl Shard {
-    /// A shard that takes at most so many bytes.
-    pub fn new(bytes: usize, largest: usize, evicts: bool) -> Shard {
-        let index = Index::new(bytes / INDEX_SHARE);
-        let blocks = Blocks::new(bytes - bytes / INDEX_SHARE);
-        Shard { blocks, index, newest: NONE, oldest: NONE, expiring: 0, evicts, largest, counters: Counters::default() }
+    /// A shard without items. Its index takes at most `index_bytes` bytes.
+    pub fn new(family: Arc<Family>, number: usize, index_bytes: usize, largest: usize, evicts: bool) -> Shard {
+        Shard {
+            blocks: Blocks::new(Arc::clone(&family.pool)),
+            index: Index::new(index_bytes),
+            small: Queue::default(),
+            large: Queue::default(),
+            expiring: 0,
+            evicts,
+            has_unique: true,
+            largest,
+            counters: Counters::default(),
+            classes: vec![Class::default(); family.classes.count()].into(),
+            touched: 0,
+            family,
+            number,
+        }
     }
 
     /// Whether an item is still to be found.
     #[inline]
-    fn is_live(&self, item: Number, moment: Moment) -> bool {
+    pub(super) fn is_live(&self, item: Number, moment: Moment) -> bool {
         let expiry = self.blocks.expiry(item);
         (expiry == 0 || expiry > moment.now) && self.blocks.unique(item) > moment.flushed
     }
 
-    /// The item with this key. One that is gone anyway is removed.
+    /// Finds the item with this key. One that is gone anyway is removed.
     #[inline]
     pub fn find(&mut self, hash: u32, key: &[u8], moment: Moment) -> Option<Number> {
         let item = self.index.find(&self.blocks, hash, key)?;
@@ -67,7 +75,7 @@ impl Shard {
     }
 
     #[cold]
-    fn expire_slow(&mut self, item: Number, moment: Moment) {
+    pub(super) fn expire_slow(&mut self, item: Number, moment: Moment) {
         if self.blocks.unique(item) <= moment.flushed {
             self.counters.get_flushed += 1;
         } else {
@@ -76,15 +84,112 @@ impl Shard {
         self.remove(item);
     }
 
-    /// Notes that an item has been asked for.
+    /// Notes that an item has been asked for. From the second time on it is spared by eviction.
     #[inline]
     pub fn notice(&mut self, item: Number, moment: Moment) {
         let marks = self.blocks.marks(item);
         if marks & (FETCHED | SPARED) != FETCHED | SPARED {
-            self.blocks.set_marks(item, marks | FETCHED | SPARED);
+            if marks & FETCHED == 0 {
+                self.blocks.set_marks(item, marks | FETCHED);
+            } else {
+                self.spare(item);
+            }
         }
         if self.blocks.used_at(item) != moment.now {
             self.blocks.set_used_at(item, moment.now);
+        }
+    }
+
+    /// Has eviction spare an item.
+    pub fn spare(&mut self, item: Number) {
+        if !self.blocks.is_marked(item, SPARED) {
+            self.mark(item, SPARED, 0);
+            let class = self.class(item);
+            class.stock.spared += 1;
+            class.counters.spared += 1;
+        }
+    }
+
+    /// Counts that a key was asked for, by a request that touches the item or not.
+    #[inline]
+    pub fn count_get(&mut self, found: Option<Number>, touches: bool) {
+        if touches {
+            self.counters.cmd_touch += 1;
+        } else {
+            self.counters.cmd_get += 1;
+        }
+        match (found, touches) {
+            (Some(item), true) => self.class(item).counters.touch_hits += 1,
+            (Some(item), false) => self.class(item).counters.get_hits += 1,
+            (None, true) => self.counters.touch_misses += 1,
+            (None, false) => self.counters.get_misses += 1,
+        }
+    }
+
+    /// The size of an item, as memcached counts it.
+    #[inline]
+    pub fn size(&self, item: Number) -> usize {
+        let blocks = &self.blocks;
+        self.family.classes.size(blocks.key_length(item), blocks.flags(item), blocks.length(item) as usize)
+    }
+
+    /// The unique number of an item, as comparisons see it.
+    #[inline]
+    pub fn compared(&self, item: Number) -> u64 {
+        if self.has_unique { self.blocks.unique(item) } else { 0 }
+    }
+
+    /// The class of an item.
+    #[inline]
+    pub fn class_of(&self, item: Number) -> usize {
+        self.family.classes.of(self.size(item))
+    }
+
+    /// The counters of an item's class.
+    #[inline]
+    pub fn class(&mut self, item: Number) -> &mut Class {
+        let class = self.class_of(item);
+        self.touched |= 1 << class;
+        &mut self.classes[class]
+    }
+
+    /// The counters of the class of an item that is not there yet.
+    #[inline]
+    pub fn class_for(&mut self, key: usize, flags: u32, value: usize) -> &mut Class {
+        let classes = &self.family.classes;
+        let class = classes.of(classes.size(key, flags, value));
+        self.touched |= 1 << class;
+        &mut self.classes[class]
+    }
+
+    /// When the items that would be evicted next were used last, the earlier of both.
+    pub fn oldest_use(&self) -> Option<u32> {
+        let oldest = [self.small.oldest, self.large.oldest].into_iter().filter(|item| *item != NONE);
+        oldest.map(|item| self.blocks.used_at(item)).min()
+    }
+
+    /// Calls `each` with the items at these places of the index that are still to be found.
+    pub fn visit(&self, places: std::ops::Range<usize>, moment: Moment, mut each: impl FnMut(Number)) {
+        for place in places {
+            let mut item = self.index.first_at(place);
+            while item != NONE {
+                if self.is_live(item, moment) {
+                    each(item);
+                }
+                item = self.blocks.chained(item);
+            }
+        }
+    }
+
+    /// How an item is, in memcached's words: its status, its class and the length of its value.
+    /// Nothing changes by that.
+    #[cold]
+    pub fn status(&self, hash: u32, key: &[u8], moment: Moment) -> (&'static str, usize, u32) {
+        match self.index.find(&self.blocks, hash, key) {
+            None => ("not_found", 0, 0),
+            Some(item) if self.blocks.unique(item) <= moment.flushed => ("flushed", 0, 0),
+            Some(item) if !self.is_live(item, moment) => ("expired", 0, 0),
+            Some(item) => ("found", self.class_of(item), self.blocks.length(item)),
         }
     }
 
@@ -95,87 +200,15 @@ impl Shard {
         self.blocks.set_expiry(item, expiry);
     }
 
+    /// The largest item that is one chunk in memcached.
+    pub fn largest_chunk(&self) -> usize {
+        self.family.classes.chunk(self.family.classes.count() - 1)
+    }
+
     /// Changes marks of an item.
     pub fn mark(&mut self, item: Number, set: u8, clear: u8) {
         let marks = self.blocks.marks(item);
         self.blocks.set_marks(item, (marks | set) & !clear);
-    }
-
-    /// Makes sure that so many blocks can be taken.
-    #[inline]
-    pub fn make_room(&mut self, blocks: usize, moment: Moment) -> bool {
-        self.blocks.available() >= blocks || self.make_room_slow(blocks, moment)
-    }
-
-    #[cold]
-    fn make_room_slow(&mut self, blocks: usize, moment: Moment) -> bool {
-        if blocks > self.blocks.capacity() {
-            return false;
-        }
-        while self.blocks.available() < blocks {
-            if !self.blocks.grow() && !self.give_one_up(moment) {
-                self.counters.out_of_memory += 1;
-                return false;
-            }
-        }
-        true
-    }
-
-    fn give_one_up(&mut self, moment: Moment) -> bool {
-        for _ in 0..MOST_SPARED {
-            let item = self.oldest;
-            if item == NONE || !self.evicts || !self.is_live(item, moment) || !self.blocks.is_marked(item, SPARED) {
-                break;
-            }
-            self.mark(item, 0, SPARED);
-            self.unqueue(item);
-            self.enqueue(item);
-        }
-        let mut item = self.oldest;
-        if !self.evicts {
-            let mut tried = 0;
-            while item != NONE && self.is_live(item, moment) && tried < MOST_TRIED {
-                (item, tried) = (self.blocks.newer(item), tried + 1);
-            }
-        }
-        if item == NONE {
-            return false;
-        }
-        if !self.is_live(item, moment) {
-            self.counters.reclaimed += 1;
-        } else if self.evicts {
-            self.counters.evictions += 1;
-            self.counters.evicted_unfetched += u64::from(!self.blocks.is_marked(item, FETCHED));
-        } else {
-            return false;
-        }
-        self.remove(item);
-        true
-    }
-
-    /// Puts an item where it is given up last.
-    #[inline]
-    fn enqueue(&mut self, item: Number) {
-        self.blocks.set_older(item, self.newest);
-        self.blocks.set_newer(item, NONE);
-        match self.newest {
-            NONE => self.oldest = item,
-            newest => self.blocks.set_newer(newest, item),
-        }
-        self.newest = item;
-    }
-
-    #[inline]
-    fn unqueue(&mut self, item: Number) {
-        let (older, newer) = (self.blocks.older(item), self.blocks.newer(item));
-        match older {
-            NONE => self.oldest = newer,
-            older => self.blocks.set_newer(older, newer),
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.blocks.set_older(newer, older),
-        }
     }
 
     /// Takes an item out. Its memory is free when nobody has it pinned.
@@ -186,17 +219,25 @@ impl Shard {
 
     /// The part of `remove` that does not concern the index.
     fn let_go(&mut self, item: Number) {
-        self.unqueue(item);
+        let (size, is_temporary) = (self.size(item), self.blocks.is_marked(item, TEMPORARY));
+        let is_spared = self.blocks.is_marked(item, SPARED);
+        let stock = &mut self.class(item).stock;
+        stock.items -= 1;
+        stock.bytes -= size as u64;
+        stock.temporary -= u64::from(is_temporary);
+        stock.spared -= u64::from(is_spared);
+        if !is_temporary {
+            self.unqueue(item);
+        }
         self.expiring -= usize::from(self.blocks.expiry(item) != 0);
         if self.blocks.pins(item) == 0 {
-            let count = self.blocks.item_blocks(item);
-            self.blocks.give_back(item, count);
+            self.blocks.release(item);
         } else {
             self.mark(item, 0, LINKED);
         }
     }
 
-    /// Keeps its memory, whatever happens to it. `false` if too many have done so.
+    /// Keeps its memory, whatever happens to it. Returns `false` if too many have done so.
     pub fn pin(&mut self, item: Number) -> bool {
         let pins = self.blocks.pins(item);
         if pins < u16::MAX {
@@ -210,25 +251,39 @@ impl Shard {
         let pins = self.blocks.pins(item) - 1;
         self.blocks.set_pins(item, pins);
         if pins == 0 && !self.blocks.is_marked(item, LINKED) {
-            let count = self.blocks.item_blocks(item);
-            self.blocks.give_back(item, count);
+            self.blocks.release(item);
         }
     }
 
-    /// A draft with this key and the value, or what of it is there so far.
-    pub fn draft(&mut self, key: &[u8], value: &[u8], moment: Moment) -> Option<Draft> {
-        if !self.make_room(blocks_for(key.len() + value.len()), moment) {
+    /// Begins a draft with this key and the beginning of its value, of which `length` bytes are to
+    /// come in all. Returns `None` if there is no memory.
+    pub fn draft(&mut self, key: &[u8], begun: &[u8], length: usize, moment: Moment) -> Option<Draft> {
+        let bytes = key.len() + begun.len();
+        if !self.make_room(blocks_for(bytes.min(key.len() + SHORT)), moment) {
             return None;
         }
-        let mut draft = Draft::begin(&mut self.blocks);
-        draft.push(&mut self.blocks, key);
-        draft.push(&mut self.blocks, value);
-        Some(draft)
+        let mut draft = Draft::begin(&mut self.blocks, key.len() + length);
+        if self.extend(&mut draft, key, moment) && self.extend(&mut draft, begun, moment) {
+            return Some(draft);
+        }
+        draft.discard(&mut self.blocks);
+        None
     }
 
-    /// Adds to a draft. `false` if there is no memory.
+    /// Adds to a draft. Returns `false` if there is no memory.
+    #[inline]
     pub fn extend(&mut self, draft: &mut Draft, bytes: &[u8], moment: Moment) -> bool {
-        let fits = self.make_room(draft.needs(bytes.len()), moment);
+        let mut bytes = bytes;
+        loop {
+            let (rest, wants_page) = draft.fill(&mut self.blocks, bytes);
+            bytes = rest;
+            if !wants_page {
+                break;
+            }
+            let page = self.take_page(moment);
+            draft.add_page(&mut self.blocks, page);
+        }
+        let fits = self.make_room(draft.needs(&self.blocks, bytes.len()), moment);
         if fits {
             draft.push(&mut self.blocks, bytes);
         }
@@ -243,6 +298,7 @@ impl Shard {
     /// Makes an item of a draft, in place of `old`.
     pub fn publish(&mut self, draft: Draft, old: Option<Number>, hash: u32, terms: &Terms<'_>, length: u32) -> Number {
         let item = draft.first;
+        let is_temporary = self.is_temporary(terms);
         let blocks = &mut self.blocks;
         blocks.set_hash(item, hash);
         blocks.set_flags(item, terms.flags);
@@ -252,7 +308,8 @@ impl Shard {
         blocks.set_length(item, length);
         blocks.set_pins(item, 0);
         blocks.set_key_length(item, terms.key.len());
-        blocks.set_marks(item, LINKED | if terms.base64 { BASE64 } else { 0 });
+        let marks = LINKED | if terms.base64 { BASE64 } else { 0 } | if is_temporary { TEMPORARY } else { 0 };
+        blocks.set_marks(item, marks);
         self.expiring += usize::from(terms.expiry != 0);
         match old {
             Some(old) => {
@@ -261,137 +318,27 @@ impl Shard {
             }
             None => self.index.insert(&mut self.blocks, item),
         }
-        self.enqueue(item);
+        if !is_temporary {
+            self.enqueue(item);
+        }
+        let size = self.size(item) as u64;
+        let stock = &mut self.class(item).stock;
+        stock.items += 1;
+        stock.bytes += size;
+        stock.temporary += u64::from(is_temporary);
         self.counters.total_items += 1;
         item
     }
 
-    /// Stores as the verb says.
-    pub fn store(&mut self, verb: Verb, hash: u32, terms: &mut Terms<'_>, content: Content<'_>) -> Outcome {
-        let moment = terms.moment;
-        self.counters.cmd_set += 1;
-        let old = self.find(hash, terms.key, moment);
-        let refused = match (verb, old) {
-            (Verb::Add, Some(old)) => {
-                self.mark(old, SPARED, 0);
-                Some(Outcome::NotStored)
-            }
-            (Verb::Replace | Verb::Append | Verb::Prepend, None) => Some(Outcome::NotStored),
-            (Verb::Cas, None) => {
-                self.counters.cas_misses += 1;
-                Some(Outcome::NotFound)
-            }
-            (Verb::Cas, Some(old)) => self.compare(old, terms),
-            (Verb::Append | Verb::Prepend, Some(old)) => {
-                (terms.unique != 0 && self.blocks.unique(old) != terms.unique).then_some(Outcome::Exists)
-            }
-            _ => None,
-        };
-        if let Some(refused) = refused {
-            if let Content::Drafted(draft, _) = content {
-                self.discard(draft);
-            }
-            return refused;
-        }
-        if let (Verb::Append | Verb::Prepend, Some(old)) = (verb, old) {
-            return self.concatenate(verb, hash, old, terms, content);
-        }
-        // What is to be replaced may be given up for what replaces it.
-        let (draft, length) = match content {
-            Content::Drafted(draft, length) => (draft, length),
-            Content::Whole(value) => match self.draft(terms.key, value, moment) {
-                Some(draft) => (draft, value.len() as u32),
-                None => return self.fail(verb, hash, terms),
-            },
-        };
-        let old = old.and_then(|_| self.index.find(&self.blocks, hash, terms.key));
-        let item = self.publish(draft, old, hash, terms, length);
-        if terms.keeps_stale {
-            self.mark(item, STALE | if terms.keeps_won { WON } else { 0 }, 0);
-        }
-        Outcome::Stored { unique: self.blocks.unique(item) }
-    }
-
-    /// What a comparison says against storing.
-    fn compare(&mut self, old: Number, terms: &mut Terms<'_>) -> Option<Outcome> {
-        let unique = self.blocks.unique(old);
-        if unique == terms.unique {
-            self.counters.cas_hits += 1;
-            None
-        } else if terms.accepts_stale && terms.unique < unique {
-            terms.keeps_stale = true;
-            terms.keeps_won = self.blocks.is_marked(old, WON);
-            terms.expiry = self.blocks.expiry(old);
-            None
-        } else {
-            self.counters.cas_badval += 1;
-            Some(Outcome::Exists)
-        }
-    }
-
-    /// There is no memory: what was there is outdated, and goes if it was to be replaced.
-    #[cold]
-    fn fail(&mut self, verb: Verb, hash: u32, terms: &Terms<'_>) -> Outcome {
-        if verb == Verb::Set
-            && let Some(old) = self.index.find(&self.blocks, hash, terms.key)
-        {
-            self.remove(old);
-        }
-        Outcome::OutOfMemory
-    }
-
-    /// A new item from an old one and what is put before it or behind it.
-    fn concatenate(
-        &mut self,
-        verb: Verb,
-        hash: u32,
-        old: Number,
-        terms: &mut Terms<'_>,
-        content: Content<'_>,
-    ) -> Outcome {
-        let added = match &content {
-            Content::Whole(value) => value.len(),
-            Content::Drafted(_, length) => *length as usize,
-        };
-        let length = self.blocks.length(old) as usize;
-        terms.flags = self.blocks.flags(old);
-        terms.expiry = self.blocks.expiry(old);
-        terms.base64 = self.blocks.is_marked(old, BASE64);
-        // Pinned, for making room must not take it away.
-        let is_pinned = self.pin(old);
-        let has_room = is_pinned
-            && super::size(terms.key.len(), terms.flags, length + added) <= self.largest
-            && self.make_room(blocks_for(terms.key.len() + length + added), terms.moment);
-        let mut stored = None;
-        if has_room {
-            let mut draft = Draft::begin(&mut self.blocks);
-            draft.push(&mut self.blocks, terms.key);
-            let value = self.blocks.value(old);
-            if verb == Verb::Append {
-                draft.push_from(&mut self.blocks, value, length);
-            }
-            match &content {
-                Content::Whole(value) => draft.push(&mut self.blocks, value),
-                Content::Drafted(tail, _) => {
-                    let from = self.blocks.behind_key(tail.first, terms.key.len());
-                    draft.push_from(&mut self.blocks, from, added);
-                }
-            }
-            if verb == Verb::Prepend {
-                draft.push_from(&mut self.blocks, value, length);
-            }
-            let linked = self.index.find(&self.blocks, hash, terms.key);
-            stored = Some(self.publish(draft, linked, hash, terms, (length + added) as u32));
-        }
-        if is_pinned {
-            self.unpin(old);
-        }
-        if let Content::Drafted(tail, _) = content {
-            self.discard(tail);
-        }
-        match stored {
-            Some(item) => Outcome::Stored { unique: self.blocks.unique(item) },
-            None => Outcome::NotStored,
+    /// Whether an item expires so soon that it is not evicted before.
+    #[inline]
+    fn is_temporary(&self, terms: &Terms<'_>) -> bool {
+        terms.expiry != 0 && {
+            let limit = self.family.temporary_ttl.load(Relaxed);
+            limit != 0 && terms.expiry.saturating_sub(terms.moment.now) <= limit
         }
     }
 }
+
+/// For a value up to this length room is made before its draft begins.
+const SHORT: usize = 8 * 1024;

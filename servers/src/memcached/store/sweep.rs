@@ -1,15 +1,20 @@
 //! Memory back from what has expired and what nobody asks for any more.
 
 use super::blocks::NONE;
+use super::classes::MOST_CLASSES;
 use super::item::FETCHED;
 use super::{Moment, Store};
 use sinew::Fibre;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Places of the index that are looked at while the lock is held. Unmeasured.
-const STEP: usize = 64;
+/// Places of the index that are looked at while the lock is held, if there is an item at each.
+/// Unmeasured.
+pub const STEP: usize = 64;
+
+/// Places that are looked at while the lock is held, if all are empty. Unmeasured.
+const EMPTY_STEP: usize = 16 * STEP;
 
 /// Between two steps. A shard of 100,000 items takes 3 seconds.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -17,15 +22,32 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Between two rounds, at least and at most, in seconds.
 const REST: std::ops::RangeInclusive<u32> = 1..=60;
 
+/// Classes of sizes: those whose bits are set.
+pub type Classes = u64;
+
+const _: () = assert!(MOST_CLASSES <= Classes::BITS as usize);
+
 /// The fibre that sweeps.
 #[derive(Default)]
 pub struct Sweeper {
     fibre: OnceLock<Fibre>,
     /// Whether it waits for work.
     sleeps: AtomicBool,
+    /// Whether it sweeps only when a client tells it to.
+    is_manual: AtomicBool,
+    /// What a client has told it to crawl through; 0 is nothing.
+    wanted: AtomicU64,
+    /// Whether it is crawling because a client told it to.
+    crawls: AtomicBool,
+    starts: AtomicU64,
 }
 
 impl Sweeper {
+    /// Sweeps only when a client says so.
+    pub fn manual() -> Sweeper {
+        Sweeper { is_manual: AtomicBool::new(true), ..Sweeper::default() }
+    }
+
     /// Says that there is something that may expire. By anyone.
     #[inline]
     pub fn call(&self) {
@@ -37,46 +59,91 @@ impl Sweeper {
 
     #[cold]
     fn call_slow(&self) {
-        if self.sleeps.swap(false, Ordering::SeqCst)
-            && let Some(fibre) = self.fibre.get()
-        {
-            fibre.unpark();
+        if !self.is_manual.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::SeqCst) {
+            self.wake();
         }
+    }
+
+    /// Has it crawl through items of these classes. Returns `false` if it is doing so already.
+    pub fn crawl(&self, classes: Classes) -> bool {
+        // SeqCst pairs with `fall_asleep`: the request is seen there, or the sleeper here.
+        let is_free = !self.crawls.swap(true, Ordering::SeqCst);
+        if is_free {
+            self.wanted.store(classes, Ordering::SeqCst);
+            self.wake();
+        }
+        is_free
+    }
+
+    /// Whether it crawls because a client told it to.
+    pub fn is_crawling(&self) -> bool {
+        self.crawls.load(Ordering::SeqCst)
+    }
+
+    /// How often it began a round.
+    pub fn starts(&self) -> u64 {
+        self.starts.load(Ordering::Relaxed)
     }
 
     /// Sweeps until the fibre is cancelled.
     pub fn run(&self, store: &Store, moment: impl Fn() -> Moment) {
         let _ = self.fibre.set(sinew::current());
-        let mut flushed = 0;
+        let (mut flushed, mut next) = (0, 0);
         while sinew::cancel::check().is_ok() {
-            let something = moment().flushed != flushed || has_expiring(store);
-            if !something {
-                self.fall_asleep(store, || moment().flushed != flushed);
+            let wanted = self.wanted.swap(0, Ordering::SeqCst);
+            if wanted != 0 {
+                let done = self.round(store, &moment, Some(wanted));
+                self.crawls.store(false, Ordering::SeqCst);
+                if done.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let is_due =
+                || !self.is_manual.load(Ordering::Relaxed) && (moment().flushed != flushed || has_expiring(store));
+            if !is_due() {
+                self.fall_asleep(is_due);
+                continue;
+            }
+            if moment().now < next {
+                let rest = Duration::from_secs((next - moment().now).into());
+                sinew::park_timeout(rest);
                 continue;
             }
             flushed = moment().flushed;
-            let mut earliest = u32::MAX;
-            for shard in 0..store.shards() {
-                let Ok(expiry) = sweep(store, shard, &moment) else { return };
-                earliest = earliest.min(expiry);
-            }
-            let rest = earliest.saturating_sub(moment().now).clamp(*REST.start(), *REST.end());
-            if sinew::time::try_sleep(Duration::from_secs(rest.into())).is_err() {
-                return;
-            }
+            let Ok(earliest) = self.round(store, &moment, None) else { return };
+            let now = moment().now;
+            next = now + earliest.saturating_sub(now).clamp(*REST.start(), *REST.end());
         }
     }
 
-    fn fall_asleep(&self, store: &Store, is_flushed: impl Fn() -> bool) {
+    /// One round through all shards. Returns when the next item expires.
+    fn round(
+        &self,
+        store: &Store,
+        moment: &impl Fn() -> Moment,
+        crawled: Option<Classes>,
+    ) -> Result<u32, sinew::cancel::Cancelled> {
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        let mut earliest = u32::MAX;
+        for shard in 0..store.shards() {
+            if store.lock(shard).index.items() == 0 {
+                continue;
+            }
+            earliest = earliest.min(sweep(store, shard, moment, crawled)?);
+        }
+        Ok(earliest)
+    }
+
+    fn fall_asleep(&self, is_due: impl Fn() -> bool) {
         self.sleeps.store(true, Ordering::SeqCst);
-        if has_expiring(store) || is_flushed() {
-            self.sleeps.store(false, Ordering::SeqCst);
-        } else {
+        if !is_due() && self.wanted.load(Ordering::SeqCst) == 0 {
             sinew::park();
         }
+        self.sleeps.store(false, Ordering::SeqCst);
     }
 
-    /// Wakes it, so that it sees that it has been cancelled.
+    /// Wakes it, so that it sees what it has to do, or that it has been cancelled.
     pub fn wake(&self) {
         if let Some(fibre) = self.fibre.get() {
             fibre.unpark();
@@ -88,23 +155,34 @@ fn has_expiring(store: &Store) -> bool {
     (0..store.shards()).any(|shard| store.lock(shard).expiring > 0)
 }
 
-/// One round through a shard, a few places at a time. When the next of its items expires.
-fn sweep(store: &Store, shard: usize, moment: &impl Fn() -> Moment) -> Result<u32, sinew::cancel::Cancelled> {
+/// Goes through a shard, a few places at a time. Returns when the next of its items expires.
+fn sweep(
+    store: &Store,
+    shard: usize,
+    moment: &impl Fn() -> Moment,
+    crawled: Option<Classes>,
+) -> Result<u32, sinew::cancel::Cancelled> {
     let (mut place, mut earliest) = (0, u32::MAX);
     loop {
         let now = moment();
         let mut shard = store.lock(shard);
-        let end = (place + STEP).min(shard.index.places());
-        while place < end {
+        let end = (place + EMPTY_STEP).min(shard.index.places());
+        let mut looked_at = 0;
+        while place < end && looked_at < STEP {
             let mut item = shard.index.first_at(place);
             while item != NONE {
                 let next = shard.blocks.chained(item);
+                looked_at += 1;
                 let expiry = shard.blocks.expiry(item);
-                let is_gone = expiry != 0 && expiry <= now.now || shard.blocks.unique(item) <= now.flushed;
-                if is_gone {
-                    let unfetched = !shard.blocks.is_marked(item, FETCHED);
-                    shard.counters.expired_unfetched += u64::from(unfetched);
-                    shard.counters.reclaimed += 1;
+                let class = shard.class_of(item);
+                let is_wanted = crawled.is_none_or(|classes| classes >> class & 1 == 1);
+                shard.classes[class].counters.crawler_items_checked += u64::from(is_wanted && crawled.is_some());
+                let is_expired = expiry != 0 && expiry <= now.now;
+                if is_wanted && (is_expired || shard.blocks.unique(item) <= now.flushed) {
+                    let unfetched = is_expired && !shard.blocks.is_marked(item, FETCHED);
+                    let counters = &mut shard.classes[class].counters;
+                    counters.expired_unfetched += u64::from(unfetched);
+                    *(if crawled.is_some() { &mut counters.crawler_reclaimed } else { &mut counters.reclaimed }) += 1;
                     shard.remove(item);
                 } else if expiry != 0 {
                     earliest = earliest.min(expiry);
@@ -118,6 +196,11 @@ fn sweep(store: &Store, shard: usize, moment: &impl Fn() -> Moment) -> Result<u3
         if is_done {
             return Ok(earliest);
         }
-        sinew::time::try_sleep(PAUSE)?;
+        match crawled {
+            // A client waits to see what comes of it.
+            Some(_) => sinew::yield_now(),
+            None => sinew::time::try_sleep(PAUSE)?,
+        }
+        sinew::cancel::check()?;
     }
 }

@@ -1,12 +1,29 @@
 //! A shard against a map, and what it gives up.
 
+use super::blocks::PAGE;
+use super::classes::{Classes, Sizing};
+use super::family::Family;
 use super::item::Cursor;
-use super::shard::{Content, Shard};
-use super::{Fresh, Moment, Outcome, Terms};
+use super::pool::Pool;
+use super::shard::Shard;
+use super::{Content, Fresh, Moment, Outcome, Plan, Store, Terms};
+use crate::memcached::watch::Watchers;
 use sinew_memcached_protocol::Verb;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 const NOW: Moment = Moment { now: 100, flushed: 0 };
+
+/// A shard that has all of the memory.
+fn shard(bytes: usize, evicts: bool) -> Shard {
+    let classes = Classes::new(Sizing::default());
+    let family = Family::new(1, Pool::new(bytes, 1), classes, Arc::new(Watchers::new(0)));
+    Shard::new(Arc::new(family), 0, bytes / 32, 1 << 20, evicts)
+}
+
+fn evictions(shard: &Shard) -> u64 {
+    shard.classes.iter().map(|class| class.counters.evicted).sum()
+}
 
 /// Not a good hash: places collide, and so do hashes.
 fn hash(key: &[u8]) -> u32 {
@@ -49,7 +66,7 @@ impl Random {
 
 #[test]
 fn a_shard_is_a_map_as_long_as_there_is_room() {
-    let (mut shard, fresh) = (Shard::new(64 << 20, 1 << 20, true), Fresh::default());
+    let (mut shard, fresh) = (shard(64 << 20, true), Fresh::default());
     let mut model: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut random = Random(88_172_645_463_325_252);
     let mut now = NOW;
@@ -91,7 +108,7 @@ fn a_shard_is_a_map_as_long_as_there_is_room() {
             _ => assert_eq!(value(&mut shard, &key, now).as_ref(), model.get(&key), "step {step}"),
         }
     }
-    assert_eq!(shard.counters.evictions, 0);
+    assert_eq!(evictions(&shard), 0);
     for (key, data) in &model {
         assert_eq!(value(&mut shard, key, now).as_ref(), Some(data));
     }
@@ -99,7 +116,7 @@ fn a_shard_is_a_map_as_long_as_there_is_room() {
 
 #[test]
 fn memory_comes_back_to_the_last_block() {
-    let (mut shard, fresh) = (Shard::new(4 << 20, 1 << 20, true), Fresh::default());
+    let (mut shard, fresh) = (shard(4 << 20, true), Fresh::default());
     let keys: Vec<Vec<u8>> = (0..3000).map(|number| format!("key{number}").into_bytes()).collect();
     for key in &keys {
         store(&mut shard, &fresh, Verb::Set, key, &vec![1; key.len() * 20], NOW, 0);
@@ -114,10 +131,10 @@ fn memory_comes_back_to_the_last_block() {
 
 #[test]
 fn the_oldest_goes_first_and_what_was_asked_for_stays() {
-    let (mut shard, fresh) = (Shard::new(1 << 20, 1 << 19, true), Fresh::default());
+    let (mut shard, fresh) = (shard(1 << 20, true), Fresh::default());
     let key = |number: usize| format!("key{number}").into_bytes();
     let mut last = 0;
-    while shard.counters.evictions < 20_000 {
+    while evictions(&shard) < 20_000 {
         store(&mut shard, &fresh, Verb::Set, &key(last), &[0; 100], NOW, 0);
         if let Some(item) = shard.find(hash(&key(7)), &key(7), NOW) {
             shard.notice(item, NOW);
@@ -128,12 +145,12 @@ fn the_oldest_goes_first_and_what_was_asked_for_stays() {
     let first = (8..last).find(|number| value(&mut shard, &key(*number), NOW).is_some()).expect("there are some");
     assert!(first > 19_000);
     assert!((first..last).all(|number| value(&mut shard, &key(number), NOW).is_some()), "there is a gap");
-    assert!(shard.blocks.bytes() + shard.index.bytes() <= 1 << 20);
+    assert!(shard.blocks.bytes() <= (1 << 20) + PAGE && shard.index.bytes() <= 1 << 15);
 }
 
 #[test]
 fn what_has_expired_goes_before_what_has_not() {
-    let (mut shard, fresh) = (Shard::new(1 << 20, 1 << 19, false), Fresh::default());
+    let (mut shard, fresh) = (shard(1 << 20, false), Fresh::default());
     let later = Moment { now: 200, flushed: 0 };
     let mut number = 0;
     while matches!(
@@ -144,12 +161,13 @@ fn what_has_expired_goes_before_what_has_not() {
     }
     assert!(number > 4000);
     assert!(matches!(store(&mut shard, &fresh, Verb::Set, b"b", &[0; 100], later, 0), Outcome::Stored { .. }));
-    assert_eq!((shard.counters.evictions, shard.counters.reclaimed), (0, 1));
+    let reclaimed: u64 = shard.classes.iter().map(|class| class.counters.reclaimed).sum();
+    assert_eq!((evictions(&shard), reclaimed), (0, 1));
 }
 
 #[test]
 fn a_pinned_item_keeps_its_bytes() {
-    let (mut shard, fresh) = (Shard::new(1 << 20, 1 << 19, true), Fresh::default());
+    let (mut shard, fresh) = (shard(1 << 20, true), Fresh::default());
     store(&mut shard, &fresh, Verb::Set, b"pinned", &[42; 5000], NOW, 0);
     let item = shard.find(hash(b"pinned"), b"pinned", NOW).expect("it was stored");
     let (mut cursor, mut out) = (shard.blocks.value(item), Vec::new());
@@ -162,15 +180,133 @@ fn a_pinned_item_keeps_its_bytes() {
     assert!(out == [42; 5000]);
     let before = shard.blocks.available();
     shard.unpin(item);
-    assert_eq!(shard.blocks.available(), before + shard.blocks.item_blocks(item));
+    assert_eq!(shard.blocks.available(), before + super::item::blocks_for(5006));
 }
 
 #[test]
 fn a_draft_that_is_given_up_leaves_nothing() {
-    let mut shard = Shard::new(1 << 20, 1 << 19, true);
-    let mut draft = shard.draft(b"key", &[1; 100], NOW).expect("there is room");
+    let mut shard = shard(1 << 20, true);
+    let mut draft = shard.draft(b"key", &[1; 100], 3 << 20, NOW).expect("there is room");
     assert!(shard.extend(&mut draft, &[2; 10_000], NOW));
-    assert!(!shard.extend(&mut draft, &[2; 2 << 20], NOW));
+    assert!(!shard.extend(&mut draft, &vec![2; 2 << 20], NOW));
     shard.discard(draft);
     assert_eq!(shard.blocks.bytes_in_use(), 0);
+}
+
+/// Puts a value into a shard as a session does that receives it piece by piece.
+fn upload(shard: &mut Shard, fresh: &Fresh, key: &[u8], value: &[u8], piece: usize) -> bool {
+    let Some(mut draft) = shard.draft(key, b"", value.len(), NOW) else { return false };
+    for piece in value.chunks(piece) {
+        if !shard.extend(&mut draft, piece, NOW) {
+            shard.discard(draft);
+            return false;
+        }
+    }
+    let mut terms = Terms::new(key, 0, 0, fresh, NOW);
+    let content = Content::Drafted(draft, value.len() as u32);
+    matches!(shard.store(Verb::Set, hash(key), &mut terms, content), Outcome::Stored { .. })
+}
+
+#[test]
+fn values_of_all_lengths_come_back_whole_and_leave_nothing() {
+    let (mut shard, fresh) = (shard(8 << 20, true), Fresh::default());
+    for length in [16_000, 16_384, 61_436, 61_437, 65_484, 65_485, 65_536, 126_000, 131_016, 131_017, 1_000_000] {
+        let data: Vec<u8> = (0..length).map(|at| (at * 7 + at / 251) as u8).collect();
+        for piece in [100, 1000, 16_384, length] {
+            assert!(upload(&mut shard, &fresh, b"key", &data, piece));
+            assert!(value(&mut shard, b"key", NOW).as_ref() == Some(&data), "{length} in pieces of {piece}");
+        }
+        let more = &data[..length / 3];
+        store(&mut shard, &fresh, Verb::Append, b"key", more, NOW, 0);
+        store(&mut shard, &fresh, Verb::Prepend, b"key", more, NOW, 0);
+        let whole = [more, &data[..], more].concat();
+        let expected = if length == 1_000_000 { &data } else { &whole };
+        assert!(value(&mut shard, b"key", NOW).as_ref() == Some(expected), "{length}");
+        let item = shard.find(hash(b"key"), b"key", NOW).expect("it is there");
+        shard.remove(item);
+        assert_eq!(shard.blocks.bytes_in_use(), 0, "{length}");
+    }
+}
+
+#[test]
+fn large_values_take_what_they_need_and_hardly_more() {
+    let (mut shard, fresh) = (shard(64 << 20, false), Fresh::default());
+    let data = vec![1; (1 << 20) - 250];
+    let stored = (0..100).take_while(|number| upload(&mut shard, &fresh, format!("k{number}").as_bytes(), &data, 9000));
+    assert_eq!(stored.count(), 64);
+}
+
+#[test]
+fn little_of_a_large_value_does_not_take_a_page() {
+    let mut shard = shard(8 << 20, true);
+    let mut draft = shard.draft(b"key", b"", 1 << 20, NOW).expect("there is room");
+    assert!(shard.extend(&mut draft, &[1; 1000], NOW));
+    assert!(shard.blocks.bytes_in_use() < 1200);
+    assert!(shard.extend(&mut draft, &[1; 16_000], NOW));
+    assert_eq!(shard.blocks.bytes_in_use(), PAGE);
+    shard.discard(draft);
+    assert_eq!(shard.blocks.bytes_in_use(), 0);
+}
+
+#[test]
+fn the_oldest_large_value_of_all_shards_goes_first() {
+    let plan = Plan { bytes: 64 << 20, largest: 1 << 20, evicts: true, sizing: Sizing::default() };
+    let store = Store::new(plan, Arc::new(Watchers::new(0)));
+    assert!(store.shards() > 4);
+    let data = vec![1; 1_000_000];
+    let key = |number: usize| format!("key{number}").into_bytes();
+    for number in 0..200 {
+        let (key, place) = (key(number), store.place(&key(number)));
+        let mut shard = store.lock(place.shard);
+        let mut draft = shard.draft(&key, b"", data.len(), NOW).expect("there is room");
+        assert!(data.chunks(16_384).all(|piece| shard.extend(&mut draft, piece, NOW)));
+        let mut terms = Terms::new(&key, 0, 0, &store.fresh, NOW);
+        let content = Content::Drafted(draft, data.len() as u32);
+        assert!(matches!(shard.store(Verb::Set, place.hash, &mut terms, content), Outcome::Stored { .. }));
+    }
+    let is_there = |number: usize| {
+        let place = store.place(&key(number));
+        store.lock(place.shard).find(place.hash, &key(number), NOW).is_some()
+    };
+    let first = (0..200).find(|number| is_there(*number)).expect("there are some");
+    assert!((first..200).all(is_there), "there is a gap");
+    assert!(200 - first >= 63, "only {} are left", 200 - first);
+}
+
+#[test]
+fn small_values_take_the_room_of_large_ones_that_are_older() {
+    let (mut shard, fresh) = (shard(4 << 20, true), Fresh::default());
+    let data = vec![1; 1_000_000];
+    while evictions(&shard) == 0 {
+        assert!(upload(&mut shard, &fresh, format!("large{}", fresh.next()).as_bytes(), &data, 9000));
+    }
+    let mut number = 0;
+    while evictions(&shard) < 1000 {
+        store(&mut shard, &fresh, Verb::Set, format!("small{number}").as_bytes(), &[0; 100], NOW, 0);
+        number += 1;
+    }
+    assert!(shard.classes.last().is_some_and(|class| class.stock.items == 0));
+    assert!(number > 20_000, "{number} small values in four megabytes");
+    // And back: a large one takes blocks.
+    assert!(upload(&mut shard, &fresh, b"large", &data, 9000));
+    assert!(value(&mut shard, b"large", NOW).as_ref() == Some(&data));
+}
+
+#[test]
+fn a_lower_limit_gives_pages_back_to_the_system() {
+    let plan = Plan { bytes: 16 << 20, largest: 1 << 20, evicts: true, sizing: Sizing::default() };
+    let store = Store::new(plan, Arc::new(Watchers::new(0)));
+    let (key, data) = (b"key", vec![1; 900_000]);
+    let place = store.place(key);
+    let mut shard = store.lock(place.shard);
+    assert!(upload(&mut shard, &store.fresh, key, &data, 9000));
+    drop(shard);
+    let before = store.totals().malloced;
+    assert!(before >= 900_000);
+    store.set_limit(1 << 16);
+    let mut shard = store.lock(place.shard);
+    let item = shard.find(hash(key), key, NOW).expect("it is there");
+    shard.remove(item);
+    drop(shard);
+    assert!(store.totals().malloced <= PAGE + store.shards() * PAGE);
 }

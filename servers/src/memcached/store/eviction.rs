@@ -1,0 +1,191 @@
+//! Making room: pages, blocks, and the items that go for them.
+
+use super::Moment;
+use super::blocks::{NONE, Number};
+use super::item::{FETCHED, SPARED};
+use super::shard::Shard;
+use crate::memcached::watch::Eviction;
+
+/// As many marked items are spared at a time, when room is needed. Unmeasured.
+const MOST_SPARED: usize = 32;
+
+/// As many old items are looked at for one that is gone anyway, when nothing may be evicted.
+/// memcached's number.
+const MOST_TRIED: usize = 5;
+
+/// Items in the order in which they are evicted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queue {
+    /// The item that was stored last.
+    newest: Number,
+    /// The next to be evicted.
+    pub(super) oldest: Number,
+}
+
+/// Which queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Small,
+    Large,
+}
+
+impl Shard {
+    /// Makes sure that so many blocks can be taken.
+    #[inline]
+    pub(super) fn make_room(&mut self, blocks: usize, moment: Moment) -> bool {
+        self.blocks.available() >= blocks || self.make_room_slow(blocks, moment)
+    }
+
+    #[cold]
+    fn make_room_slow(&mut self, blocks: usize, moment: Moment) -> bool {
+        while self.blocks.available() < blocks {
+            if !self.blocks.grow() && !self.give_one_up(moment) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes a whole page, for which large items go, here or in a neighbour.
+    #[cold]
+    pub(super) fn take_page(&mut self, moment: Moment) -> Option<Number> {
+        loop {
+            if let Some(page) = self.blocks.take_whole() {
+                return Some(page);
+            }
+            if !self.give_large_up(moment) {
+                return None;
+            }
+        }
+    }
+
+    /// Gives up the older one of this shard's oldest small item and the oldest large item of all:
+    /// the pages of a large item are everybody's.
+    fn give_one_up(&mut self, moment: Moment) -> bool {
+        let small = match self.small.oldest {
+            NONE => u64::MAX,
+            oldest => self.blocks.unique(oldest),
+        };
+        if self.family.eldest() < small && self.give_large_up(moment) {
+            return true;
+        }
+        self.give_up(Kind::Small, moment) || self.give_large_up(moment)
+    }
+
+    /// Gives up the oldest large item of all, or the next if its shard is busy.
+    fn give_large_up(&mut self, moment: Moment) -> bool {
+        self.family.elders().into_iter().any(|shard| {
+            if shard == self.number {
+                return self.give_up(Kind::Large, moment);
+            }
+            let given = self.family.with_neighbour(shard, |neighbour| neighbour.give_up(Kind::Large, moment));
+            given.unwrap_or(false)
+        })
+    }
+
+    fn queue(&mut self, kind: Kind) -> &mut Queue {
+        match kind {
+            Kind::Small => &mut self.small,
+            Kind::Large => &mut self.large,
+        }
+    }
+
+    /// Gives up the oldest item of a queue, unless it was asked for: then the next.
+    fn give_up(&mut self, kind: Kind, moment: Moment) -> bool {
+        for _ in 0..MOST_SPARED {
+            let item = self.queue(kind).oldest;
+            if item == NONE || !self.evicts || !self.is_live(item, moment) || !self.blocks.is_marked(item, SPARED) {
+                break;
+            }
+            self.mark(item, 0, SPARED);
+            self.class(item).stock.spared -= 1;
+            self.unqueue(item);
+            self.enqueue(item);
+            self.counters.lru_moves += 1;
+        }
+        let mut item = self.queue(kind).oldest;
+        if !self.evicts {
+            let mut tried = 0;
+            while item != NONE && self.is_live(item, moment) && tried < MOST_TRIED {
+                (item, tried) = (self.blocks.newer(item), tried + 1);
+            }
+        }
+        if item == NONE {
+            return false;
+        }
+        if !self.is_live(item, moment) {
+            self.class(item).counters.reclaimed += 1;
+        } else if self.evicts {
+            self.count_eviction(item, moment);
+        } else {
+            return false;
+        }
+        self.remove(item);
+        true
+    }
+
+    fn count_eviction(&mut self, item: Number, moment: Moment) {
+        let is_fetched = self.blocks.is_marked(item, FETCHED);
+        let is_active = self.blocks.is_marked(item, SPARED);
+        let expires = self.blocks.expiry(item) != 0;
+        let idle = moment.now.saturating_sub(self.blocks.used_at(item));
+        let class = self.class(item);
+        class.counters.evicted += 1;
+        class.counters.evicted_unfetched += u64::from(!is_fetched);
+        class.counters.evicted_active += u64::from(is_active);
+        class.counters.evicted_nonzero += u64::from(expires);
+        class.evicted_time = idle;
+        if self.family.watchers.wants(Eviction::TOPIC) {
+            let (length, expiry) = (self.blocks.length(item), self.blocks.expiry(item));
+            let key = self.blocks.key(item);
+            let ttl = if expires { i64::from(expiry) - i64::from(moment.now) } else { -1 };
+            let class = self.class_of(item);
+            self.family.watchers.say_evicted(&Eviction { key: &key, is_fetched, ttl, idle, class, length });
+        }
+    }
+
+    fn kind_of(&self, item: Number) -> Kind {
+        if self.blocks.is_whole(item) { Kind::Large } else { Kind::Small }
+    }
+
+    /// Puts an item where it is given up last.
+    #[inline]
+    pub(super) fn enqueue(&mut self, item: Number) {
+        let kind = self.kind_of(item);
+        let newest = self.queue(kind).newest;
+        self.blocks.set_older(item, newest);
+        self.blocks.set_newer(item, NONE);
+        match newest {
+            NONE => self.queue(kind).oldest = item,
+            newest => self.blocks.set_newer(newest, item),
+        }
+        self.queue(kind).newest = item;
+        self.tell_eldest(kind);
+    }
+
+    #[inline]
+    pub(super) fn unqueue(&mut self, item: Number) {
+        let kind = self.kind_of(item);
+        let (older, newer) = (self.blocks.older(item), self.blocks.newer(item));
+        match older {
+            NONE => self.queue(kind).oldest = newer,
+            older => self.blocks.set_newer(older, newer),
+        }
+        match newer {
+            NONE => self.queue(kind).newest = older,
+            newer => self.blocks.set_older(newer, older),
+        }
+        self.tell_eldest(kind);
+    }
+
+    #[inline]
+    fn tell_eldest(&mut self, kind: Kind) {
+        if kind == Kind::Large {
+            let unique = match self.large.oldest {
+                NONE => u64::MAX,
+                oldest => self.blocks.unique(oldest),
+            };
+            self.family.set_eldest(self.number, unique);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Pages that all shards share, with a limit.
+
+use super::blocks::{BLOCK, PAGE};
+use crate::memory;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Blocks in a page.
+pub const PAGE_BLOCKS: usize = PAGE / BLOCK;
+
+/// The memory that items leave to sessions: buffers for a few hundred of them. Unmeasured.
+const LEFT_TO_SESSIONS: usize = 16 << 20;
+
+/// A line of the cache.
+#[derive(Clone)]
+#[repr(align(64))]
+pub struct Line(pub [u8; BLOCK]);
+
+/// 64 KiB that belong to one shard at a time.
+pub type Page = Box<[Line; PAGE_BLOCKS]>;
+
+/// All pages: those that shards have, and those that nobody has.
+pub struct Pool {
+    /// The most pages that there may be.
+    limit: AtomicUsize,
+    /// The number of pages that exist, without those set aside. Written under the lock of `spare`.
+    taken: AtomicUsize,
+    /// A page is set aside for each shard, on top of the limit.
+    shards: usize,
+    /// Pages that nobody has. No suspension happens under this lock.
+    spare: Mutex<Vec<Page>>,
+    /// How often the system had no memory.
+    failures: AtomicUsize,
+}
+
+impl Pool {
+    /// A pool of at most `bytes` bytes, but of one page at least, for so many shards.
+    pub fn new(bytes: usize, shards: usize) -> Pool {
+        Pool {
+            limit: AtomicUsize::new(pages(bytes)),
+            taken: AtomicUsize::new(0),
+            shards,
+            spare: Mutex::new(Vec::new()),
+            failures: AtomicUsize::new(0),
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Page>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a page. Returns `None` at the limit, or if the system has no memory.
+    #[cold]
+    pub fn take(&self) -> Option<Page> {
+        let mut spare = self.spare();
+        if let Some(page) = spare.pop() {
+            return Some(page);
+        }
+        if self.taken.load(Relaxed) >= self.limit.load(Relaxed) {
+            return None;
+        }
+        let page = new_page();
+        match page {
+            Some(_) => self.taken.fetch_add(1, Relaxed),
+            None => self.failures.fetch_add(1, Relaxed),
+        };
+        page
+    }
+
+    /// Takes the page that is set aside for a shard, which never comes back: a shard without any
+    /// could store nothing.
+    #[cold]
+    pub fn take_first(&self) -> Option<Page> {
+        let page = new_page();
+        self.failures.fetch_add(usize::from(page.is_none()), Relaxed);
+        page
+    }
+
+    /// Takes a page back. A page above the limit goes back to the system.
+    #[cold]
+    pub fn give_back(&self, page: Page) {
+        let mut spare = self.spare();
+        if self.taken.load(Relaxed) > self.limit.load(Relaxed) || spare.try_reserve(1).is_err() {
+            self.taken.fetch_sub(1, Relaxed);
+        } else {
+            spare.push(page);
+        }
+    }
+
+    /// Changes the limit. Spare pages above it go back to the system.
+    pub fn set_limit(&self, bytes: usize) {
+        let mut spare = self.spare();
+        self.limit.store(pages(bytes), Relaxed);
+        while self.taken.load(Relaxed) > self.limit.load(Relaxed) && spare.pop().is_some() {
+            self.taken.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// The bytes that have been taken from the system, or set aside.
+    pub fn bytes(&self) -> usize {
+        (self.taken.load(Relaxed) + self.shards) * PAGE
+    }
+
+    /// The number of pages that nobody has.
+    pub fn spare_pages(&self) -> usize {
+        self.spare().len()
+    }
+
+    /// How often the system had no memory.
+    pub fn failures(&self) -> usize {
+        self.failures.load(Relaxed)
+    }
+}
+
+fn pages(bytes: usize) -> usize {
+    (bytes / PAGE).max(1)
+}
+
+fn new_page() -> Option<Page> {
+    let mut page = Vec::new();
+    memory::is_left(PAGE + LEFT_TO_SESSIONS).then(|| page.try_reserve_exact(PAGE_BLOCKS).ok())??;
+    page.resize(PAGE_BLOCKS, Line([0; BLOCK]));
+    page.into_boxed_slice().try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_back_and_go_to_the_system_above_the_limit() {
+        let pool = Pool::new(3 * PAGE, 0);
+        let mut pages: Vec<Page> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!((pages.len(), pool.bytes(), pool.spare_pages()), (3, 3 * PAGE, 0));
+        pool.give_back(pages.remove(0));
+        assert_eq!((pool.bytes(), pool.spare_pages()), (3 * PAGE, 1));
+        pool.set_limit(PAGE);
+        assert_eq!((pool.bytes(), pool.spare_pages()), (2 * PAGE, 0));
+        assert!(pool.take().is_none());
+        pool.give_back(pages.remove(0));
+        assert_eq!((pool.bytes(), pool.spare_pages()), (PAGE, 0));
+        pool.give_back(pages.remove(0));
+        assert!(pool.take().is_some() && pool.take().is_none());
+    }
+}
