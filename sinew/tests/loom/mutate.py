@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -226,8 +225,8 @@ def copy_tree(sources):
 
 
 def build():
-    # As for the models themselves, whose dependencies are there already.
-    environment = dict(os.environ, RUSTFLAGS="--cfg sinew_loom", CARGO_TARGET_DIR=str(ROOT / "target/loom"))
+    # Not where the models themselves are built: cargo would take one tree's crate for the other's.
+    environment = dict(os.environ, RUSTFLAGS="--cfg sinew_loom", CARGO_TARGET_DIR=str(WORK / "build"))
     command = ["cargo", "test", "-p", "sinew", "--release", "--test", "loom", "--no-run", "--message-format=json"]
     built = subprocess.run(command, cwd=TREE, env=environment, stdout=subprocess.PIPE)
     if built.returncode != 0:
@@ -237,9 +236,7 @@ def build():
                 print(message["rendered"], file=sys.stderr)
         sys.exit("the models do not build")
     artifacts = [json.loads(line) for line in built.stdout.decode().splitlines()]
-    executable = next(a["executable"] for a in artifacts if a.get("executable") and a["target"]["name"] == "loom")
-    # A build of the tree itself would put its own in that place.
-    return shutil.copy2(executable, WORK / "models")
+    return next(a["executable"] for a in artifacts if a.get("executable") and a["target"]["name"] == "loom")
 
 
 def run(binary, test, timeout=None, **environment):
