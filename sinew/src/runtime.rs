@@ -138,8 +138,8 @@ impl Runtime {
     /// Fibres that `f` has started go on when it returns.
     ///
     /// # Panics
-    /// If `f` does, with the same payload. In a task: it may not block its processor. If there
-    /// is no memory for another stack. In these cases `f` is not run.
+    /// If `f` does, with the same payload. Without running `f`: in a task, which may not block
+    /// its processor, and if there is no memory for another stack.
     #[allow(unsafe_code)]
     #[track_caller]
     pub fn run<F, T>(&self, f: F) -> T
