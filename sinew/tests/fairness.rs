@@ -458,8 +458,9 @@ fn a_fibre_that_does_not_yield_keeps_nobody_else_from_running() {
             })
             .collect();
         crowd.end();
-        // The kernel may keep the other processors for longer, but not each time.
-        assert!(waits.iter().any(|&wait| wait < 50 * MS), "somebody waited for {waits:?}");
+        // Whoever is kept from running waits until the spinning ends. The kernel may keep the
+        // other processors for longer, but not each time.
+        assert!(waits.iter().any(|&wait| wait < 500 * MS), "somebody waited for {waits:?}");
     });
 }
 
