@@ -257,11 +257,11 @@ fn a_directory_of_another_scope_is_refused_and_closed_there() {
 fn every_scope_has_the_standard_streams() {
     alone(|| {
         let (runtime, cluster) = two();
-        there(&cluster, || sinew::io::stderr().write(b"").unwrap());
-        runtime.run(|| sinew::io::stderr().write(b"").unwrap());
-        sinew::io::stderr().write(b"").unwrap();
+        there(&cluster, || assert_eq!(sinew::io::stderr().write(b"").unwrap(), 0));
+        runtime.run(|| assert_eq!(sinew::io::stderr().write(b"").unwrap(), 0));
+        assert_eq!(sinew::io::stderr().write(b"").unwrap(), 0);
         let (_runtime, cluster) = two();
-        there(&cluster, || sinew::io::stderr().write(b"").unwrap());
+        there(&cluster, || assert_eq!(sinew::io::stderr().write(b"").unwrap(), 0));
     });
 }
 
