@@ -192,7 +192,7 @@ impl Blocks {
     }
 
     /// Takes a block that is a chain of its own. The caller has seen that one is available.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self) -> Number {
         let number = self.free;
         if number == NONE {
@@ -231,10 +231,16 @@ impl Blocks {
             first = self.give_pages_back(first);
         }
         if first != NONE {
-            self.set_word(first, 4, self.free);
-            self.free = first;
-            self.free_count += count;
+            self.give_blocks_back(first, count);
         }
+    }
+
+    /// Gives a chain of `count` blocks back.
+    #[inline(always)]
+    pub fn give_blocks_back(&mut self, first: Number, count: usize) {
+        self.set_word(first, 4, self.free);
+        self.free = first;
+        self.free_count += count;
     }
 
     /// Gives the whole pages at the beginning of a chain back. Returns the first block behind them.

@@ -229,7 +229,6 @@ impl Blocks {
     }
 
     /// Gives its memory back.
-    #[inline]
     pub fn release(&mut self, item: Number) {
         let sketch = self.sketch(item);
         let bytes = sketch.key_length + sketch.length;
@@ -295,7 +294,7 @@ impl Blocks {
 
     /// Calls `each` with the next `bytes` bytes, piece by piece, and with how many there
     /// were before.
-    #[inline]
+    #[inline(always)]
     pub fn pieces(&self, cursor: &mut Cursor, bytes: usize, mut each: impl FnMut(&[u8], usize)) {
         let mut done = 0;
         while done < bytes {

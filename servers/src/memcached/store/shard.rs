@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, NONE, Number};
 use super::counters::Class;
 use super::draft::Draft;
-use super::eviction::Queue;
+use super::eviction::{Kind, Queue};
 use super::family::Family;
 use super::index::Index;
 use super::item::{BASE64, FETCHED, Header, LINKED, SPARED, TEMPORARY, blocks_for};
@@ -227,14 +227,17 @@ impl Shard {
         stock.bytes -= size as u64;
         stock.temporary -= u64::from(is_temporary);
         stock.spared -= u64::from(is_spared);
+        let kind = self.kind_of(item);
         if !is_temporary {
-            self.unqueue(item);
+            self.unqueue(item, kind);
         }
         self.expiring -= usize::from(sketch.expiry != 0);
-        if !sketch.is_pinned {
-            self.blocks.release(item);
-        } else {
+        if sketch.is_pinned {
             self.mark(item, 0, LINKED);
+        } else if kind == Kind::Small {
+            self.blocks.give_blocks_back(item, blocks_for(sketch.key_length + sketch.length));
+        } else {
+            self.blocks.release(item);
         }
     }
 
@@ -289,7 +292,7 @@ impl Shard {
             let page = self.take_page(moment);
             draft.add_page(&mut self.blocks, page);
         }
-        let fits = self.make_room(draft.needs(&self.blocks, bytes.len()), moment);
+        let fits = self.make_room(draft.needs(bytes.len()), moment);
         if fits {
             draft.push(&mut self.blocks, bytes);
         }
@@ -325,7 +328,7 @@ impl Shard {
             None => self.index.insert(&mut self.blocks, item),
         }
         if !is_temporary {
-            self.enqueue(item);
+            self.enqueue(item, self.kind_of(item));
         }
         let size = self.family.classes.size(terms.key.len(), terms.flags, length as usize);
         let class = self.family.classes.of(size);
