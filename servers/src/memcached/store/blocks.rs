@@ -159,12 +159,12 @@ impl Blocks {
     pub fn following(&self, number: Number) -> (Number, usize) {
         const LINK: usize = size_of::<Number>();
         let slot = &self.slots[number as usize / PAGE_BLOCKS];
-        let is_last = number as usize % PAGE_BLOCKS == PAGE_BLOCKS - 1;
-        match (slot.is_whole, is_last) {
-            (false, _) => (self.next(number), LINK),
-            (true, false) => (number + 1, 0),
-            (true, true) => (self.next(number - (PAGE_BLOCKS - 1) as Number), LINK),
+        if slot.is_whole && number as usize % PAGE_BLOCKS != PAGE_BLOCKS - 1 {
+            return (number + 1, 0);
         }
+        let first = if slot.is_whole { 0 } else { number as usize % PAGE_BLOCKS };
+        let block = &slot.page.as_ref().expect("a block has a page")[first].0;
+        (word_of(block, 0), LINK)
     }
 
     /// The next element of a chain.
@@ -182,8 +182,7 @@ impl Blocks {
     /// Four bytes of a block.
     #[inline]
     pub fn word(&self, number: Number, at: usize) -> u32 {
-        let block = self.get(number);
-        u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+        word_of(self.get(number), at)
     }
 
     /// Changes four bytes of a block.
@@ -193,21 +192,22 @@ impl Blocks {
     }
 
     /// Takes a block that is a chain of its own. The caller has seen that one is available.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self) -> Number {
         let number = self.free;
         if number == NONE {
             return self.take_new();
         }
-        let (next, other) = (self.next(number), self.word(number, 4));
+        self.free_count -= 1;
+        let block = self.get_mut(number);
+        let (next, other) = (word_of(block, 0), word_of(block, 4));
         if next == NONE {
             self.free = other;
-        } else {
-            self.set_word(next, 4, other);
-            self.free = next;
+            return number;
         }
-        self.free_count -= 1;
-        self.link(number, NONE);
+        block[..4].fill(0);
+        self.set_word(next, 4, other);
+        self.free = next;
         number
     }
 
@@ -227,18 +227,41 @@ impl Blocks {
     /// Gives a chain back that has whole pages first, if any, and then `count` blocks.
     #[inline]
     pub fn give_back(&mut self, mut first: Number, count: usize) {
+        if self.is_whole(first) {
+            first = self.give_pages_back(first);
+        }
+        if first != NONE {
+            self.give_blocks_back(first, count);
+        }
+    }
+
+    /// Gives a chain of `count` blocks back.
+    #[inline(always)]
+    pub fn give_blocks_back(&mut self, first: Number, count: usize) {
+        self.set_word(first, 4, self.free);
+        self.free = first;
+        self.free_count += count;
+    }
+
+    /// Gives the whole pages at the beginning of a chain back. Returns the first block behind them.
+    #[cold]
+    fn give_pages_back(&mut self, mut first: Number) -> Number {
         while first != NONE && self.is_whole(first) {
             let next = self.next(first);
             self.give_whole_back(first);
             first = next;
         }
-        if first != NONE {
-            self.set_word(first, 4, self.free);
-            self.free = first;
-            self.free_count += count;
-        }
+        first
     }
 }
+
+/// Four bytes of a block.
+#[inline]
+pub fn word_of(block: &[u8; BLOCK], at: usize) -> u32 {
+    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+}
+
+const _: () = assert!(NONE == 0);
 
 #[cfg(test)]
 mod tests {

@@ -55,19 +55,17 @@ impl Draft {
 
     /// Returns the number of further blocks that `bytes` more bytes need, if no page is taken.
     #[inline]
-    pub fn needs(&self, blocks: &Blocks, bytes: usize) -> usize {
-        bytes.saturating_sub(self.room(blocks)).div_ceil(BLOCK - FOLLOWING)
+    pub fn needs(&self, bytes: usize) -> usize {
+        bytes.saturating_sub(self.room()).div_ceil(BLOCK - FOLLOWING)
     }
 
     /// The bytes that fit into its last element.
     #[inline]
-    fn room(&self, blocks: &Blocks) -> usize {
+    fn room(&self) -> usize {
         let here = BLOCK - self.end.at;
         match self.layout {
-            Layout::Pages if blocks.is_whole(self.end.block) => {
-                here + (PAGE_BLOCKS - 1 - self.end.block as usize % PAGE_BLOCKS) * BLOCK
-            }
-            _ => here,
+            Layout::Pages => here + (PAGE_BLOCKS - 1 - self.end.block as usize % PAGE_BLOCKS) * BLOCK,
+            Layout::Begun | Layout::Blocks => here,
         }
     }
 
@@ -79,7 +77,7 @@ impl Draft {
             Layout::Blocks => (bytes, false),
             Layout::Begun => (bytes, self.bytes + bytes.len() >= BEGUN),
             Layout::Pages => {
-                let (now, rest) = bytes.split_at(bytes.len().min(self.room(blocks)));
+                let (now, rest) = bytes.split_at(bytes.len().min(self.room()));
                 self.push(blocks, now);
                 let wants_page = !rest.is_empty() && self.expected.saturating_sub(self.bytes) >= PAGED;
                 if !rest.is_empty() && !wants_page {
@@ -124,7 +122,8 @@ impl Draft {
 
     #[inline]
     fn step(&mut self, blocks: &mut Blocks) {
-        if blocks.is_whole(self.end.block) && self.end.block as usize % PAGE_BLOCKS != PAGE_BLOCKS - 1 {
+        if self.layout == Layout::Pages {
+            // `fill` does not go beyond the page.
             self.end = Cursor { block: self.end.block + 1, at: 0 };
             return;
         }

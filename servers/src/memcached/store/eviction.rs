@@ -24,8 +24,10 @@ pub struct Queue {
 
 /// Which queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// Items in blocks.
     Small,
+    /// Items in whole pages.
     Large,
 }
 
@@ -83,6 +85,7 @@ impl Shard {
         })
     }
 
+    #[inline(always)]
     fn queue(&mut self, kind: Kind) -> &mut Queue {
         match kind {
             Kind::Small => &mut self.small,
@@ -99,8 +102,8 @@ impl Shard {
             }
             self.mark(item, 0, SPARED);
             self.class(item).stock.spared -= 1;
-            self.unqueue(item);
-            self.enqueue(item);
+            self.unqueue(item, kind);
+            self.enqueue(item, kind);
             self.counters.lru_moves += 1;
         }
         let mut item = self.queue(kind).oldest;
@@ -144,14 +147,14 @@ impl Shard {
         }
     }
 
-    fn kind_of(&self, item: Number) -> Kind {
+    #[inline]
+    pub(super) fn kind_of(&self, item: Number) -> Kind {
         if self.blocks.is_whole(item) { Kind::Large } else { Kind::Small }
     }
 
     /// Puts an item where it is given up last.
-    #[inline]
-    pub(super) fn enqueue(&mut self, item: Number) {
-        let kind = self.kind_of(item);
+    #[inline(always)]
+    pub(super) fn enqueue(&mut self, item: Number, kind: Kind) {
         let newest = self.queue(kind).newest;
         self.blocks.set_older(item, newest);
         self.blocks.set_newer(item, NONE);
@@ -163,9 +166,8 @@ impl Shard {
         self.tell_eldest(kind);
     }
 
-    #[inline]
-    pub(super) fn unqueue(&mut self, item: Number) {
-        let kind = self.kind_of(item);
+    #[inline(always)]
+    pub(super) fn unqueue(&mut self, item: Number, kind: Kind) {
         let (older, newer) = (self.blocks.older(item), self.blocks.newer(item));
         match older {
             NONE => self.queue(kind).oldest = newer,
@@ -178,14 +180,19 @@ impl Shard {
         self.tell_eldest(kind);
     }
 
-    #[inline]
+    #[inline(always)]
     fn tell_eldest(&mut self, kind: Kind) {
         if kind == Kind::Large {
-            let unique = match self.large.oldest {
-                NONE => u64::MAX,
-                oldest => self.blocks.unique(oldest),
-            };
-            self.family.set_eldest(self.number, unique);
+            self.tell_eldest_slow();
         }
+    }
+
+    #[cold]
+    fn tell_eldest_slow(&mut self) {
+        let unique = match self.large.oldest {
+            NONE => u64::MAX,
+            oldest => self.blocks.unique(oldest),
+        };
+        self.family.set_eldest(self.number, unique);
     }
 }

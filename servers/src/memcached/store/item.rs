@@ -16,7 +16,7 @@
 //! | 47 | marks |
 //! | 48..64 | the beginning of key and value |
 
-use super::blocks::{BLOCK, Blocks, NONE, Number, PAGE};
+use super::blocks::{BLOCK, Blocks, NONE, Number, PAGE, word_of};
 
 const CHAIN: usize = 4;
 const NEWER: usize = 8;
@@ -49,7 +49,7 @@ pub const BASE64: u8 = 32;
 pub const TEMPORARY: u8 = 64;
 
 macro_rules! words {
-    ($($(#[$doc:meta])* $get:ident $set:ident $at:ident;)*) => {
+    ($($(#[$doc:meta])* $get:ident $at:ident $($set:ident)?;)*) => {
         impl Blocks {
             $(
                 $(#[$doc])*
@@ -58,10 +58,12 @@ macro_rules! words {
                     self.word(item, $at)
                 }
 
-                #[inline]
-                pub fn $set(&mut self, item: Number, value: u32) {
-                    self.set_word(item, $at, value);
-                }
+                $(
+                    #[inline]
+                    pub fn $set(&mut self, item: Number, value: u32) {
+                        self.set_word(item, $at, value);
+                    }
+                )?
             )*
         }
     };
@@ -69,21 +71,21 @@ macro_rules! words {
 
 words! {
     /// The next item at its place of the index.
-    chained set_chained CHAIN;
+    chained CHAIN set_chained;
     /// The item that was stored after it.
-    newer set_newer NEWER;
+    newer NEWER set_newer;
     /// The item that was stored before it.
-    older set_older OLDER;
+    older OLDER set_older;
     /// Its hash.
-    hash set_hash HASH;
+    hash HASH;
     /// The client's flags.
-    flags set_flags FLAGS;
+    flags FLAGS;
     /// When it expires.
-    expiry set_expiry EXPIRY;
+    expiry EXPIRY set_expiry;
     /// When it was used last.
-    used_at set_used_at USED;
+    used_at USED set_used_at;
     /// The length of its value.
-    length set_length LENGTH;
+    length LENGTH;
 }
 
 /// The number of blocks that key and value of this length take.
@@ -112,7 +114,73 @@ impl Cursor {
     }
 }
 
+/// What a new item begins with.
+pub struct Header {
+    /// Its hash.
+    pub hash: u32,
+    /// The client's flags.
+    pub flags: u32,
+    /// When it expires.
+    pub expiry: u32,
+    /// When it is stored.
+    pub used_at: u32,
+    /// Its unique number.
+    pub unique: u64,
+    /// The length of its value.
+    pub length: u32,
+    /// The length of its key.
+    pub key_length: usize,
+    /// Its marks.
+    pub marks: u8,
+}
+
+/// What an item is like.
+#[derive(Clone, Copy)]
+pub struct Sketch {
+    /// The client's flags.
+    pub flags: u32,
+    /// When it expires.
+    pub expiry: u32,
+    /// The length of its value.
+    pub length: usize,
+    /// The length of its key.
+    pub key_length: usize,
+    /// Its marks.
+    pub marks: u8,
+    /// Whether it is pinned.
+    pub is_pinned: bool,
+}
+
 impl Blocks {
+    /// Writes the header of an item that nobody has pinned.
+    #[inline]
+    pub fn set_header(&mut self, item: Number, header: &Header) {
+        let block = self.get_mut(item);
+        block[HASH..FLAGS].copy_from_slice(&header.hash.to_le_bytes());
+        block[FLAGS..EXPIRY].copy_from_slice(&header.flags.to_le_bytes());
+        block[EXPIRY..USED].copy_from_slice(&header.expiry.to_le_bytes());
+        block[USED..UNIQUE].copy_from_slice(&header.used_at.to_le_bytes());
+        block[UNIQUE..LENGTH].copy_from_slice(&header.unique.to_le_bytes());
+        block[LENGTH..PINS].copy_from_slice(&header.length.to_le_bytes());
+        block[PINS..KEY_LENGTH].fill(0);
+        block[KEY_LENGTH] = header.key_length as u8;
+        block[MARKS] = header.marks;
+    }
+
+    /// What an item is like.
+    #[inline]
+    pub fn sketch(&self, item: Number) -> Sketch {
+        let block = self.get(item);
+        Sketch {
+            flags: word_of(block, FLAGS),
+            expiry: word_of(block, EXPIRY),
+            length: word_of(block, LENGTH) as usize,
+            key_length: block[KEY_LENGTH].into(),
+            marks: block[MARKS],
+            is_pinned: block[PINS] | block[PINS + 1] != 0,
+        }
+    }
+
     /// Its unique number.
     #[inline]
     pub fn unique(&self, item: Number) -> u64 {
@@ -149,11 +217,6 @@ impl Blocks {
         self.get(item)[KEY_LENGTH].into()
     }
 
-    /// Sets the length of its key.
-    pub fn set_key_length(&mut self, item: Number, length: usize) {
-        self.get_mut(item)[KEY_LENGTH] = length as u8;
-    }
-
     /// By how many it is pinned.
     pub fn pins(&self, item: Number) -> u16 {
         let block = self.get(item);
@@ -167,17 +230,21 @@ impl Blocks {
 
     /// Gives its memory back.
     pub fn release(&mut self, item: Number) {
-        let bytes = self.key_length(item) + self.length(item) as usize;
+        let sketch = self.sketch(item);
+        let bytes = sketch.key_length + sketch.length;
+        let blocks = if self.is_whole(item) { self.blocks_behind_pages(item, bytes) } else { blocks_for(bytes) };
+        self.give_back(item, blocks);
+    }
+
+    /// The number of blocks behind the whole pages of an item of so many bytes.
+    #[cold]
+    fn blocks_behind_pages(&self, item: Number, bytes: usize) -> usize {
         let (mut element, mut in_pages) = (item, 0);
         while element != NONE && self.is_whole(element) {
             in_pages += PAGE - if element == item { FIRST } else { FOLLOWING };
             element = self.next(element);
         }
-        let blocks = match in_pages {
-            0 => blocks_for(bytes),
-            _ => bytes.saturating_sub(in_pages).div_ceil(BLOCK - FOLLOWING),
-        };
-        self.give_back(item, blocks);
+        bytes.saturating_sub(in_pages).div_ceil(BLOCK - FOLLOWING)
     }
 
     /// Where its value begins.
@@ -227,7 +294,7 @@ impl Blocks {
 
     /// Calls `each` with the next `bytes` bytes, piece by piece, and with how many there
     /// were before.
-    #[inline]
+    #[inline(always)]
     pub fn pieces(&self, cursor: &mut Cursor, bytes: usize, mut each: impl FnMut(&[u8], usize)) {
         let mut done = 0;
         while done < bytes {

@@ -3,10 +3,10 @@
 use super::blocks::{Blocks, NONE, Number};
 use super::counters::Class;
 use super::draft::Draft;
-use super::eviction::Queue;
+use super::eviction::{Kind, Queue};
 use super::family::Family;
 use super::index::Index;
-use super::item::{BASE64, FETCHED, LINKED, SPARED, TEMPORARY, blocks_for};
+use super::item::{BASE64, FETCHED, Header, LINKED, SPARED, TEMPORARY, blocks_for};
 use super::{Counters, Moment, Terms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -129,8 +129,8 @@ impl Shard {
     /// The size of an item, as memcached counts it.
     #[inline]
     pub fn size(&self, item: Number) -> usize {
-        let blocks = &self.blocks;
-        self.family.classes.size(blocks.key_length(item), blocks.flags(item), blocks.length(item) as usize)
+        let sketch = self.blocks.sketch(item);
+        self.family.classes.size(sketch.key_length, sketch.flags, sketch.length)
     }
 
     /// The unique number of an item, as comparisons see it.
@@ -219,21 +219,25 @@ impl Shard {
 
     /// The part of `remove` that does not concern the index.
     fn let_go(&mut self, item: Number) {
-        let (size, is_temporary) = (self.size(item), self.blocks.is_marked(item, TEMPORARY));
-        let is_spared = self.blocks.is_marked(item, SPARED);
-        let stock = &mut self.class(item).stock;
+        let sketch = self.blocks.sketch(item);
+        let size = self.family.classes.size(sketch.key_length, sketch.flags, sketch.length);
+        let (is_temporary, is_spared) = (sketch.marks & TEMPORARY != 0, sketch.marks & SPARED != 0);
+        let stock = &mut self.classes[self.family.classes.of(size)].stock;
         stock.items -= 1;
         stock.bytes -= size as u64;
         stock.temporary -= u64::from(is_temporary);
         stock.spared -= u64::from(is_spared);
+        let kind = self.kind_of(item);
         if !is_temporary {
-            self.unqueue(item);
+            self.unqueue(item, kind);
         }
-        self.expiring -= usize::from(self.blocks.expiry(item) != 0);
-        if self.blocks.pins(item) == 0 {
-            self.blocks.release(item);
-        } else {
+        self.expiring -= usize::from(sketch.expiry != 0);
+        if sketch.is_pinned {
             self.mark(item, 0, LINKED);
+        } else if kind == Kind::Small {
+            self.blocks.give_blocks_back(item, blocks_for(sketch.key_length + sketch.length));
+        } else {
+            self.blocks.release(item);
         }
     }
 
@@ -258,11 +262,16 @@ impl Shard {
     /// Begins a draft with this key and the beginning of its value, of which `length` bytes are to
     /// come in all. Returns `None` if there is no memory.
     pub fn draft(&mut self, key: &[u8], begun: &[u8], length: usize, moment: Moment) -> Option<Draft> {
-        let bytes = key.len() + begun.len();
-        if !self.make_room(blocks_for(bytes.min(key.len() + SHORT)), moment) {
+        let is_short = length <= SHORT && begun.len() == length;
+        if !self.make_room(blocks_for(key.len() + begun.len().min(SHORT)), moment) {
             return None;
         }
         let mut draft = Draft::begin(&mut self.blocks, key.len() + length);
+        if is_short {
+            draft.push(&mut self.blocks, key);
+            draft.push(&mut self.blocks, begun);
+            return Some(draft);
+        }
         if self.extend(&mut draft, key, moment) && self.extend(&mut draft, begun, moment) {
             return Some(draft);
         }
@@ -283,7 +292,7 @@ impl Shard {
             let page = self.take_page(moment);
             draft.add_page(&mut self.blocks, page);
         }
-        let fits = self.make_room(draft.needs(&self.blocks, bytes.len()), moment);
+        let fits = self.make_room(draft.needs(bytes.len()), moment);
         if fits {
             draft.push(&mut self.blocks, bytes);
         }
@@ -299,17 +308,17 @@ impl Shard {
     pub fn publish(&mut self, draft: Draft, old: Option<Number>, hash: u32, terms: &Terms<'_>, length: u32) -> Number {
         let item = draft.first;
         let is_temporary = self.is_temporary(terms);
-        let blocks = &mut self.blocks;
-        blocks.set_hash(item, hash);
-        blocks.set_flags(item, terms.flags);
-        blocks.set_expiry(item, terms.expiry);
-        blocks.set_used_at(item, terms.moment.now);
-        blocks.set_unique(item, terms.fresh.next());
-        blocks.set_length(item, length);
-        blocks.set_pins(item, 0);
-        blocks.set_key_length(item, terms.key.len());
-        let marks = LINKED | if terms.base64 { BASE64 } else { 0 } | if is_temporary { TEMPORARY } else { 0 };
-        blocks.set_marks(item, marks);
+        let header = Header {
+            hash,
+            flags: terms.flags,
+            expiry: terms.expiry,
+            used_at: terms.moment.now,
+            unique: terms.fresh.next(),
+            length,
+            key_length: terms.key.len(),
+            marks: LINKED | if terms.base64 { BASE64 } else { 0 } | if is_temporary { TEMPORARY } else { 0 },
+        };
+        self.blocks.set_header(item, &header);
         self.expiring += usize::from(terms.expiry != 0);
         match old {
             Some(old) => {
@@ -319,12 +328,14 @@ impl Shard {
             None => self.index.insert(&mut self.blocks, item),
         }
         if !is_temporary {
-            self.enqueue(item);
+            self.enqueue(item, self.kind_of(item));
         }
-        let size = self.size(item) as u64;
-        let stock = &mut self.class(item).stock;
+        let size = self.family.classes.size(terms.key.len(), terms.flags, length as usize);
+        let class = self.family.classes.of(size);
+        self.touched |= 1 << class;
+        let stock = &mut self.classes[class].stock;
         stock.items += 1;
-        stock.bytes += size;
+        stock.bytes += size as u64;
         stock.temporary += u64::from(is_temporary);
         self.counters.total_items += 1;
         item
