@@ -14,6 +14,9 @@ use std::time::Duration;
 /// A child that hangs is ended after so many seconds, by a signal that is not the expected one.
 const LONGEST_SECONDS: u32 = 20;
 
+/// A sleep that is not over before it begins, however busy the machine is.
+const LONG: Duration = Duration::from_secs(1000);
+
 const SAID: &str = "sinew: fatal: a forked child cannot use the runtime of its parent";
 
 /// Forks. In the child, whose time is limited, this returns `None`.
@@ -58,7 +61,7 @@ fn runtime() -> Runtime {
 const FORBIDDEN_IN_A_FIBRE: [(&str, fn()); 7] = [
     ("yield", sinew::yield_now),
     ("park", sinew::park),
-    ("sleep", || sinew::sleep(Duration::from_millis(1))),
+    ("sleep", || sinew::sleep(LONG)),
     ("join", || sinew::spawn(|| ()).join().unwrap()),
     ("block", || sinew::blocking(|| ())),
     ("read", || {
@@ -178,7 +181,7 @@ fn the_parent_never_notices_its_children() {
                 })
                 .collect();
             for child in 0..CHILDREN {
-                let action = if child % 2 == 0 { sinew::park } else { || sinew::sleep(Duration::from_millis(1)) };
+                let action = if child % 2 == 0 { sinew::park } else { || sinew::sleep(LONG) };
                 let status = in_forked_child(action);
                 assert_eq!(status.signal(), Some(SIGABRT), "{status}");
                 sinew::yield_now();
