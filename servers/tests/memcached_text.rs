@@ -395,3 +395,35 @@ fn meta_errors_are_memcacheds() {
         ],
     );
 }
+
+#[test]
+fn a_request_over_http_ends_the_connection_and_its_body_is_not_read() {
+    const BODY: &[u8] = b"set from_a_page 0 0 1\r\nx\r\n";
+    let closing: [&[u8]; 6] = [
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 28\r\n\r\n",
+        b"GET / HTTP/1.1\r\n",
+        b"OPTIONS * HTTP/1.0\n",
+        b"post   /   HTTP/  \r\n",
+        b"PUT /a b c d e f g h i j k l m n o p q HTTP/1.1\r\n",
+        b"HTTP/1.1 200 HTTP/1.1\r\n",
+    ];
+    let harmless: [(&[u8], &[u8]); 6] = [
+        (b"get / HTTP/1.1\r\n", b"END\r\n"),
+        (b"delete HTTP/1.1\r\n", b"NOT_FOUND\r\n"),
+        (b"mg HTTP/1.1\r\n", b"EN\r\n"),
+        (b"POST / http/1.1\r\n", b"ERROR\r\n"),
+        (b"POST HTTP/1.1 /\r\n", b"ERROR\r\n"),
+        (b"set / HTTP/1.1\r\n", b"ERROR\r\n"),
+    ];
+    expect(&[], &harmless);
+    for server in Running::both(&[]) {
+        for head in closing {
+            let mut talk = server.connect();
+            // It may be closed before all has been sent.
+            let _ = std::io::Write::write_all(&mut talk.stream, &[head, BODY].concat());
+            let shown = String::from_utf8_lossy(head);
+            assert_eq!(talk.hear(1), b"", "{}: {shown}", server.name);
+            assert_eq!(server.connect().ask(b"get from_a_page\r\n"), b"END\r\n", "{}: {shown}", server.name);
+        }
+    }
+}

@@ -84,6 +84,13 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
+/// Whether the last word of a line that begins with `name`, which is no command, is a version of
+/// HTTP.
+#[cold]
+pub(crate) fn is_http(name: &[u8], others: Tokens<'_>) -> bool {
+    others.last().unwrap_or(name).starts_with(b"HTTP/")
+}
+
 /// The words of a command that takes few of them.
 pub(crate) struct Few<'a, const MOST: usize> {
     words: [&'a [u8]; MOST],

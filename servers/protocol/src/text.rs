@@ -1,6 +1,6 @@
 //! The text protocol: one line is one request, possibly with data behind it.
 
-use crate::line::Few;
+use crate::line::{Few, is_http};
 use crate::{LONGEST_KEY, Refusal, Tokens, Verb, meta, number};
 
 /// A request.
@@ -57,6 +57,9 @@ pub enum Command<'a> {
     Version,
     /// `quit`.
     Quit,
+    /// The first line of a request over HTTP: a browser sends it, on behalf of a page that may
+    /// come from anywhere. The page chooses what follows, so nothing of that may be read.
+    Http,
     /// `shutdown`.
     Shutdown,
     /// `watch`.
@@ -166,6 +169,7 @@ fn rest<'a>(name: &[u8], tokens: Tokens<'a>) -> Result<Command<'a>, Refusal> {
         b"shutdown" => Command::Shutdown,
         b"watch" => Command::Watch,
         b"cache_memlimit" => return memory_limit(tokens),
+        _ if is_http(name, tokens) => Command::Http,
         _ => return Err(Refusal::ERROR),
     })
 }

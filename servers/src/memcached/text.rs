@@ -77,7 +77,7 @@ impl<S: Stream> Session<'_, S> {
                         Data::Next(data, next) => return Ok(Step { taken: taken + length + data, next }),
                     }
                 }
-                Command::Quit => return Ok(Step { taken: taken + length, next: Next::Close }),
+                Command::Quit | Command::Http => return Ok(Step { taken: taken + length, next: Next::Close }),
                 Command::Refused(refusal) if refusal.swallow > 0 => {
                     let next = Next::Swallow(refusal.swallow.into(), text_of(refusal));
                     return Ok(Step { taken: taken + length, next });
@@ -313,7 +313,7 @@ impl<S: Stream> Session<'_, S> {
             Command::MemoryLimit { noreply } => {
                 self.say("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust", noreply);
             }
-            Command::Get(_) | Command::Store(_) | Command::Quit => {}
+            Command::Get(_) | Command::Store(_) | Command::Quit | Command::Http => {}
         }
         Ok(())
     }
