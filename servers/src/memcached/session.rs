@@ -8,6 +8,7 @@ use crate::lobby::is_silence;
 use crate::memory;
 use sinew_memcached_protocol::binary;
 use std::io;
+use std::ops::Range;
 use std::time::Instant;
 
 /// Values up to this length are copied out at once, and are received whole.
@@ -16,11 +17,12 @@ pub const SHORT_VALUE: u32 = 8 * 1024;
 /// As much of a longer one at a time, while its shard is locked.
 const PIECE: usize = 16 * 1024;
 
-/// As much if there is no memory.
-const SMALLEST_PIECE: usize = 256;
+/// An answer is not longer than this, but for its value. A session that answers has room for it
+/// at least.
+const HEAD: usize = memory::SMALL;
 
-/// An answer is not longer than this, but for its value.
-const HEAD: usize = 1024;
+/// As much of a long value at a time if there is no memory, or the client does not read.
+const SMALLEST_PIECE: usize = HEAD - TAIL;
 
 /// What stands behind a value is not longer than this.
 const TAIL: usize = 8;
@@ -31,6 +33,13 @@ const LARGEST_PIECE: u32 = 512 * 1024;
 
 /// When so much is to be sent it is, even if there are more requests to answer.
 const MOST_UNSENT: usize = 64 * 1024;
+
+/// What a session may do before it gives way to others, if it has more to do: so many requests
+/// for a key, some ten microseconds. memcached lets others have their turn after 20 requests.
+pub(super) const TURN: u32 = 48;
+
+/// What counts as so many requests: a piece of a long value, to send or to receive.
+const PIECE_COUNTS: u32 = 8;
 
 /// The state of one connection.
 pub struct Session<'a, S> {
@@ -46,6 +55,8 @@ pub struct Session<'a, S> {
     /// So many bytes at the beginning of what has come are a line without its end. A long one is
     /// not looked through again for each byte that comes.
     pub(super) unfinished: usize,
+    /// What is left of its turn.
+    turn: u32,
 }
 
 /// How a session ends.
@@ -101,8 +112,8 @@ impl<'a, S: Stream> Session<'a, S> {
         let now = Instant::now();
         let (moment, lingers) = (server.moment_at(now), now + server.options.runtime.linger);
         let out = Vec::new();
-        let is_binary_now = is_binary.unwrap_or(false);
-        let mut session = Session { server, stream, out, moment, lingers, is_binary: is_binary_now, unfinished: 0 };
+        let spoken = is_binary.unwrap_or(false);
+        let mut session = Session { server, stream, out, moment, lingers, is_binary: spoken, unfinished: 0, turn: TURN };
         let mut input = Input::new(&server.allowance);
         loop {
             if let Some(end) = session.hear(&mut input)? {
@@ -111,6 +122,10 @@ impl<'a, S: Stream> Session<'a, S> {
             let now = Instant::now();
             session.moment = server.moment_at(now);
             session.lingers = now + server.options.runtime.linger;
+            if !input.is_busy() {
+                // It has waited, or it is about to.
+                session.turn = TURN;
+            }
             if is_binary.is_none() {
                 session.is_binary = input.bytes()[0] == binary::REQUEST;
                 *is_binary = Some(session.is_binary);
@@ -128,7 +143,7 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Answers all requests that have come. `false` if there shall be no more.
     #[inline]
     fn answer(&mut self, input: &mut Input<'_>) -> io::Result<bool> {
-        self.out.reserve(SMALLEST_PIECE);
+        self.out.try_reserve(HEAD)?;
         loop {
             let step = if self.is_binary { self.binary(input.bytes())? } else { self.text(input.bytes())? };
             input.consume(step.taken);
@@ -144,6 +159,7 @@ impl<'a, S: Stream> Session<'a, S> {
                     if !self.swallow(count, input)? {
                         return Ok(false);
                     }
+                    self.send_some()?;
                     self.out.extend_from_slice(&answer);
                 }
             }
@@ -175,6 +191,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn fill(&mut self, input: &mut Input<'_>) -> io::Result<usize> {
         let count = match input.fill(self.stream, None) {
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                self.send_some()?;
                 self.say("SERVER_ERROR out of memory reading request", self.is_binary);
                 return Ok(0);
             }
@@ -182,6 +199,11 @@ impl<'a, S: Stream> Session<'a, S> {
             count => count,
         }?;
         self.server.traffic.received(count);
+        self.count_work(PIECE_COUNTS);
+        if self.turn == 0 {
+            sinew::yield_now();
+            self.turn = TURN;
+        }
         Ok(count)
     }
 
@@ -194,32 +216,63 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Sends all answers.
     pub(super) fn send(&mut self) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < self.out.len() {
-            let rest = &self.out[sent..];
-            let count = match self.stream.write(rest) {
+        while !self.out.is_empty() {
+            let count = match self.stream.write(&self.out) {
                 Err(_) if self.server.is_stopping() => {
                     let deadline = self.server.stop_deadline();
-                    sinew::cancel::shield(|| self.stream.write_until(rest, deadline))
+                    sinew::cancel::shield(|| self.stream.write_until(&self.out, deadline))
                 }
                 count => count,
             }?;
             if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            sent += count;
+            self.sent(count);
         }
-        self.server.traffic.sent(sent);
-        self.out.clear();
         Ok(())
     }
 
-    /// Before something is added to the answers: sends if there is much to send, or no memory for
-    /// more.
+    /// Removes what has been sent.
+    #[inline]
+    fn sent(&mut self, count: usize) {
+        self.server.traffic.sent(count);
+        if count == self.out.len() {
+            self.out.clear();
+        } else {
+            self.keep(count..self.out.len());
+        }
+    }
+
+    /// Keeps a part of the answers, for a client that may take its time, and no more memory than
+    /// for that. It is copied: cut off in its place, it would lie in the way of other buffers.
+    #[cold]
+    fn keep(&mut self, part: Range<usize>) {
+        let mut kept = Vec::new();
+        if kept.try_reserve_exact(part.len().max(HEAD)).is_ok() {
+            kept.extend_from_slice(&self.out[part]);
+            self.out = kept;
+        } else {
+            self.out.truncate(part.end);
+            self.out.drain(..part.start);
+        }
+    }
+
+    /// Before something is added to the answers, for which there is room then, but for a value.
+    /// Sends if there is much to send, or no memory for more; gives way to others if this session
+    /// has had its turn.
+    ///
+    /// # Errors
+    /// Those of the connection; `OutOfMemory` if there is no room even so.
     #[inline]
     pub(super) fn send_some(&mut self) -> io::Result<()> {
+        self.turn = self.turn.saturating_sub(1);
         let room = self.out.capacity() - self.out.len();
-        if self.out.len() >= MOST_UNSENT || room < HEAD && !self.out.is_empty() { self.send_much() } else { Ok(()) }
+        if self.turn == 0 || self.out.len() >= MOST_UNSENT || room < HEAD { self.send_some_slow() } else { Ok(()) }
+    }
+
+    /// Counts work that is more than a request for a key is.
+    pub(super) fn count_work(&mut self, requests: u32) {
+        self.turn = self.turn.saturating_sub(requests);
     }
 
     /// Makes room for a value, and what stands behind it.
@@ -228,36 +281,75 @@ impl<'a, S: Stream> Session<'a, S> {
         memory::reserve(&mut self.out, length as usize + TAIL)
     }
 
-    /// The client may take its time, in which items expire or are flushed.
     #[cold]
     #[inline(never)]
-    fn send_much(&mut self) -> io::Result<()> {
-        if self.out.len() < MOST_UNSENT && memory::reserve(&mut self.out, HEAD).is_ok() {
-            return Ok(());
+    fn send_some_slow(&mut self) -> io::Result<()> {
+        if self.turn == 0 {
+            sinew::yield_now();
+            self.renew();
         }
-        self.send()?;
+        if self.out.len() >= MOST_UNSENT || memory::reserve(&mut self.out, HEAD).is_err() {
+            self.send()?;
+            self.renew();
+        }
+        // As much as this is there for each connection.
+        Ok(self.out.try_reserve(HEAD)?)
+    }
+
+    /// Others have had a turn, in which items may have expired or been flushed.
+    fn renew(&mut self) {
+        self.turn = TURN;
         self.moment = self.server.moment();
-        Ok(())
     }
 
     /// Appends a long value to the answers, and sends them, piece by piece. Its item has been
-    /// pinned by the caller.
+    /// pinned by the caller. For a client that does not read no large buffer is kept: what could
+    /// not be sent is copied again later.
     #[inline(never)]
     pub(super) fn send_pinned(&mut self, pinned: &Pinned<'_>, mut cursor: Cursor, length: u32) -> io::Result<()> {
+        let store = &self.server.store;
         let mut left = length as usize;
         while left > 0 {
             self.send_some()?;
-            let mut piece = left.min(PIECE);
-            if self.reserve(piece as u32).is_err() {
-                self.send()?;
-                piece = piece.min(self.out.capacity().saturating_sub(TAIL).max(SMALLEST_PIECE));
+            let (before, start) = (self.out.len(), cursor);
+            let mut batch = left.min(MOST_UNSENT - before);
+            if self.reserve(batch as u32).is_err() {
+                batch = batch.min(self.out.capacity() - before - TAIL);
             }
-            let shard = self.server.store.lock(pinned.place.shard);
-            shard.blocks.copy_out(&mut cursor, piece, &mut self.out);
-            drop(shard);
-            left -= piece;
+            left -= batch;
+            while batch > 0 {
+                let piece = batch.min(PIECE);
+                store.lock(pinned.place.shard).blocks.copy_out(&mut cursor, piece, &mut self.out);
+                self.count_work(PIECE_COUNTS);
+                batch -= piece;
+            }
+            if left == 0 && self.out.len() < MOST_UNSENT {
+                // What comes behind it can be sent with it.
+                return Ok(());
+            }
+            let (all, sent) = (self.out.len(), self.try_send()?);
+            if sent == all {
+                self.sent(all);
+                continue;
+            }
+            // Wait with little: with the rest of what came before, or with a little of the value.
+            let end = before.max(all.min(sent + SMALLEST_PIECE));
+            left += all - end;
+            cursor = store.lock(pinned.place.shard).blocks.skip(start, end - before);
+            self.server.traffic.sent(sent);
+            self.keep(sent..end);
+            self.send()?;
+            self.renew();
         }
-        Ok(())
+        Ok(self.out.try_reserve(TAIL)?)
+    }
+
+    /// Sends what can be sent without waiting. Gives how much that was; it is still there.
+    fn try_send(&self) -> io::Result<usize> {
+        match self.stream.write_until(&self.out, Instant::now()) {
+            Err(error) if is_silence(&error) || self.server.is_stopping() => Ok(0),
+            count => count,
+        }
     }
 
     /// Receives a large value. `false` if the client has gone.
@@ -292,6 +384,7 @@ impl<'a, S: Stream> Session<'a, S> {
         }
         let is_whole = self.is_binary || input.bytes().starts_with(b"\r\n");
         input.consume(tail);
+        self.send_some()?;
         if let Some(draft) = held.draft.take_if(|_| is_whole) {
             self.finish_upload(&head, Some(draft), length);
         } else {
@@ -310,6 +403,7 @@ impl<'a, S: Stream> Session<'a, S> {
         if !self.swallow(u64::from(left) + self.tail() as u64, input)? {
             return Ok(false);
         }
+        self.send_some()?;
         let is_noticed_late = length > LARGEST_PIECE;
         if self.is_binary {
             self.binary_upload_failed(head, is_noticed_late);
@@ -348,10 +442,19 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Begins to take a large value of which `begun` is here. `None` if there is no memory.
     pub(super) fn begin_upload(&mut self, head: &[u8], key: &[u8], begun: &[u8], length: u32) -> Option<Upload> {
         debug_assert!(head.len() <= LARGE);
+        let mut kept = Vec::new();
+        memory::reserve(&mut kept, head.len()).ok()?;
+        kept.extend_from_slice(head);
         let place = self.server.store.place(key);
         let begun = &begun[..begun.len().min(length as usize)];
-        let draft = self.server.store.lock(place.shard).draft(key, begun, self.moment)?;
-        Some(Upload { head: head.to_vec(), place, draft, length, left: length - begun.len() as u32 })
+        let mut shard = self.server.store.lock(place.shard);
+        let mut draft = shard.draft(key, b"", self.moment)?;
+        if !shard.extend(&mut draft, begun, self.moment) {
+            shard.discard(draft);
+            return None;
+        }
+        drop(shard);
+        Some(Upload { head: kept, place, draft, length, left: length - begun.len() as u32 })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the server tells about itself.
 
-use super::session::Session;
+use super::session::{Session, TURN};
 use super::stream::Stream;
 use super::{Server, VERSION};
 use sinew_memcached_protocol::Tokens;
@@ -16,6 +16,11 @@ pub struct Report {
 impl Report {
     fn add(&mut self, name: impl Into<String>, value: impl Display) {
         self.lines.push((name.into(), value.to_string()));
+    }
+
+    /// As many bytes as it takes to send it, if there are `more` to each name and value.
+    fn length(&self, more: usize) -> u32 {
+        self.lines.iter().map(|(name, value)| more + name.len() + value.len()).sum::<usize>() as u32
     }
 }
 
@@ -36,6 +41,10 @@ impl<S: Stream> Session<'_, S> {
             Some(b"detail") => return self.say("CLIENT_ERROR usage: stats detail on|off|dump", false),
             Some(_) => return self.say("ERROR", false),
         };
+        self.count_work(TURN);
+        if self.reserve(report.length("STAT  \r\n".len())).is_err() {
+            return self.say("SERVER_ERROR out of memory writing stats", false);
+        }
         for (name, value) in &report.lines {
             self.out.extend_from_slice(format!("STAT {name} {value}\r\n").as_bytes());
         }
@@ -58,6 +67,10 @@ impl<S: Stream> Session<'_, S> {
                 return self.out.extend_from_slice(b"Not found");
             }
         };
+        self.count_work(TURN);
+        if self.reserve(report.length(24) + 24).is_err() {
+            return push_answer(&mut self.out, request, Status::OutOfMemory, Answer::default());
+        }
         let end = (String::new(), String::new());
         for (name, value) in report.lines.iter().chain([&end]) {
             let answer = Answer { key: name.as_bytes(), value_length: value.len() as u32, ..Answer::default() };

@@ -173,8 +173,9 @@ impl Blocks {
         self.skip(Cursor::start(item), key_length)
     }
 
+    /// Where one is after so many bytes more.
     #[inline]
-    fn skip(&self, mut cursor: Cursor, mut bytes: usize) -> Cursor {
+    pub fn skip(&self, mut cursor: Cursor, mut bytes: usize) -> Cursor {
         while bytes > BLOCK - cursor.at {
             bytes -= BLOCK - cursor.at;
             cursor = Cursor { block: self.next(cursor.block), at: FOLLOWING };
@@ -242,6 +243,8 @@ pub struct Draft {
     pub first: Number,
     end: Cursor,
     count: usize,
+    /// Those of its blocks that count as half-sent; see [`Shard::extend`](super::Shard::extend).
+    pub(super) half_sent: usize,
 }
 
 impl Draft {
@@ -250,7 +253,7 @@ impl Draft {
     pub fn begin(blocks: &mut Blocks) -> Draft {
         let first = blocks.take();
         blocks.set_pins(first, 0);
-        Draft { first, end: Cursor::start(first), count: 1 }
+        Draft { first, end: Cursor::start(first), count: 1, half_sent: 0 }
     }
 
     /// As many more blocks as `bytes` more bytes need.

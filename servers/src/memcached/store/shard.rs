@@ -13,6 +13,10 @@ const MOST_SPARED: usize = 32;
 /// memcached's number.
 const MOST_TRIED: usize = 5;
 
+/// Values that are being received may take this part of a shard's memory, but two of the largest
+/// at least. The rest stays with items, however many clients begin to send and do not go on.
+const HALF_SENT_SHARE: usize = 4;
+
 /// The index may take this part of a shard's memory.
 const INDEX_SHARE: usize = 32;
 
@@ -27,6 +31,9 @@ pub struct Shard {
     /// Items that can expire.
     pub(in crate::memcached) expiring: usize,
     pub(in crate::memcached) evicts: bool,
+    /// Blocks of values that are being received, and how many these may be.
+    half_sent: usize,
+    most_half_sent: usize,
     /// The largest item, as memcached counts it.
     largest: usize,
     pub(in crate::memcached) counters: Counters,
@@ -45,7 +52,19 @@ impl Shard {
     pub fn new(bytes: usize, largest: usize, evicts: bool) -> Shard {
         let index = Index::new(bytes / INDEX_SHARE);
         let blocks = Blocks::new(bytes - bytes / INDEX_SHARE);
-        Shard { blocks, index, newest: NONE, oldest: NONE, expiring: 0, evicts, largest, counters: Counters::default() }
+        let (all, two) = (blocks.capacity(), 2 * blocks_for(largest));
+        Shard {
+            blocks,
+            index,
+            newest: NONE,
+            oldest: NONE,
+            expiring: 0,
+            evicts,
+            half_sent: 0,
+            most_half_sent: (all / HALF_SENT_SHARE).max(two).min(all / 2),
+            largest,
+            counters: Counters::default(),
+        }
     }
 
     /// Whether an item is still to be found.
@@ -226,23 +245,29 @@ impl Shard {
         Some(draft)
     }
 
-    /// Adds to a draft. `false` if there is no memory.
+    /// Adds to a draft what has been received. `false` if there is no memory, or too much is taken
+    /// by values that are being received.
     pub fn extend(&mut self, draft: &mut Draft, bytes: &[u8], moment: Moment) -> bool {
-        let fits = self.make_room(draft.needs(bytes.len()), moment);
+        let more = draft.needs(bytes.len());
+        let fits = self.half_sent + more <= self.most_half_sent && self.make_room(more, moment);
         if fits {
             draft.push(&mut self.blocks, bytes);
+            draft.half_sent += more;
+            self.half_sent += more;
         }
         fits
     }
 
     /// Gives a draft up.
     pub fn discard(&mut self, draft: Draft) {
+        self.half_sent -= draft.half_sent;
         draft.discard(&mut self.blocks);
     }
 
     /// Makes an item of a draft, in place of `old`.
     pub fn publish(&mut self, draft: Draft, old: Option<Number>, hash: u32, terms: &Terms<'_>, length: u32) -> Number {
         let item = draft.first;
+        self.half_sent -= draft.half_sent;
         let blocks = &mut self.blocks;
         blocks.set_hash(item, hash);
         blocks.set_flags(item, terms.flags);
