@@ -49,14 +49,18 @@ fn would_give(length: usize) -> bool {
     }
 }
 
-/// Counts what is about to be taken, and asks the system if much has been.
-fn take(bytes: usize, left: usize) -> io::Result<()> {
-    if UNASKED.fetch_add(bytes, Relaxed).saturating_add(bytes) > MOST_UNASKED {
-        if !would_give(bytes.saturating_add(left)) {
-            return Err(ErrorKind::OutOfMemory.into());
-        }
-        UNASKED.store(0, Relaxed);
+/// Counts what is about to be taken. Gives whether the system is to be asked for it, because much
+/// has been taken since it was.
+fn count(bytes: usize) -> bool {
+    UNASKED.fetch_add(bytes, Relaxed).saturating_add(bytes) > MOST_UNASKED
+}
+
+/// The outcome of asking.
+fn answered(is_there: bool) -> io::Result<()> {
+    if !is_there {
+        return Err(ErrorKind::OutOfMemory.into());
     }
+    UNASKED.store(0, Relaxed);
     Ok(())
 }
 
@@ -66,7 +70,24 @@ fn take(bytes: usize, left: usize) -> io::Result<()> {
 /// # Errors
 /// `OutOfMemory`, if there would be too little left for others.
 pub fn room_for_connection() -> io::Result<()> {
-    take(CONNECTION, LEFT_BY_CONNECTIONS)
+    if !count(CONNECTION) {
+        return Ok(());
+    }
+    answered(would_give(LEFT_BY_CONNECTIONS) || has_allocator(LEFT_BY_CONNECTIONS))
+}
+
+/// Whether the allocator has as much, or gets it: what clients had who are gone may have stayed
+/// with it.
+#[cold]
+fn has_allocator(bytes: usize) -> bool {
+    let mut pieces: Vec<Vec<u8>> = Vec::new();
+    let mut add = || {
+        let mut piece = Vec::new();
+        let is_there = pieces.try_reserve(1).is_ok() && piece.try_reserve_exact(CONNECTION).is_ok();
+        pieces.extend(is_there.then_some(piece));
+        is_there
+    };
+    (0..bytes / CONNECTION).all(|_| add())
 }
 
 /// Makes room for more elements, as `Vec::reserve` does.
@@ -81,8 +102,8 @@ pub fn reserve<T>(buffer: &mut Vec<T>, more: usize) -> io::Result<()> {
 #[cold]
 fn reserve_slow<T>(buffer: &mut Vec<T>, more: usize) -> io::Result<()> {
     let bytes = (buffer.len() + more).saturating_mul(size_of::<T>());
-    if bytes > SMALL {
-        take(bytes, LEFT_BY_BUFFERS)?;
+    if bytes > SMALL && count(bytes) {
+        answered(is_left(bytes))?;
     }
     Ok(buffer.try_reserve(more)?)
 }

@@ -170,11 +170,8 @@ fn skewed(plan: &Plan, base: Load) {
 
 /// What a client waits for single values beside three that pipeline; and what these get.
 fn beside(plan: &Plan) {
-    let cases = [
-        ("stats", "stats\r\n", b'D'),
-        ("get", "get key_00000001\r\n", b'D'),
-        ("mg", "mg key_00000002 s v\r\n", b'A'),
-    ];
+    let cases =
+        [("stats", "stats\r\n", b'D'), ("get", "get key_00000001\r\n", b'D'), ("mg", "mg key_00000002 s v\r\n", b'A')];
     for (name, request, end) in cases {
         let seen = std::cell::RefCell::new([Vec::new(), Vec::new()]);
         compare(&format!("{name} p50"), "us", "<= 2", plan.repeat, |kind| {

@@ -113,7 +113,8 @@ impl<'a, S: Stream> Session<'a, S> {
         let (moment, lingers) = (server.moment_at(now), now + server.options.runtime.linger);
         let out = Vec::new();
         let spoken = is_binary.unwrap_or(false);
-        let mut session = Session { server, stream, out, moment, lingers, is_binary: spoken, unfinished: 0, turn: TURN };
+        let mut session =
+            Session { server, stream, out, moment, lingers, is_binary: spoken, unfinished: 0, turn: TURN };
         let mut input = Input::new(&server.allowance);
         loop {
             if let Some(end) = session.hear(&mut input)? {
@@ -285,6 +286,10 @@ impl<'a, S: Stream> Session<'a, S> {
     #[inline(never)]
     fn send_some_slow(&mut self) -> io::Result<()> {
         if self.turn == 0 {
+            if self.out.is_empty() {
+                // Others who wait for their turn have none either.
+                self.out = Vec::new();
+            }
             sinew::yield_now();
             self.renew();
         }
@@ -313,6 +318,10 @@ impl<'a, S: Stream> Session<'a, S> {
             self.send_some()?;
             let (before, start) = (self.out.len(), cursor);
             let mut batch = left.min(MOST_UNSENT - before);
+            if batch == left && left > SMALLEST_PIECE && length as usize > MOST_UNSENT {
+                // Only a little of it waits for what comes behind it: it is not pinned any more then.
+                batch -= SMALLEST_PIECE;
+            }
             if self.reserve(batch as u32).is_err() {
                 batch = batch.min(self.out.capacity() - before - TAIL);
             }
