@@ -19,7 +19,7 @@
 //! then, and a guard never ceases to be:
 //!
 //! 1. The guards are installed while everything is inaccessible. If the kernel
-//!    refuses, nothing has changed, for some guards or for all.
+//!    refuses some or all of them, everything still is.
 //! 2. The slots are made writable as a whole: one mapping, whose guards the kernel
 //!    keeps. Where it has refused, each stack is made writable alone, and the guard
 //!    below it remains as inaccessible as it was reserved.
@@ -59,7 +59,7 @@ pub(crate) const CLASSES: usize = 15;
 /// as with one page, within what a busy machine can tell.
 pub(crate) const GUARD: usize = 33 * PAGE;
 
-const _: () = assert!(GUARD / PAGE % 2 == 1 && SMALLEST_STACK / PAGE % 2 == 0, "slots are odd numbers of pages");
+const _: () = assert!((SMALLEST_STACK + GUARD) / PAGE % 2 == 1, "slots are odd numbers of pages");
 
 /// 1 TiB of addresses for each size: five million stacks of 64 KiB. Address
 /// space costs nothing until it is used; halved until the kernel agrees.
@@ -228,8 +228,8 @@ pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io
     Ok(())
 }
 
-/// One mapping for all of these slots and those before. After an error their guards, or
-/// some, may have been installed, but none of the slots is accessible.
+/// One mapping for all of these slots and those before. After an error some of them may have
+/// their guards, but none is accessible without.
 fn carve_with_madvise(class: Class, first: u32, count: u32) -> io::Result<()> {
     let slots = (first..first + count).map(|number| Slot { class, number });
     advise_all(slots.map(|slot| (slot.bottom(), GUARD)), MADV_GUARD_INSTALL)?;

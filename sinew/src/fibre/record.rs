@@ -146,7 +146,7 @@ impl Record {
     #[inline]
     pub(crate) unsafe fn of(strand: &Strand) -> &Record {
         // SAFETY: by the contract; `strand` is the first field.
-        unsafe { container(strand).as_ref() }
+        unsafe { container(NonNull::from(strand)).as_ref() }
     }
 
     pub(crate) fn strand(&self) -> &Strand {
@@ -313,7 +313,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
     /// # Safety
     /// `record` is at the start of one of these.
     unsafe fn stage(record: &Record) -> *mut Stage<F, T> {
-        let allocation = container::<Self>(record.strand()).as_ptr();
+        let allocation = container::<Self>(NonNull::from(record.strand())).as_ptr();
         // SAFETY: by the contract; `record` is the first field.
         UnsafeCell::raw_get(unsafe { &raw const (*allocation).stage })
     }
@@ -348,7 +348,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
     /// See [`Typed::free`].
     #[inline]
     unsafe fn free(strand: NonNull<Strand>) {
-        let allocation = container::<Self>(strand.as_ptr());
+        let allocation = container::<Self>(strand);
         // SAFETY: `create` made it, and no reference is left.
         unsafe { allocation.drop_in_place() };
         // SAFETY: as above; the layout is the one that it was taken with.

@@ -106,10 +106,8 @@ pub(crate) mod bound {
 /// allocated with and exposed its provenance; of `strand` only the address counts. This costs no
 /// instruction, and it does not matter by which way a reference to the strand has come here.
 #[inline(always)]
-pub(crate) fn container<C>(strand: *const Strand) -> NonNull<C> {
-    let container = std::ptr::with_exposed_provenance_mut(strand.addr());
-    // SAFETY: a strand has an address.
-    unsafe { NonNull::new_unchecked(container) }
+pub(crate) fn container<C>(strand: NonNull<Strand>) -> NonNull<C> {
+    NonNull::with_exposed_provenance(strand.addr())
 }
 
 /// How much of a stack is fetched before its fibre runs: the record at its top

@@ -88,7 +88,7 @@ impl<F: Future> Allocation<F> {
     /// `strand` is at the start of one of these.
     #[inline]
     unsafe fn stage(strand: &Strand) -> *mut Stage<F> {
-        let allocation = container::<Self>(strand).as_ptr();
+        let allocation = container::<Self>(NonNull::from(strand)).as_ptr();
         // SAFETY: by the contract.
         UnsafeCell::raw_get(unsafe { &raw const (*allocation).stage })
     }
@@ -166,7 +166,7 @@ impl<F: Future> Allocation<F> {
     /// # Safety
     /// The strand is at the start of one of these, and no reference to it is left.
     unsafe fn free(strand: NonNull<Strand>) {
-        let allocation = container::<Self>(strand.as_ptr());
+        let allocation = container::<Self>(strand);
         // SAFETY: `create` made it, and no reference is left.
         unsafe { allocation.drop_in_place() };
         // SAFETY: as above; the layout is the one that it was taken with.

@@ -104,7 +104,8 @@ fn a_child_of_a_task_that_gives_way_says_so_and_aborts() {
 
 #[test]
 fn a_child_of_a_kernel_thread_that_uses_the_runtime_says_so_and_aborts() {
-    const FORBIDDEN: [(&str, fn(Runtime)); 4] = [
+    type Action = fn(Runtime);
+    const FORBIDDEN: [(&str, Action); 4] = [
         ("spawn", |runtime| drop(runtime.spawn(|| ()))),
         ("run", |runtime| runtime.run(|| ())),
         ("drop", drop),

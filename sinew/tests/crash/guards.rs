@@ -231,26 +231,28 @@ fn every_stack_has_a_guard_where_the_kernel_refuses_some_of_a_batch() {
 #[test]
 fn a_long_step_down_is_an_overflow_wherever_in_the_stack_it_begins() {
     #[inline(never)]
-    fn jump_from_below(depth: usize) {
+    fn jump_from_below(depth: usize, distance: usize) {
         let mut room = [0u8; 4 * KIB];
         black_box(&mut room);
-        if depth == 0 {
-            jump(JUMP)
-        } else {
-            jump_from_below(depth - 1)
+        match depth {
+            0 => jump(distance),
+            _ => jump_from_below(depth - 1, distance),
         }
         black_box(&mut room);
     }
-    for depth in [0, 6, 12] {
+    // The last ends in the guard of the stack below.
+    for (depth, distance) in [(0, JUMP), (6, JUMP), (12, JUMP), (0, 300 * KIB)] {
         let body = || {
             sinew::run(|| {
                 let neighbours: Vec<_> = (0..8).map(|_| sinew::spawn(sinew::park)).collect();
                 sinew::yield_now();
-                let _ = FibreBuilder::new().name("jumper").spawn(move || jump_from_below(depth)).unwrap().join();
+                let jumper = FibreBuilder::new().name("jumper").spawn(move || jump_from_below(depth, distance));
+                let _ = jumper.unwrap().join();
                 drop(neighbours);
             });
         };
-        let Some(outcome) = Rerun::new().run(name_of_test!(), &depth.to_string(), body) else { continue };
+        let variant = format!("{depth} {distance}");
+        let Some(outcome) = Rerun::new().run(name_of_test!(), &variant, body) else { continue };
         outcome.assert_killed(SIGABRT, &["fibre 'jumper' has overflowed its stack of 64 KiB"]);
     }
 }
