@@ -91,10 +91,12 @@ fn sessions_without_memory_for_answers_send_less_at_a_time() {
     let stored = talk.ask(&[b"set large 0 0 900000\r\n", &value[..], b"\r\n"].concat());
     assert_eq!(stored, b"STORED\r\n");
     assert_eq!(talk.ask(&[b"set short 0 0 8000\r\n", &value[..8000], b"\r\n"].concat()), b"STORED\r\n");
+    // Their fibres have stacks before there is little: a stack and its guard count as data.
+    let mut many: Vec<Talk> = (0..40).map(|_| server.connect()).collect();
+    many.iter_mut().for_each(|talk| assert!(talk.ask(b"version\r\n").starts_with(b"VERSION")));
     // Buffers leave 16 MB to connections.
     starve(&server, 17 << 20);
     // None of them reads before all have asked.
-    let mut many: Vec<Talk> = (0..40).map(|_| server.connect()).collect();
     let request = [&b"get large\r\n"[..], &b"get short short short short\r\n".repeat(8), b"mg large s v\r\n"].concat();
     many.iter_mut().for_each(|talk| talk.say(&request));
     let short = [&b"VALUE short 0 8000\r\n"[..], &value[..8000], b"\r\n"].concat();
@@ -248,8 +250,9 @@ fn who_does_not_read_a_large_value_keeps_no_large_buffer() {
     loop {
         let now = talk.stat("bytes_written").parse::<u64>().expect("a number");
         let each = server.resident().saturating_sub(before) / CLIENTS;
-        // What is written meanwhile are these statistics.
-        if now < written + 1_000_000 && each < 24 * 1024 {
+        // What is written meanwhile are these statistics. Stacks of a debug build are most of the
+        // rest: a session that waits for a request has 14 KB.
+        if now < written + 1_000_000 && each < 40 * 1024 {
             return;
         }
         written = now;
