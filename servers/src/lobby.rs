@@ -25,6 +25,7 @@
 //! to the lobby they are not needed soon, so every few hundredth has them given back to the
 //! kernel. Nothing of this happens by the clock: a server with nothing to do makes no calls.
 
+use crate::memory;
 use sinew::sync::mpmc::{Receiver, Sender, channel};
 use sinew::task::{self, AbortHandle};
 use std::io;
@@ -78,6 +79,21 @@ impl<G> Guests<G> {
         grown
     }
 
+    /// A number that nobody has, and a place for its guest; `None` if there is no memory.
+    fn number(&mut self) -> Option<u32> {
+        if memory::room_for_connection().is_err() {
+            return None;
+        }
+        if let Some(number) = self.free.pop() {
+            return Some(number);
+        }
+        // Every number can be given back without growing anything.
+        self.free.try_reserve(self.places.len() + 1).ok()?;
+        self.places.try_reserve(1).ok()?;
+        self.places.push(None);
+        Some(self.places.len() as u32 - 1)
+    }
+
     fn take(&mut self, number: u32) -> Option<Guest<G>> {
         let guest = self.places.get_mut(number as usize)?.take()?;
         self.free.push(number);
@@ -106,16 +122,13 @@ impl<G> Lobby<G> {
     /// Lets a guest wait until `heard` is done. The last that a session's fibre does.
     ///
     /// # Errors
-    /// The guest itself, if the lobby is closed.
+    /// The guest itself, if the lobby is closed or there is no memory for one more.
     pub fn enter(&self, guest: G, heard: impl Future<Output = ()> + Send + 'static) -> Result<(), G> {
         let mut guests = self.guests();
         if guests.is_closed {
             return Err(guest);
         }
-        let number = guests.free.pop().unwrap_or_else(|| {
-            guests.places.push(None);
-            guests.places.len() as u32 - 1
-        });
+        let Some(number) = guests.number() else { return Err(guest) };
         let calls = self.calls.clone();
         // It cannot be answered before the guest is in its place, for that takes the lock.
         let task = task::spawn(async move {

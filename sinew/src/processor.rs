@@ -464,7 +464,7 @@ impl Processor {
                 },
             };
             let after = strand.run(self);
-            self.read_clock();
+            self.read_clock(after);
             // Not a `match`: that is a jump through a table, and the CPU guesses
             // these two better.
             next = if after == After::Yielded {
@@ -503,9 +503,10 @@ impl Processor {
         None
     }
 
-    /// Reads the clock if it is time to, and does what is due at a tick.
+    /// Reads the clock if it is time to, and does what is due at a tick. `after` says how the last
+    /// strand stopped.
     #[inline]
-    fn read_clock(&self) {
+    fn read_clock(&self, after: After) {
         let left = self.until_reading.get();
         if left > 0 {
             return self.until_reading.set(left - 1);
@@ -514,17 +515,17 @@ impl Processor {
         let brisk = now.saturating_sub(self.now.replace(now)) < self.short;
         self.until_reading.set(if brisk { DISPATCHES_PER_READING - 1 } else { 0 });
         if now >= self.next_tick.get() {
-            self.tick(now);
+            self.tick(now, after);
         }
     }
 
     #[cold]
-    fn tick(&self, now: u64) {
+    fn tick(&self, now: u64, after: After) {
         // See `tick_next`.
         fork::check();
         self.next_tick.set(now + self.tick);
         self.cluster.timers().fire_due();
-        self.cluster.pollers().look_at_times(self.seat.id(), now);
+        self.cluster.pollers().look_at_times(self.seat.id(), now, after == After::Yielded);
         if !self.detached.get() {
             self.local.tick(now);
         }

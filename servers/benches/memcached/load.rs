@@ -11,7 +11,7 @@ const KEYS: usize = 100_000;
 const VALUE: usize = 100;
 
 /// Every answer to a get has this length: keys and values do.
-const HIT: usize = "VALUE key_00000000 0 100\r\n".len() + VALUE + "\r\nEND\r\n".len();
+pub const HIT: usize = "VALUE key_00000000 0 100\r\n".len() + VALUE + "\r\nEND\r\n".len();
 const STORED: usize = "STORED\r\n".len();
 
 #[derive(Clone, Copy, Debug)]

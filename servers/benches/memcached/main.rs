@@ -7,9 +7,11 @@
 //! Each server has one thread, on one CPU; the load comes from another. What is compared is
 //! operations for each second of CPU time that the server used, so that a generator that is
 //! slower than the server does not matter. Experiments: `closed50`, `closed1000`, `pipelined`,
-//! `open`, `idle`, `items`, `skewed`; all of them if none is named. `idle` is what ten thousand
-//! connections cost that have asked once, three seconds after the last of them did.
+//! `open`, `idle`, `items`, `skewed`, `beside`; all of them if none is named. `idle` is what ten thousand
+//! connections cost that have asked once, three seconds after the last of them did. `beside` is
+//! what a client waits for single values while three others pipeline requests without end.
 
+mod beside;
 mod load;
 mod server;
 
@@ -96,6 +98,9 @@ fn main() {
     if wants("skewed") {
         skewed(&plan, base);
     }
+    if wants("beside") {
+        beside(&plan);
+    }
     if wants("idle") {
         let resident = |kind| {
             let server = Server::start(kind, &["-c", "12000", "-t", "1"]);
@@ -160,5 +165,30 @@ fn skewed(plan: &Plan, base: Load) {
             "skewed       {kind:?} with two threads, {depth} at a time: {:.2} of one (bar for sinew: >= 1.6)",
             median(speedups)
         );
+    }
+}
+
+/// What a client waits for single values beside three that pipeline; and what these get.
+fn beside(plan: &Plan) {
+    let cases =
+        [("stats", "stats\r\n", b'D'), ("get", "get key_00000001\r\n", b'D'), ("mg", "mg key_00000002 s v\r\n", b'A')];
+    for (name, request, end) in cases {
+        let seen = std::cell::RefCell::new([Vec::new(), Vec::new()]);
+        compare(&format!("{name} p50"), "us", "<= 2", plan.repeat, |kind| {
+            let server = Server::start(kind, &["-m", "1024", "-t", "1"]);
+            let one = beside::run(&server, request, end, plan.time);
+            let median = one.median;
+            seen.borrow_mut()[usize::from(kind == Kind::Memcached)].push(one);
+            median
+        });
+        let figures = |pick: fn(&beside::Seen) -> f64| {
+            let [ours, theirs] =
+                seen.borrow().each_ref().map(|seen| median(seen.iter().map(pick).collect::<Vec<f64>>()));
+            (ours, theirs, ours / theirs)
+        };
+        let (ours, theirs, ratio) = figures(|seen| seen.p99);
+        println!("{name:>8} p99 sinew {ours:>12.0} memcached {theirs:>12.0} us, ratio {ratio:.3} (bar: <= 2)");
+        let (ours, theirs, ratio) = figures(|seen| seen.answers);
+        println!("{name:>8} ans sinew {ours:>12.0} memcached {theirs:>12.0} answers/s to the others, ratio {ratio:.3}");
     }
 }

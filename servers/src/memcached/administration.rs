@@ -1,6 +1,6 @@
 //! Commands for those who look after a server.
 
-use super::session::{Next, Session};
+use super::session::{Next, PIECE_COUNTS, Session};
 use super::store::{Number, STEP, Shard};
 use super::stream::Stream;
 use super::traffic::Reason;
@@ -253,6 +253,7 @@ impl<S: Stream> Session<'_, S> {
             let mut place = 0;
             loop {
                 self.send_some()?;
+                self.count_work(PIECE_COUNTS);
                 self.moment = self.server.moment();
                 let shard = self.server.store.lock(number);
                 let end = (place + STEP).min(shard.index.places());
@@ -266,7 +267,6 @@ impl<S: Stream> Session<'_, S> {
                     break;
                 }
             }
-            sinew::yield_now();
         }
         Ok(())
     }

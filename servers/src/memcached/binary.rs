@@ -25,8 +25,7 @@ impl<S: Stream> Session<'_, S> {
                     return Ok(Step { taken, next: Next::Close });
                 }
             };
-            self.count_request();
-            self.send_some()?;
+            self.begin_request()?;
             let data = &rest[length..];
             self.server.log(2, || format!("< {:?}", request.command));
             match request.command {

@@ -5,7 +5,7 @@ use super::stream::{Connection, tcp_text};
 use super::traffic::{Admitted, Reason};
 use super::udp::Mailbox;
 use super::{Options, Server};
-use crate::message;
+use crate::{memory, message};
 use sinew::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use sinew::{FibreBuilder, Scope};
 use std::fs::Permissions;
@@ -203,9 +203,11 @@ pub struct Client<S> {
 }
 
 impl<S: Connection> Client<S> {
-    /// Serves it, in a fibre of its own.
+    /// Serves it, in a fibre of its own. Closes the connection if there is no memory for that.
     fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
-        if let Err(error) = FibreBuilder::new().spawn_scoped(scope, move || self.session(server)) {
+        if let Err(error) = memory::room_for_connection() {
+            server.log(1, || format!("no memory for a connection: {error}"));
+        } else if let Err(error) = FibreBuilder::new().spawn_scoped(scope, move || self.session(server)) {
             server.log(0, || format!("no fibre for a connection: {error}"));
         }
     }
@@ -229,7 +231,7 @@ impl<S: Connection> Client<S> {
     fn rest(self, server: &Server) {
         let stream = self.stream.clone();
         let heard = poll_fn(move |context| stream.poll_readable(context));
-        // One who is turned away goes, as all do when the server stops.
+        // One who is turned away goes: the server stops, or has no memory.
         let _ = server.lobby.enter(S::client(self), heard);
     }
 }

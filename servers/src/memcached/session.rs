@@ -10,6 +10,7 @@ use crate::lobby::is_silence;
 use crate::memory;
 use sinew_memcached_protocol::binary;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -19,11 +20,12 @@ pub const SHORT_VALUE: u32 = 8 * 1024;
 /// As much of a longer one at a time, while its shard is locked.
 const PIECE: usize = 16 * 1024;
 
-/// As much if there is no memory.
-const SMALLEST_PIECE: usize = 256;
+/// An answer is not longer than this, but for its value. A session that answers has room for it
+/// at least.
+const HEAD: usize = memory::SMALL;
 
-/// An answer is not longer than this, but for its value.
-const HEAD: usize = 1024;
+/// As much of a long value at a time if there is no memory, or the client does not read.
+const SMALLEST_PIECE: usize = HEAD - TAIL;
 
 /// What stands behind a value is not longer than this.
 const TAIL: usize = 8;
@@ -35,6 +37,9 @@ const LARGEST_PIECE: u32 = 512 * 1024;
 /// When so much is to be sent it is, even if there are more requests to answer.
 const MOST_UNSENT: usize = 64 * 1024;
 
+/// A piece of a long value, to send or to receive, counts as so many requests of a session's turn.
+pub(super) const PIECE_COUNTS: u32 = 4;
+
 /// The state of one connection.
 pub struct Session<'a, S> {
     pub(super) server: &'a Server,
@@ -45,8 +50,8 @@ pub struct Session<'a, S> {
     pub(super) is_authenticated: bool,
     /// Unique numbers of items that unsent answers are about: see `arithmetic`.
     pub(super) held: Vec<u64>,
-    /// Requests that may be answered before it is another session's turn.
-    turns: u32,
+    /// What is left of its turn: requests for a key that may be answered before others go first.
+    turn: u32,
     /// As much of the answers memcached would have sent.
     pub(super) settled: usize,
     /// Answers that have not been sent.
@@ -133,7 +138,7 @@ impl<'a, S: Stream> Session<'a, S> {
             entry,
             is_authenticated,
             held,
-            turns: server.options.max_reqs_per_event,
+            turn: server.options.max_reqs_per_event,
             settled: 0,
             out,
             moment,
@@ -149,11 +154,14 @@ impl<'a, S: Stream> Session<'a, S> {
             let now = Instant::now();
             session.moment = server.moment_at(now);
             session.lingers = now + server.options.runtime.linger;
+            if !input.is_busy() {
+                // It has waited, or it is about to.
+                session.turn = server.options.max_reqs_per_event;
+            }
             if known.is_binary.is_none() {
                 session.is_binary = input.bytes()[0] == binary::REQUEST;
                 known.is_binary = Some(session.is_binary);
             }
-            session.turns = server.options.max_reqs_per_event;
             entry.set_state(State::Answers);
             entry.note_request(session.moment.now);
             if !session.answer(&mut input)? {
@@ -171,7 +179,7 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Answers all requests that have come. `false` if there shall be no more.
     #[inline]
     fn answer(&mut self, input: &mut Input<'_>) -> io::Result<bool> {
-        self.out.reserve(SMALLEST_PIECE);
+        self.out.try_reserve(HEAD)?;
         loop {
             let step = if self.is_binary { self.binary(input.bytes())? } else { self.text(input.bytes())? };
             input.consume(step.taken);
@@ -187,6 +195,7 @@ impl<'a, S: Stream> Session<'a, S> {
                     if !self.swallow(count, input)? {
                         return Ok(false);
                     }
+                    self.send_some()?;
                     self.out.extend_from_slice(&answer);
                 }
                 Next::Watch(topics) => {
@@ -223,6 +232,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn fill(&mut self, input: &mut Input<'_>) -> io::Result<usize> {
         let count = match input.fill(self.stream, None) {
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                self.send_some()?;
                 self.say("SERVER_ERROR out of memory reading request", self.is_binary);
                 return Ok(0);
             }
@@ -230,6 +240,10 @@ impl<'a, S: Stream> Session<'a, S> {
             count => count,
         }?;
         self.server.traffic.received(count);
+        self.count_work(PIECE_COUNTS);
+        if self.turn == 0 {
+            self.give_way();
+        }
         Ok(count)
     }
 
@@ -240,53 +254,99 @@ impl<'a, S: Stream> Session<'a, S> {
         sinew::cancel::shield(|| input.fill(self.stream, Some(deadline)))
     }
 
-    /// Counts a request. After some of them others go first.
+    /// Begins a request, or a further key of one: others go first if this session has had its turn.
+    /// Makes room, as [`send_some`](Self::send_some) does.
     #[inline]
-    pub(super) fn count_request(&mut self) {
-        if self.turns == 0 {
-            self.give_way();
-        }
-        self.turns -= 1;
+    pub(super) fn begin_request(&mut self) -> io::Result<()> {
+        self.send_some()?;
+        self.count_work(1);
+        Ok(())
     }
 
+    /// Counts work that is as much as so many requests for a key.
+    #[inline]
+    pub(super) fn count_work(&mut self, requests: u32) {
+        self.turn = self.turn.saturating_sub(requests);
+    }
+
+    /// What it has done is work enough: others go before the next request.
+    pub(super) fn end_turn(&mut self) {
+        self.turn = 0;
+    }
+
+    /// Lets others go first, since this session has had its turn.
     #[cold]
     #[inline(never)]
     fn give_way(&mut self) {
         self.settle();
         self.server.yields.fetch_add(1, Relaxed);
+        if self.out.is_empty() {
+            // Others who wait for their turn have no buffer either.
+            self.out = Vec::new();
+        }
         sinew::yield_now();
+        self.renew();
+    }
+
+    /// Others have had a turn, in which items may have expired or been flushed.
+    fn renew(&mut self) {
+        self.turn = self.server.options.max_reqs_per_event;
         self.moment = self.server.moment();
-        self.turns = self.server.options.max_reqs_per_event;
     }
 
     /// Sends all answers.
     pub(super) fn send(&mut self) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < self.out.len() {
-            let rest = &self.out[sent..];
-            let count = match self.stream.write(rest) {
+        while !self.out.is_empty() {
+            let count = match self.stream.write(&self.out) {
                 Err(_) if self.server.is_stopping() => {
                     let deadline = self.server.stop_deadline();
-                    sinew::cancel::shield(|| self.stream.write_until(rest, deadline))
+                    sinew::cancel::shield(|| self.stream.write_until(&self.out, deadline))
                 }
                 count => count,
             }?;
             if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            sent += count;
+            self.sent(count);
         }
-        self.server.traffic.sent(sent);
-        self.out.clear();
         Ok(())
     }
 
-    /// Before something is added to the answers: sends if there is much to send, or no memory for
-    /// more.
+    /// Removes what has been sent.
+    #[inline]
+    fn sent(&mut self, count: usize) {
+        self.server.traffic.sent(count);
+        if count == self.out.len() {
+            self.out.clear();
+        } else {
+            self.keep(count..self.out.len());
+        }
+    }
+
+    /// Keeps a part of the answers, for a client that may take its time, and no more memory than
+    /// for that. It is copied: cut off in its place, it would lie in the way of other buffers.
+    #[cold]
+    fn keep(&mut self, part: Range<usize>) {
+        let mut kept = Vec::new();
+        if kept.try_reserve_exact(part.len().max(HEAD)).is_ok() {
+            kept.extend_from_slice(&self.out[part]);
+            self.out = kept;
+        } else {
+            self.out.truncate(part.end);
+            self.out.drain(..part.start);
+        }
+    }
+
+    /// Before something is added to the answers, for which there is room then, but for a value.
+    /// Sends if there is much to send, or no memory for more; gives way to others if this session
+    /// has had its turn.
+    ///
+    /// # Errors
+    /// Those of the connection; `OutOfMemory` if there is no room even so.
     #[inline]
     pub(super) fn send_some(&mut self) -> io::Result<()> {
         let room = self.out.capacity() - self.out.len();
-        if self.out.len() >= MOST_UNSENT || room < HEAD && !self.out.is_empty() { self.send_much() } else { Ok(()) }
+        if self.turn == 0 || self.out.len() >= MOST_UNSENT || room < HEAD { self.send_some_slow() } else { Ok(()) }
     }
 
     /// Makes room for a value, and what stands behind it.
@@ -295,36 +355,72 @@ impl<'a, S: Stream> Session<'a, S> {
         memory::reserve(&mut self.out, length as usize + TAIL)
     }
 
-    /// The client may take its time, in which items expire or are flushed.
     #[cold]
     #[inline(never)]
-    fn send_much(&mut self) -> io::Result<()> {
-        if self.out.len() < MOST_UNSENT && memory::reserve(&mut self.out, HEAD).is_ok() {
-            return Ok(());
+    fn send_some_slow(&mut self) -> io::Result<()> {
+        if self.turn == 0 {
+            self.give_way();
         }
-        self.send()?;
-        self.moment = self.server.moment();
-        Ok(())
+        if self.out.len() >= MOST_UNSENT || memory::reserve(&mut self.out, HEAD).is_err() {
+            self.send()?;
+            self.moment = self.server.moment();
+        }
+        // As much as this is there for each connection.
+        Ok(self.out.try_reserve(HEAD)?)
     }
 
     /// Appends a long value to the answers, and sends them, piece by piece. Its item has been
-    /// pinned by the caller.
+    /// pinned by the caller. For a client that does not read no large buffer is kept: what could
+    /// not be sent is copied again later.
     #[inline(never)]
     pub(super) fn send_pinned(&mut self, pinned: &Pinned<'_>, mut cursor: Cursor, length: u32) -> io::Result<()> {
+        let store = &self.server.store;
         let mut left = length as usize;
         while left > 0 {
             self.send_some()?;
-            let mut piece = left.min(PIECE);
-            if self.reserve(piece as u32).is_err() {
-                self.send()?;
-                piece = piece.min(self.out.capacity().saturating_sub(TAIL).max(SMALLEST_PIECE));
+            let (before, start) = (self.out.len(), cursor);
+            let mut batch = left.min(MOST_UNSENT - before);
+            if batch == left && left > SMALLEST_PIECE && length as usize > MOST_UNSENT {
+                // Only a little of it waits for what comes behind it: it is not pinned any more then.
+                batch -= SMALLEST_PIECE;
             }
-            let shard = self.server.store.lock(pinned.place.shard);
-            shard.blocks.copy_out(&mut cursor, piece, &mut self.out);
-            drop(shard);
-            left -= piece;
+            if self.reserve(batch as u32).is_err() {
+                batch = batch.min(self.out.capacity() - before - TAIL);
+            }
+            left -= batch;
+            while batch > 0 {
+                let piece = batch.min(PIECE);
+                store.lock(pinned.place.shard).blocks.copy_out(&mut cursor, piece, &mut self.out);
+                self.count_work(PIECE_COUNTS);
+                batch -= piece;
+            }
+            if left == 0 && self.out.len() < MOST_UNSENT {
+                // What comes behind it can be sent with it.
+                return Ok(());
+            }
+            let (all, sent) = (self.out.len(), self.try_send()?);
+            if sent == all {
+                self.sent(all);
+                continue;
+            }
+            // Wait with little: with the rest of what came before, or with a little of the value.
+            let end = before.max(all.min(sent + SMALLEST_PIECE));
+            left += all - end;
+            cursor = store.lock(pinned.place.shard).blocks.skip(start, end - before);
+            self.server.traffic.sent(sent);
+            self.keep(sent..end);
+            self.send()?;
+            self.renew();
         }
-        Ok(())
+        Ok(self.out.try_reserve(TAIL)?)
+    }
+
+    /// Sends what can be sent without waiting. Gives how much that was; it is still there.
+    fn try_send(&self) -> io::Result<usize> {
+        match self.stream.write_until(&self.out, Instant::now()) {
+            Err(error) if is_silence(&error) || self.server.is_stopping() => Ok(0),
+            count => count,
+        }
     }
 
     /// Receives a large value. `false` if the client has gone.
@@ -342,7 +438,7 @@ impl<'a, S: Stream> Session<'a, S> {
             let piece = input.bytes().len().min(left as usize);
             let mut shard = self.server.store.lock(place.shard);
             let fits =
-                held.draft.as_mut().is_some_and(|draft| shard.extend(draft, &input.bytes()[..piece], self.moment));
+                held.draft.as_mut().is_some_and(|draft| shard.receive(draft, &input.bytes()[..piece], self.moment));
             drop(shard);
             if !fits {
                 drop(held);
@@ -360,6 +456,7 @@ impl<'a, S: Stream> Session<'a, S> {
         }
         let is_whole = self.is_binary || input.bytes().starts_with(b"\r\n");
         input.consume(tail);
+        self.send_some()?;
         if let Some(draft) = held.draft.take_if(|_| is_whole) {
             self.finish_upload(&head, Some(draft), length);
         } else {
@@ -378,6 +475,7 @@ impl<'a, S: Stream> Session<'a, S> {
         if !self.swallow(u64::from(left) + self.tail() as u64, input)? {
             return Ok(false);
         }
+        self.send_some()?;
         let is_noticed_late = length > LARGEST_PIECE;
         if self.is_binary {
             self.binary_upload_failed(head, is_noticed_late);
@@ -416,10 +514,19 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Begins to take a large value of which `begun` is here. `None` if there is no memory.
     pub(super) fn begin_upload(&mut self, head: &[u8], key: &[u8], begun: &[u8], length: u32) -> Option<Upload> {
         debug_assert!(head.len() <= LARGE);
+        let mut kept = Vec::new();
+        memory::reserve(&mut kept, head.len()).ok()?;
+        kept.extend_from_slice(head);
         let place = self.server.store.place(key);
         let begun = &begun[..begun.len().min(length as usize)];
-        let draft = self.server.store.lock(place.shard).draft(key, begun, length as usize, self.moment)?;
-        Some(Upload { head: head.to_vec(), place, draft, length, left: length - begun.len() as u32 })
+        let mut shard = self.server.store.lock(place.shard);
+        let mut draft = shard.draft(key, b"", length as usize, self.moment)?;
+        if !shard.receive(&mut draft, begun, self.moment) {
+            shard.discard(draft);
+            return None;
+        }
+        drop(shard);
+        Some(Upload { head: kept, place, draft, length, left: length - begun.len() as u32 })
     }
 }
 

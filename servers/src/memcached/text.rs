@@ -88,8 +88,7 @@ impl<S: Stream> Session<'_, S> {
                 }
             };
             self.server.log(2, || format!("< {}", String::from_utf8_lossy(&words[..words.len().min(LONGEST_LINE)])));
-            self.count_request();
-            self.send_some()?;
+            self.begin_request()?;
             let command = text::parse(words);
             match command {
                 Command::Get(get) => self.get(get)?,
@@ -144,7 +143,10 @@ impl<S: Stream> Session<'_, S> {
 
     #[inline]
     fn get(&mut self, get: Get<'_>) -> io::Result<()> {
-        for key in get.keys {
+        for (number, key) in get.keys.enumerate() {
+            if number > 0 {
+                self.begin_request()?;
+            }
             self.get_one(key, &get)?;
         }
         self.out.extend_from_slice(b"END\r\n");
@@ -154,7 +156,6 @@ impl<S: Stream> Session<'_, S> {
 
     #[inline]
     fn get_one(&mut self, key: &[u8], get: &Get<'_>) -> io::Result<()> {
-        self.send_some()?;
         let server = self.server;
         let place = server.store.place(key);
         let mut shard = server.store.lock(place.shard);

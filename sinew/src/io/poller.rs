@@ -38,6 +38,10 @@ const INHERITED: u64 = u64::MAX - 1;
 /// every 15 requests of a server that a tracer slowed down.
 const LOOK_US: u64 = 1000;
 
+/// As often while strands give way in the midst of their work: they mean to let
+/// others run, and only a look finds those who wait for the kernel. A look takes half a microsecond.
+const LOOK_FOR_OTHERS_US: u64 = 100;
+
 /// Rings in a poller: whoever waits there returns.
 pub(crate) struct Alarm(Scoped<OwnedFd>);
 
@@ -204,9 +208,11 @@ impl Poller {
         self.busy.store(false, Release);
     }
 
-    /// Looks if nobody has for a while. Whether anybody can go on.
-    pub(crate) fn look_at_times(&self, now: u64) -> bool {
-        now.saturating_sub(self.looked.load(Relaxed)) > clock::ticks_in_us(LOOK_US) && self.look(now)
+    /// Looks if nobody has for a while, which is shorter if a strand has just given way. Whether
+    /// anybody can go on.
+    pub(crate) fn look_at_times(&self, now: u64, gave_way: bool) -> bool {
+        let while_us = if gave_way { LOOK_FOR_OTHERS_US } else { LOOK_US };
+        now.saturating_sub(self.looked.load(Relaxed)) > clock::ticks_in_us(while_us) && self.look(now)
     }
 
     /// Waits for events, for no longer than `timeout`, says when that is over, and lets

@@ -137,13 +137,14 @@ impl Pollers {
         }
         // Another processor may be held up.
         let made = self.made[..self.end.load(Relaxed)].iter().filter_map(OnceLock::get);
-        made.fold(found, |found, poller| poller.look_at_times(now) || found)
+        made.fold(found, |found, poller| poller.look_at_times(now, false) || found)
     }
 
-    /// Looks if nobody has for a while. By a processor that is busy.
-    pub(crate) fn look_at_times(&self, processor: ProcessorId, now: u64) {
+    /// Looks if nobody has for a while. By a processor that is busy; `gave_way` says whether its
+    /// last strand did so in the midst of its work.
+    pub(crate) fn look_at_times(&self, processor: ProcessorId, now: u64, gave_way: bool) {
         if let Some(poller) = self.minded(processor) {
-            poller.look_at_times(now);
+            poller.look_at_times(now, gave_way);
         }
     }
 

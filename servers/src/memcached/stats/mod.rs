@@ -20,7 +20,7 @@ pub use prefixes::Prefixes;
 use super::Server;
 use super::session::Session;
 use super::stream::Stream;
-use sinew_memcached_protocol::binary::{Answer, Request, Status, push_answer};
+use sinew_memcached_protocol::binary::{Answer, HEADER, Request, Status, push_answer};
 use sinew_memcached_protocol::{Tokens, number};
 use std::fmt::Display;
 use std::io;
@@ -40,6 +40,12 @@ pub struct Report {
 impl Report {
     fn add(&mut self, name: impl Into<String>, value: impl Display) {
         self.lines.push((name.into(), value.to_string()));
+    }
+
+    /// The bytes that it takes to send it, if there are `more` to each name and value.
+    fn length(&self, more: usize) -> u32 {
+        let length = self.lines.iter().map(|(name, value)| more + name.len() + value.len()).sum::<usize>();
+        u32::try_from(length).unwrap_or(u32::MAX)
     }
 }
 
@@ -81,9 +87,13 @@ impl<S: Stream> Session<'_, S> {
                 return Ok(());
             }
         };
+        self.end_turn();
+        if self.reserve(report.length("STAT  \r\n".len())).is_err() {
+            self.say("SERVER_ERROR out of memory writing stats", false);
+            return Ok(());
+        }
         for (name, value) in &report.lines {
             self.out.extend_from_slice(format!("STAT {name} {value}\r\n").as_bytes());
-            self.send_some()?;
         }
         self.out.extend_from_slice(b"END\r\n");
         Ok(())
@@ -160,12 +170,16 @@ impl<S: Stream> Session<'_, S> {
                 return Ok(());
             }
         };
+        self.end_turn();
+        if self.reserve(report.length(HEADER) + HEADER as u32).is_err() {
+            push_answer(&mut self.out, request, Status::OutOfMemory, Answer::default());
+            return Ok(());
+        }
         let end = (String::new(), String::new());
         for (name, value) in report.lines.iter().chain([&end]) {
             let answer = Answer { key: name.as_bytes(), value_length: value.len() as u32, ..Answer::default() };
             push_answer(&mut self.out, request, Status::Success, answer);
             self.out.extend_from_slice(value.as_bytes());
-            self.send_some()?;
         }
         Ok(())
     }

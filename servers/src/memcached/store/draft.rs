@@ -21,10 +21,14 @@ pub struct Draft {
     end: Cursor,
     /// Blocks that are not in whole pages.
     blocks: usize,
+    /// Whole pages.
+    pages: usize,
     layout: Layout,
     /// The bytes that it has, and that it will have.
     bytes: usize,
     expected: usize,
+    /// As many blocks count as half-sent; see [`Shard::receive`](super::Shard::receive).
+    pub(super) half_sent: usize,
 }
 
 /// What a draft's next element is.
@@ -45,12 +49,28 @@ impl Draft {
     pub fn begin(blocks: &mut Blocks, expected: usize) -> Draft {
         let first = blocks.take();
         let layout = if expected >= PAGED { Layout::Begun } else { Layout::Blocks };
-        Draft::at(blocks, first, 1, layout, expected)
+        Draft::at(blocks, first, layout, expected)
     }
 
-    fn at(blocks: &mut Blocks, first: Number, count: usize, layout: Layout, expected: usize) -> Draft {
+    fn at(blocks: &mut Blocks, first: Number, layout: Layout, expected: usize) -> Draft {
         blocks.set_pins(first, 0);
-        Draft { first, last: first, end: Cursor::start(first), blocks: count, layout, bytes: 0, expected }
+        let pages = usize::from(layout == Layout::Pages);
+        Draft {
+            first,
+            last: first,
+            end: Cursor::start(first),
+            blocks: 1 - pages,
+            pages,
+            layout,
+            bytes: 0,
+            expected,
+            half_sent: 0,
+        }
+    }
+
+    /// The blocks that it has, those of whole pages included.
+    pub fn size(&self) -> usize {
+        self.blocks + self.pages * PAGE_BLOCKS
     }
 
     /// Returns the number of further blocks that `bytes` more bytes need, if no page is taken.
@@ -97,10 +117,12 @@ impl Draft {
         };
         if self.layout == Layout::Pages {
             blocks.link(self.last, page);
+            self.pages += 1;
             (self.last, self.end) = (page, Cursor { block: page, at: FOLLOWING });
             return;
         }
-        let mut moved = Draft::at(blocks, page, 0, Layout::Pages, self.expected);
+        let mut moved = Draft::at(blocks, page, Layout::Pages, self.expected);
+        moved.half_sent = self.half_sent;
         moved.push_from(blocks, Cursor::start(self.first), self.bytes);
         std::mem::replace(self, moved).discard(blocks);
     }

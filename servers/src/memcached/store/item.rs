@@ -259,8 +259,9 @@ impl Blocks {
         self.skip(Cursor::start(item), key_length)
     }
 
+    /// Where one is after so many bytes more.
     #[inline]
-    fn skip(&self, mut cursor: Cursor, mut bytes: usize) -> Cursor {
+    pub fn skip(&self, mut cursor: Cursor, mut bytes: usize) -> Cursor {
         while bytes > BLOCK - cursor.at {
             bytes -= BLOCK - cursor.at;
             cursor = cursor.following(self);

@@ -11,6 +11,10 @@ pub const PAGE_BLOCKS: usize = PAGE / BLOCK;
 /// The memory that items leave to sessions: buffers for a few hundred of them. Unmeasured.
 const LEFT_TO_SESSIONS: usize = 16 << 20;
 
+/// Values that are being received may take this part of the memory. The rest stays with items,
+/// however many clients begin to send and do not go on.
+const HALF_SENT_SHARE: usize = 4;
+
 /// A line of the cache.
 #[derive(Clone)]
 #[repr(align(64))]
@@ -31,6 +35,8 @@ pub struct Pool {
     spare: Mutex<Vec<Page>>,
     /// How often the system had no memory.
     failures: AtomicUsize,
+    /// Blocks of values that are being received.
+    half_sent: AtomicUsize,
 }
 
 impl Pool {
@@ -42,6 +48,7 @@ impl Pool {
             shards,
             spare: Mutex::new(Vec::new()),
             failures: AtomicUsize::new(0),
+            half_sent: AtomicUsize::new(0),
         }
     }
 
@@ -94,6 +101,20 @@ impl Pool {
         while self.taken.load(Relaxed) > self.limit.load(Relaxed) && spare.pop().is_some() {
             self.taken.fetch_sub(1, Relaxed);
         }
+    }
+
+    /// Whether values that are being received may take so many blocks more. They may have a quarter of
+    /// all, or two of the largest values if these are not more than half; and one in any case.
+    pub fn may_receive(&self, more: usize, largest: usize) -> bool {
+        let all = self.limit.load(Relaxed) * PAGE_BLOCKS;
+        let most = (all / HALF_SENT_SHARE).max((2 * largest).min(all / 2)).max(largest + PAGE_BLOCKS);
+        self.half_sent.load(Relaxed) + more < most
+    }
+
+    /// Counts that a value that is being received has so many blocks instead of so many.
+    pub fn count_half_sent(&self, before: usize, now: usize) {
+        // It wraps around if it gets less.
+        self.half_sent.fetch_add(now.wrapping_sub(before), Relaxed);
     }
 
     /// The bytes that have been taken from the system, or set aside.

@@ -299,14 +299,28 @@ impl Shard {
         fits
     }
 
+    /// Adds to a draft what a client has sent of its value. Returns `false` if there is no memory, or
+    /// if values that are being received have too much of it.
+    pub fn receive(&mut self, draft: &mut Draft, bytes: &[u8], moment: Moment) -> bool {
+        let fits = self.family.pool.may_receive(draft.needs(bytes.len()), blocks_for(self.largest))
+            && self.extend(draft, bytes, moment);
+        self.family.pool.count_half_sent(draft.half_sent, draft.size());
+        draft.half_sent = draft.size();
+        fits
+    }
+
     /// Gives a draft up.
     pub fn discard(&mut self, draft: Draft) {
+        self.family.pool.count_half_sent(draft.half_sent, 0);
         draft.discard(&mut self.blocks);
     }
 
     /// Makes an item of a draft, in place of `old`.
     pub fn publish(&mut self, draft: Draft, old: Option<Number>, hash: u32, terms: &Terms<'_>, length: u32) -> Number {
         let item = draft.first;
+        if draft.half_sent > 0 {
+            self.family.pool.count_half_sent(draft.half_sent, 0);
+        }
         let is_temporary = self.is_temporary(terms);
         let header = Header {
             hash,

@@ -197,7 +197,7 @@ fn a_draft_that_is_given_up_leaves_nothing() {
 fn upload(shard: &mut Shard, fresh: &Fresh, key: &[u8], value: &[u8], piece: usize) -> bool {
     let Some(mut draft) = shard.draft(key, b"", value.len(), NOW) else { return false };
     for piece in value.chunks(piece) {
-        if !shard.extend(&mut draft, piece, NOW) {
+        if !shard.receive(&mut draft, piece, NOW) {
             shard.discard(draft);
             return false;
         }
@@ -246,6 +246,36 @@ fn little_of_a_large_value_does_not_take_a_page() {
     assert_eq!(shard.blocks.bytes_in_use(), PAGE);
     shard.discard(draft);
     assert_eq!(shard.blocks.bytes_in_use(), 0);
+}
+
+#[test]
+fn values_that_are_being_received_have_a_quarter_of_the_memory_and_give_it_back() {
+    let (mut shard, fresh) = (shard(64 << 20, true), Fresh::default());
+    for _ in 0..2 {
+        let mut drafts = Vec::new();
+        loop {
+            let mut draft = shard.draft(b"half", b"", 1_000_000, NOW).expect("there is room");
+            let fits = [1; 500_000].chunks(16_384).all(|piece| shard.receive(&mut draft, piece, NOW));
+            drafts.push(draft);
+            if !fits {
+                break;
+            }
+        }
+        let bytes = shard.blocks.bytes_in_use();
+        assert!((15 << 20..=(16 << 20) + PAGE).contains(&bytes), "{bytes} in {} values", drafts.len());
+        // Those that are there as a whole are stored all the same.
+        let stored = store(&mut shard, &fresh, Verb::Set, b"key", &[2; 30_000], NOW, 0);
+        assert!(matches!(stored, Outcome::Stored { .. }));
+        shard.remove(shard.index.find(&shard.blocks, hash(b"key"), b"key").expect("it is there"));
+        drafts.into_iter().for_each(|draft| shard.discard(draft));
+        assert_eq!(shard.blocks.bytes_in_use(), 0);
+    }
+}
+
+#[test]
+fn a_small_memory_receives_one_of_the_largest_values() {
+    let (mut shard, fresh) = (shard(2 << 20, true), Fresh::default());
+    assert!((0..5).all(|_| upload(&mut shard, &fresh, b"key", &[1; 1_000_000], 16_384)));
 }
 
 #[test]
