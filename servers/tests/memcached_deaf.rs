@@ -51,7 +51,7 @@ fn outlasts_the_deaf(threads: &str, bytes: u64, requests: &[&[u8]]) {
         stat.rsplit(") ").next().expect("fields").split(' ').skip(11).take(2).map(str::to_owned).collect::<Vec<_>>()
     };
     let (begin, mut before) = (Instant::now(), Vec::new());
-    while begin.elapsed() < PATIENCE && before != used() {
+    while begin.elapsed() < Duration::from_secs(5) && before != used() {
         before = used();
         std::thread::sleep(Duration::from_millis(200));
     }

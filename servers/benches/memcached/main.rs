@@ -9,7 +9,8 @@
 //! slower than the server does not matter. Experiments: `closed50`, `closed1000`, `pipelined`,
 //! `open`, `idle`, `items`, `skewed`, `beside`; all of them if none is named. `idle` is what ten thousand
 //! connections cost that have asked once, three seconds after the last of them did. `beside` is
-//! what a client waits for single values while three others pipeline requests without end.
+//! what a client waits for single values while three others pipeline requests without end; where
+//! other programs run, it is to be run by `chrt -f 1`, or its p99 is theirs.
 
 mod beside;
 mod load;
