@@ -23,8 +23,10 @@ const CANNOT: [(&str, &str); 6] = [
 /// Programs that are not compiled in: measured where they are installed or built.
 const PROGRAMS: [&str; 4] = ["go", "nginx", "memcached", "sinew/web"];
 
-/// Who need not complete: the spinning leader is what they have no answer to.
-const MAY_NOT_COMPLETE: [(&str, &str); 7] = [
+/// Peers that need not complete: they have no answer to the spinning leader. Kernel threads do,
+/// but a busy machine does not let 200 of them run within the limit.
+const MAY_NOT_COMPLETE: [(&str, &str); 8] = [
+    ("transfer", "threads"),
     ("transfer", "tokio"),
     ("transfer", "may"),
     ("transfer", "sinew/tasks"),

@@ -280,9 +280,9 @@ impl<'a, S: Stream> Session<'a, S> {
     fn give_way(&mut self) {
         self.settle();
         self.server.yields.fetch_add(1, Relaxed);
-        if self.out.is_empty() {
-            // Others who wait for their turn have no buffer either.
-            self.out = Vec::new();
+        if self.out.len() <= HEAD && self.out.capacity() > HEAD {
+            // A thousand may wait for their turns: none of them with a large buffer for little.
+            self.keep(0..self.out.len());
         }
         sinew::yield_now();
         self.renew();
