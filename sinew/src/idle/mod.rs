@@ -138,7 +138,8 @@ impl Idle {
     /// To be called by a processor that will not search for the others any more.
     /// If it was the only one awake, somebody else has to become the sentinel.
     pub(crate) fn relieve(&self) {
-        // As in `notify`.
+        // The seat is left first, then a sleeper looked for. Pairs with the heavy fence in
+        // `announce`.
         fence::light();
         if self.sleeping() > 0 {
             self.wake_one();
@@ -186,7 +187,7 @@ impl Idle {
             match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Relaxed) {
                 Ok(_) => {
                     if is_counted(seen) {
-                        self.word.fetch_sub(SLEEPER, AcqRel);
+                        self.word.fetch_sub(SLEEPER, Relaxed);
                     }
                     if seen & !HIDDEN == ASLEEP {
                         kernel_wake(state);
@@ -332,7 +333,13 @@ impl<'a> Lingering<'a> {
         // Announce first, then search. Pairs with the light fences in `notify`,
         // `notify_processor` and `rouse_sentinel`.
         fence::heavy();
-        Announced { idle, id, sentinel, deputy: false, hidden: false }
+        let mut announced = Announced { idle, id, sentinel, deputy: false, hidden: false };
+        // Announce first, then look at the seat once more: a sentinel that retires leaves it
+        // first, and then looks for a sleeper. Pairs with the light fence in `relieve`.
+        if idle.sentinel.load(Relaxed) == 0 {
+            announced.take_seat();
+        }
+        announced
     }
 }
 

@@ -114,6 +114,19 @@ fn a_sleeper_that_is_told_to_retire_is_uncounted_once() {
     });
 }
 
+/// Work 0 stands for an order.
+#[test]
+fn an_order_is_seen_before_the_sleep_or_ends_it() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::new(1, 1);
+        let orders = cluster.notifying(move || {
+            cluster.put(0);
+            cluster.idle.rouse(processor(0));
+        });
+        cluster.settle(turn.all([orders, cluster.serving(Server::retiring(0, 0..1))]));
+    });
+}
+
 /// Processor 1 sits in the sentinel's place and does not look. Processor 0 wants
 /// two pieces of work, one after the other; when it comes back, the stack of
 /// sleepers may still have its entry from before.

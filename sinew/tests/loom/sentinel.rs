@@ -136,3 +136,28 @@ fn a_timer_is_seen_by_the_deputy_that_resigned_and_took_the_seat_or_rouses_it() 
         cluster.settle(turn.all([armer, resigning]));
     });
 }
+
+/// The sentinel has been woken to retire while another processor falls asleep.
+#[test]
+fn the_seat_of_a_sentinel_that_retires_is_taken_or_a_sleeper_is_woken() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::new(2, 1);
+        let sentinel = cluster.idle.linger(processor(0)).announce();
+        assert!(sentinel.is_sentinel());
+        cluster.idle.rouse(processor(0));
+        let retiring = Box::new(move || {
+            assert!(asleep(sentinel).is_none());
+            cluster.idle.relieve();
+            Processor::Busy
+        });
+        let falling_asleep = Box::new(move || match asleep(cluster.idle.linger(processor(1)).announce()) {
+            None => Processor::Busy,
+            Some(still) => Processor::Asleep(Server::new(1, 0..1), still),
+        });
+        if let [_, Processor::Asleep(_, still)] = turn.all([retiring, falling_asleep])
+            && let Some(still) = asleep(still)
+        {
+            assert!(still.is_sentinel(), "nobody minds the clock, and nobody is woken to do it");
+        }
+    });
+}
