@@ -230,7 +230,9 @@ impl Idle {
             let index = (top as u32).checked_sub(1)?;
             let sleeper = &self.sleepers[index as usize];
             let new = next_stamp(top) | u64::from(sleeper.below.load(Relaxed));
-            match self.top.compare_exchange_weak(top, new, AcqRel, Acquire) {
+            // Relaxed: `top` has been acquired already, and an exchange leaves the release of each
+            // `push` before it in force.
+            match self.top.compare_exchange_weak(top, new, Relaxed, Acquire) {
                 Ok(_) => {
                     // AcqRel: see `push`.
                     sleeper.stacked.swap(false, AcqRel);
