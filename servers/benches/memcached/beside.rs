@@ -1,4 +1,4 @@
-//! What one client waits for a single value while others pipeline.
+//! Measures how long one client waits for a single value while others pipeline.
 
 use super::load;
 use super::server::Server;
@@ -17,7 +17,7 @@ const HEAVY: usize = 3;
 /// of their work.
 const PAUSE: Duration = Duration::from_micros(300);
 
-/// What the single client has seen, in microseconds, and the requests that the others were
+/// The waits of the single client, in microseconds, and the requests that the others were
 /// answered for each second.
 pub struct Seen {
     pub median: f64,

@@ -169,7 +169,7 @@ fn skewed(plan: &Plan, base: Load) {
     }
 }
 
-/// What a client waits for single values beside three that pipeline; and what these get.
+/// Measures the waits of one client beside three that pipeline, and the answers that these get.
 fn beside(plan: &Plan) {
     let cases =
         [("stats", "stats\r\n", b'D'), ("get", "get key_00000001\r\n", b'D'), ("mg", "mg key_00000002 s v\r\n", b'A')];

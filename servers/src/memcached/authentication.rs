@@ -1,4 +1,4 @@
-//! Who may speak: `-Y`.
+//! Names and passwords of clients: `-Y`.
 //!
 //! A client says who it is by a `set`, of whatever key, whose value is its name and its password
 //! with a blank between them. Until then nothing else is heard.
@@ -25,7 +25,7 @@ pub struct Authentication {
 }
 
 impl Authentication {
-    /// What a file says: lines of the form `name:password`.
+    /// Reads the lines of a file, each of the form `name:password`.
     ///
     /// # Errors
     /// If it cannot be read, or has other lines, or too many.

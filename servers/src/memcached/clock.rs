@@ -8,7 +8,7 @@ use super::store::{Fresh, Moment};
 /// The clock begins with this, so that 1 is always in the past.
 const START: u32 = 2;
 
-/// What expires then has expired.
+/// An item that expires at this second has expired.
 const PAST: u32 = 1;
 
 /// What is further away than this is no duration, but a date.

@@ -111,7 +111,7 @@ impl Server {
         self.clock.moment(now, &self.store.fresh)
     }
 
-    /// What is known of a client that has said nothing.
+    /// The state of a client that has said nothing.
     fn introduction(&self) -> Known {
         let is_authenticated = !self.authentication.is_needed();
         let is_binary = match self.options.protocol {

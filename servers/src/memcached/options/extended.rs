@@ -80,7 +80,7 @@ impl Default for Extended {
 }
 
 impl Extended {
-    /// What these words choose, one after the other.
+    /// Applies these words, one after the other.
     ///
     /// # Errors
     /// The word that is none of memcached's, or its number that is none.

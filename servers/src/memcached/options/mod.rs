@@ -109,7 +109,7 @@ pub struct Options {
     #[arg(short = 'C', long)]
     pub disable_cas: bool,
 
-    /// What clients may speak
+    /// The protocol that clients speak
     #[arg(short = 'B', long, value_name = "NAME", default_value = "auto")]
     pub protocol: Protocol,
 
@@ -145,7 +145,7 @@ pub struct Options {
 /// More megabytes cannot be counted in bytes.
 const MOST_MEGABYTES: u64 = usize::MAX as u64 >> 20;
 
-/// What clients may speak.
+/// The protocol that clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// What a client's first byte says
