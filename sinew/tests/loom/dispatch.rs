@@ -190,23 +190,6 @@ fn of_two_strands_behind_a_busy_processor_one_is_taken_by_the_processor_that_fal
     }
 }
 
-#[test]
-fn a_lone_strand_behind_a_busy_processor_is_taken_or_somebody_keeps_watch() {
-    for scheduler in SCHEDULERS {
-        check(2, 3, move |turn| {
-            let (house, [owner, other]) = House::new(scheduler());
-            let own = move || {
-                owner.push(1);
-                owner
-            };
-            let (_owner, other) = turn.two(own, move || other.run_dry());
-            let (run, is_watched) = settle([other]);
-            assert!(run == [1] || is_watched, "the other processor sleeps, and nobody looks again");
-            clear(&house);
-        });
-    }
-}
-
 /// The processor that leaves gives its strands to the others, one of which falls asleep.
 #[test]
 fn what_a_processor_leaves_behind_is_found_or_wakes_the_sleeper() {
