@@ -3,7 +3,7 @@
 //! A strand is due when its level allows it to wait no longer. It may be a fibre or a task:
 //! a scheduler sees no difference.
 
-use sinew::sched::{Claim, Effort, Local, Place, Priority, Ready, Scheduler, Wake};
+use sinew::sched::{Claim, Effort, Local, Placement, Priority, Ready, Scheduler, Wake};
 use sinew::task::TaskBuilder;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ impl Scheduler for EarliestDeadline {
         "earliest deadline"
     }
 
-    fn attach(&self, _place: Place) -> Box<dyn Local> {
+    fn attach(&self, _place: Placement) -> Box<dyn Local> {
         Box::new(self.clone())
     }
 

@@ -3,19 +3,21 @@
 //! public face.
 #![allow(unsafe_code, missing_docs)]
 
-use crate::atomic::{AtomicBool, AtomicU64, Relaxed};
-use crate::drain;
-use crate::fibre::{headcount, join};
+use crate::base::Deadline;
+use crate::base::atomic::{AtomicBool, AtomicU64, Relaxed};
+use crate::base::spin;
+use crate::fibre::headcount;
 use crate::io::{pool, slots};
+use crate::processor::drain;
+use crate::processor::idle;
 use crate::sched::{ProcessorId, Ready, Wake};
+use crate::strand::join;
 use crate::strand::{self, After, Kind, Strand, StrandArc};
 use crate::sync::Policy;
 use crate::sync::{raw_mutex, raw_rwlock, raw_semaphore};
 use crate::task::block_on;
 use crate::task::life::{Begin, Life};
-use crate::time::Deadline;
 use crate::wait::{self, Limit, Party, handover};
-use crate::{idle, spin};
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroU64;
@@ -35,7 +37,7 @@ pub fn processor(index: u16) -> ProcessorId {
 /// A strand that is never run: for queues. Its number is also the time at which
 /// it became ready.
 pub fn ready_strand(number: u64) -> Ready {
-    static KIND: Kind = Kind { run: |_, _| crate::fatal("a model's strand was run"), free };
+    static KIND: Kind = Kind { run: |_, _| crate::base::fatal("a model's strand was run"), free };
     /// # Safety
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(strand: NonNull<Strand>) {
@@ -138,7 +140,7 @@ pub fn freed() -> u32 {
 
 /// A task that is ready for its first poll, and its handle.
 pub fn task() -> (Ready, Task) {
-    static KIND: Kind = Kind { run: |_, _| crate::fatal("a model's task was run"), free };
+    static KIND: Kind = Kind { run: |_, _| crate::base::fatal("a model's task was run"), free };
     /// # Safety
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(mut strand: NonNull<Strand>) {
@@ -254,7 +256,9 @@ impl Slot {
 
     /// As a kernel thread. How many events there were when it became worth trying.
     pub fn wait(&self) -> u32 {
-        self.0.wait(slots::Side::Read, Limit::NONE).unwrap_or_else(|_| crate::fatal("a model's wait has no limit"))
+        self.0
+            .wait(slots::Side::Read, Limit::NONE)
+            .unwrap_or_else(|_| crate::base::fatal("a model's wait has no limit"))
     }
 
     /// As [`wait`](Slot::wait), by a future.
@@ -555,11 +559,11 @@ impl Idle {
     }
 
     pub fn rouse(&self, id: ProcessorId) {
-        self.0.rouse(id);
+        self.0.wake_processor(id);
     }
 
-    pub fn rouse_sentinel(&self) {
-        self.0.rouse_sentinel();
+    pub fn wake_sentinel(&self) {
+        self.0.wake_sentinel();
     }
 
     pub fn relieve(&self) {
@@ -626,7 +630,7 @@ impl<'a> Announced<'a> {
     }
 
     pub fn take_seat(&mut self) {
-        self.0.take_seat();
+        self.0.become_sentinel();
     }
 
     pub fn retract(self) {

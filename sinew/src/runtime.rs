@@ -1,15 +1,15 @@
 //! The runtime: how one is built, what it runs, and how it ends.
 
-use crate::cluster::{Cluster, ClusterPlan, ClusterShared};
-use crate::drain::{Drain, Way};
-use crate::fallback::{Facility, denied};
-use crate::fence;
-use crate::fibre::arena::{self, Class, LARGEST_STACK};
+use crate::base::fallback::{Facility, denied};
+use crate::base::fence;
+use crate::base::fork;
 use crate::fibre::{self, FibreBuilder, JoinHandle, SpawnError};
-use crate::fork;
 use crate::io::{EventScope, Home, Polling};
 use crate::processor;
+use crate::processor::cluster::{Cluster, ClusterPlan, ClusterShared};
+use crate::processor::drain::{Drain, Way};
 use crate::sched::{self, MAX_PROCESSORS, Scheduler, Topology};
+use crate::stack::arena::{self, Class, LARGEST_STACK};
 use crate::wait::{self, Lent, Party};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -203,7 +203,7 @@ impl Drop for Runtime {
         if !may_wait || shared.leftovers == Leftovers::LetRun {
             let reaper = thread::Builder::new().name("sinew-reaper".to_owned()).spawn(move || shared.end());
             if let Err(error) = reaper {
-                crate::fatal(&format!("no thread to end a runtime with: {error}"));
+                crate::base::fatal(&format!("no thread to end a runtime with: {error}"));
             }
         } else {
             shared.end();

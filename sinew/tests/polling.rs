@@ -5,7 +5,7 @@ mod fixture;
 use fixture::{Setup, alone, everywhere_owning, spin_until};
 use sinew::io::Polling;
 use sinew::net::{TcpListener, TcpStream};
-use sinew::sched::{Place, Topology};
+use sinew::sched::{Placement, Topology};
 use sinew::{Cluster, Runtime};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn descriptors_stay_served_while_processors_come_and_go() {
             let streams = sessions(&rt, 40);
             check(&rt, &streams);
             // The first inherits from the last, and leaves both to another.
-            let first = Place::simulated(0, Arc::new(Topology::flat(1)), 0).processor();
+            let first = Placement::simulated(0, Arc::new(Topology::flat(1)), 0).processor();
             cluster.remove_processor().unwrap();
             check(&rt, &streams);
             cluster.remove(first).unwrap();

@@ -3,7 +3,7 @@
 mod fixture;
 
 use fixture::{Random, everywhere, happens_within, kernel_thread, wait_until, wherever};
-use sinew::sched::{Place, ProcessorId, Topology};
+use sinew::sched::{Placement, ProcessorId, Topology};
 use sinew::{Cluster, FibreBuilder, ResizeError, Runtime, pinned};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// The processor with this number.
 fn processor(index: u16) -> ProcessorId {
-    Place::simulated(index, Arc::new(Topology::flat(1)), 0).processor()
+    Placement::simulated(index, Arc::new(Topology::flat(1)), 0).processor()
 }
 
 /// The processor that runs the caller at this moment.

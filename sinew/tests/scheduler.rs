@@ -9,7 +9,7 @@ mod rerun;
 
 use fixture::{alone, migrating, wait_until};
 use rerun::{Rerun, SIGABRT};
-use sinew::sched::{Claim, Effort, Local, Place, Ready, Scheduler, Topology, Wake};
+use sinew::sched::{Claim, Effort, Local, Placement, Ready, Scheduler, Topology, Wake};
 use sinew::{Fibre, Runtime, task};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -91,7 +91,7 @@ impl Scheduler for Mine {
         "mine"
     }
 
-    fn attach(&self, _place: Place) -> Box<dyn Local> {
+    fn attach(&self, _place: Placement) -> Box<dyn Local> {
         self.0.does(Method::Attach, || Box::new(MyEnd(self.0.clone())))
     }
 
@@ -137,7 +137,7 @@ impl Local for MyEnd {
         self.0.does(Method::Retract, || Wake::Nobody)
     }
 
-    fn tick(&self, _now: u64) {
+    fn beat(&self, _now: u64) {
         self.0.does(Method::Tick, || ());
     }
 
@@ -239,7 +239,7 @@ impl Scheduler for Plain {
         "plain"
     }
 
-    fn attach(&self, _place: Place) -> Box<dyn Local> {
+    fn attach(&self, _place: Placement) -> Box<dyn Local> {
         Box::new(PlainEnd(self.clone()))
     }
 
@@ -355,7 +355,7 @@ fn a_scheduler_that_drops_a_strand_ends_the_process() {
             "drops"
         }
 
-        fn attach(&self, place: Place) -> Box<dyn Local> {
+        fn attach(&self, place: Placement) -> Box<dyn Local> {
             Mine::new(|_| ()).attach(place)
         }
 
@@ -411,13 +411,13 @@ fn a_scheduler_that_names_a_processor_that_cannot_exist_ends_the_process() {
             "misleads"
         }
 
-        fn attach(&self, place: Place) -> Box<dyn Local> {
+        fn attach(&self, place: Placement) -> Box<dyn Local> {
             self.0.attach(place)
         }
 
         fn inject(&self, strand: Ready, now: u64) -> Wake {
             let _ = self.0.inject(strand, now);
-            Wake::Processor(Place::simulated(u16::MAX, Arc::new(Topology::flat(1)), 0).processor())
+            Wake::Processor(Placement::simulated(u16::MAX, Arc::new(Topology::flat(1)), 0).processor())
         }
     }
     let outcome = in_child!(Rerun::new(), || {

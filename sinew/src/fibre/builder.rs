@@ -1,14 +1,15 @@
 //! Spawning.
 #![allow(unsafe_code)]
 
-use super::arena::{Class, LARGEST_STACK};
+use super::fresh_ids;
 use super::handle::JoinHandle;
 use super::record::{Plan, Record, ResultOf};
 use super::scope::{Entered, Scope, ScopedJoinHandle};
-use super::{fresh_ids, stacks};
-use crate::cluster::{Cluster, ClusterShared};
+use crate::processor::cluster::{Cluster, ClusterShared};
 use crate::processor::{self, Processor};
 use crate::runtime::{self, BuildError};
+use crate::stack::arena::{Class, LARGEST_STACK};
+use crate::stack::pool as stacks;
 use crate::strand::{Priority, Ready};
 use std::num::NonZeroU64;
 use std::panic::Location;
@@ -349,7 +350,7 @@ impl<'a> Origin<'a> {
     fn count(&self) -> bool {
         match self {
             Origin::Strand(processor, _) => {
-                processor.seat().tally().count_spawned();
+                processor.post().tally().count_spawned();
                 true
             }
             Origin::Outside(cluster) => cluster.runtime().count_spawned_outside(),

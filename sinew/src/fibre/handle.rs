@@ -2,12 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::Fibre;
-use super::join::Wait;
 use super::record::{Record, ResultOf};
-use super::stack::{Stack, current_stack};
-use crate::budget;
+use crate::base::Deadline;
+use crate::stack::{Stack, current_stack};
+use crate::strand::join::Wait;
 use crate::strand::{After, StrandArc};
-use crate::time::Deadline;
+use crate::wait::budget;
 use crate::wait::{self, Limit, Outcome, Party};
 use std::fmt;
 use std::mem::ManuallyDrop;

@@ -22,7 +22,7 @@
 //! A fibre that was not the last touches nothing of the scope afterwards, which may be gone.
 //! The last one may read the party: the owner waits for its signal.
 
-use crate::atomic::{AcqRel, AtomicU64, AtomicUsize, Relaxed};
+use crate::base::atomic::{AcqRel, AtomicU64, AtomicUsize, Relaxed};
 use std::num::NonZeroU64;
 
 pub(crate) struct Headcount {

@@ -241,7 +241,7 @@ impl Locals {
             }
         }));
         if result.is_err() {
-            crate::fatal("a fibre-local variable panicked when it was dropped");
+            crate::base::fatal("a fibre-local variable panicked when it was dropped");
         }
     }
 }

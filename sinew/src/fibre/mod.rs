@@ -1,38 +1,32 @@
 #![doc = include_str!("README.md")]
 
-pub(crate) mod arena;
-pub(crate) mod blocks;
 mod builder;
 mod handle;
 pub(crate) mod headcount;
-pub(crate) mod join;
-mod joining;
+mod join_future;
 mod locals;
 mod overflow;
 pub(crate) mod record;
 mod scope;
-pub(crate) mod stack;
-pub(crate) mod stacks;
-mod unwinding;
 
+pub use crate::stack::pool::{Memory, memory, trim};
 pub(crate) use builder::Origin;
 pub use builder::{FibreBuilder, SpawnError, spawn};
 pub(crate) use handle::suspend as suspend_on;
 pub use handle::{JoinHandle, SelfJoin};
-pub use joining::Joining;
+pub use join_future::Joining;
 pub use locals::{AccessError, LocalKey};
 pub(crate) use overflow::install_overflow_handler;
 pub(crate) use scope::scope_in;
 pub use scope::{Scope, ScopedJoinHandle, scope};
-pub use stacks::{Memory, memory, trim};
 
-use crate::budget;
+use crate::base::Deadline;
 use crate::processor;
+use crate::stack::current_stack;
 use crate::strand::{After, StrandArc};
-use crate::time::Deadline;
+use crate::wait::budget;
 use crate::wait::{self, Limit};
 use record::Record;
-use stack::current_stack;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;

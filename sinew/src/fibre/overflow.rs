@@ -1,9 +1,9 @@
 //! Stack overflow: a fault in a guard becomes a message and an abort.
 #![allow(unsafe_code)]
 
-use super::arena;
-use super::stack::current_stack;
-use crate::kernel::say;
+use crate::base::kernel::say;
+use crate::stack::arena;
+use crate::stack::current_stack;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Once;

@@ -5,15 +5,15 @@
 //! turn costs no stack, and a handle to one that has ended keeps none.
 #![allow(unsafe_code)]
 
-use super::arena::Class;
-use super::blocks;
-use super::join::{Completed, Detached, Join};
 use super::locals::Locals;
 use super::scope::{Entered, ScopeShared};
-use super::stack::Stack;
-use crate::atomic::{AtomicU64, Relaxed};
-use crate::cluster::ClusterShared;
+use crate::base::atomic::{AtomicU64, Relaxed};
+use crate::processor::cluster::ClusterShared;
 use crate::processor::{self, Processor};
+use crate::stack::Stack;
+use crate::stack::arena::Class;
+use crate::strand::blocks;
+use crate::strand::join::{Completed, Detached, Join};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound, container};
 use crate::wait::{Cancel, Limits, Party};
 use std::alloc::Layout;
@@ -205,7 +205,7 @@ impl Record {
     /// Binds the fibre to `processor` until as many `unpin`s. By the fibre.
     pub(crate) fn pin(&self, processor: &Processor) {
         if self.pins.replace(self.pins.get() + 1) == 0 {
-            self.strand.bind(processor.seat(), bound::PINNED);
+            self.strand.bind(processor.post(), bound::PINNED);
         }
     }
 
@@ -243,10 +243,10 @@ impl Record {
         stack.begin(self);
         self.set_stack(Some(stack));
         if !processor.is_migrating() {
-            self.strand.bind(processor.seat(), bound::STARTED);
+            self.strand.bind(processor.post(), bound::STARTED);
         }
         if self.pinned {
-            self.strand.bind(processor.seat(), bound::PINNED);
+            self.strand.bind(processor.post(), bound::PINNED);
         }
         stack
     }
@@ -254,7 +254,7 @@ impl Record {
     fn end(&self, processor: &Processor, stack: Stack) {
         // A hook that is suspended is none to std any more, which lets it panic then.
         if thread::panicking() {
-            crate::fatal("a panic hook panicked after it had blocked");
+            crate::base::fatal("a panic hook panicked after it had blocked");
         }
         self.set_stack(None);
         processor.stacks().put(self.class, stack);
@@ -262,7 +262,7 @@ impl Record {
     }
 
     /// What runs on the fibre's stack.
-    pub(super) fn execute(&self) {
+    pub(crate) fn execute(&self) {
         // SAFETY: `create` paired this record with its types.
         unsafe { (self.typed.execute)(self) };
         self.locals.clear();
@@ -293,7 +293,7 @@ impl Record {
         // SAFETY: the result is there, and the join word made it ours.
         let clear = AssertUnwindSafe(|| unsafe { (self.typed.clear)(self) });
         if catch_unwind(clear).is_err() {
-            crate::fatal("a fibre's result panicked when it was dropped");
+            crate::base::fatal("a fibre's result panicked when it was dropped");
         }
     }
 
@@ -325,7 +325,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
         let stage = unsafe { Self::stage(record) };
         // SAFETY: until `Join::complete` the stage is the fibre's own.
         let Stage::Closure(closure) = (unsafe { stage.replace(Stage::Empty) }) else {
-            crate::fatal("a fibre began twice");
+            crate::base::fatal("a fibre began twice");
         };
         let result = catch_unwind(AssertUnwindSafe(closure));
         if let (Err(_), Some(scope)) = (&result, &record.scope) {

@@ -17,11 +17,11 @@
 //! has who is idle and what waits.
 #![allow(unsafe_code)]
 
+use super::event_scope::{Home, for_all_workers};
 use super::pool::{Load, Next, Placed, Pool, Seat};
-use super::scope::{Home, for_all_workers};
-use crate::fibre::stack::current_stack;
+use crate::base::Deadline;
 use crate::processor;
-use crate::time::Deadline;
+use crate::stack::current_stack;
 use crate::wait::{self, Limit, Party};
 use std::cell::Cell;
 use std::io::{self, Write};

@@ -3,7 +3,7 @@
 
 use super::descriptor::{is_nonblocking, result, set_nonblocking};
 use super::{Done, Side, Source};
-use crate::time::Deadline;
+use crate::base::Deadline;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::ManuallyDrop;

@@ -6,12 +6,12 @@
 #![allow(unsafe_code)]
 
 use super::descriptor::{owned, result};
-use super::scope::do_there;
-use super::scoped::Scoped;
+use super::event_scope::do_there;
+use super::in_scope::Scoped;
 use super::slots::{self, Event, Key, Side};
-use crate::clock;
-use crate::fork;
-use crate::idle::Bell;
+use crate::base::clock;
+use crate::base::fork;
+use crate::processor::idle::Bell;
 use crate::wait::Signalled;
 use std::io;
 use std::mem::MaybeUninit;
@@ -28,8 +28,8 @@ const EVENTS: usize = 256;
 /// each; other distances are unmeasured.
 const AHEAD: usize = 4;
 
-/// The user data of the alarm: no slot has this number.
-const ALARM: u64 = u64::MAX;
+/// The user data of the bell: no slot has this number.
+const BELL: u64 = u64::MAX;
 
 /// The user data of inherited pollers.
 const INHERITED: u64 = u64::MAX - 1;
@@ -43,13 +43,13 @@ const LOOK_US: u64 = 1000;
 const LOOK_FOR_OTHERS_US: u64 = 100;
 
 /// Rings in a poller: whoever waits there returns.
-pub(crate) struct Alarm(Scoped<OwnedFd>);
+pub(crate) struct PollerBell(Scoped<OwnedFd>);
 
-impl Alarm {
-    fn new() -> io::Result<Alarm> {
+impl PollerBell {
+    fn new() -> io::Result<PollerBell> {
         // SAFETY: no memory is involved, and the descriptor is a new one.
         let descriptor = unsafe { owned(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)) };
-        Ok(Alarm(Scoped::new(descriptor?)))
+        Ok(PollerBell(Scoped::new(descriptor?)))
     }
 
     /// By the one who waits in the poller, while nobody else can come to wait there: so
@@ -62,8 +62,8 @@ impl Alarm {
     }
 }
 
-impl Bell for Alarm {
-    /// Rings until it is [stopped](Alarm::stop): a look of another's must not take it away
+impl Bell for PollerBell {
+    /// Rings until it is [stopped](PollerBell::stop): a look of another's must not take it away
     /// from the processor that is to hear it.
     fn ring(self: Arc<Self>) {
         fork::check();
@@ -81,7 +81,7 @@ pub(crate) struct Poller {
     /// Not 0, and no other's.
     number: u32,
     epoll: Scoped<OwnedFd>,
-    alarm: Arc<Alarm>,
+    bell: Arc<PollerBell>,
     /// Those of processors that are gone. The kernel reports on them as on descriptors.
     inherited: Mutex<Vec<Arc<Poller>>>,
     /// Whether nobody sleeps in here any more.
@@ -94,19 +94,19 @@ pub(crate) struct Poller {
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
-        // SAFETY: as in `Alarm::new`.
+        // SAFETY: as in `PollerBell::new`.
         let epoll = Scoped::new(unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?);
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let poller = Poller {
             number: NEXT.fetch_add(1, Relaxed),
             epoll,
-            alarm: Arc::new(Alarm::new()?),
+            bell: Arc::new(PollerBell::new()?),
             inherited: Mutex::default(),
             abandoned: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             looked: AtomicU64::new(0),
         };
-        poller.control(libc::EPOLL_CTL_ADD, poller.alarm.0.peek().as_raw_fd(), libc::EPOLLIN, ALARM)?;
+        poller.control(libc::EPOLL_CTL_ADD, poller.bell.0.peek().as_raw_fd(), libc::EPOLLIN, BELL)?;
         Ok(poller)
     }
 
@@ -119,8 +119,8 @@ impl Poller {
         self.epoll.peek().as_raw_fd()
     }
 
-    pub(crate) fn alarm(&self) -> &Arc<Alarm> {
-        &self.alarm
+    pub(crate) fn bell(&self) -> &Arc<PollerBell> {
+        &self.bell
     }
 
     fn control(&self, operation: libc::c_int, descriptor: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
@@ -184,7 +184,7 @@ impl Poller {
         for poller in self.inherited().iter() {
             // Nobody hears it any more, but it may have been rung late.
             if poller.abandoned.load(Relaxed) {
-                poller.alarm.stop();
+                poller.bell.stop();
             }
             poller.look_for(now, signalled);
         }
@@ -212,7 +212,7 @@ impl Poller {
     /// anybody can go on.
     pub(crate) fn look_at_times(&self, now: u64, gave_way: bool) -> bool {
         let while_us = if gave_way { LOOK_FOR_OTHERS_US } else { LOOK_US };
-        now.saturating_sub(self.looked.load(Relaxed)) > clock::ticks_in_us(while_us) && self.look(now)
+        now.saturating_sub(self.looked.load(Relaxed)) > clock::cycles_in_us(while_us) && self.look(now)
     }
 
     /// Waits for events, for no longer than `timeout`, says when that is over, and lets
@@ -242,14 +242,14 @@ impl Poller {
             }
             let event = event(index);
             match event.u64 {
-                ALARM if timeout == Some(Duration::ZERO) => {}
-                ALARM => self.alarm.stop(),
+                BELL if timeout == Some(Duration::ZERO) => {}
+                BELL => self.bell.stop(),
                 INHERITED => inherited = true,
                 key => slots::announce(Key(key), said(event.events as libc::c_int), signalled),
             }
         }
         if inherited {
-            self.look_at_inherited(clock::ticks(), signalled);
+            self.look_at_inherited(clock::cycles(), signalled);
         }
     }
 

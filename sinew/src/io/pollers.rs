@@ -2,8 +2,8 @@
 
 use super::poller::Poller;
 use super::slots;
-use crate::cluster::ClusterShared;
-use crate::idle::{Bell, Idle};
+use crate::processor::cluster::ClusterShared;
+use crate::processor::idle::{Bell, Idle};
 use crate::sched::{MAX_PROCESSORS, ProcessorId};
 use std::collections::HashMap;
 use std::io;
@@ -102,7 +102,7 @@ impl Pollers {
         self.enter(place, &poller);
         drop(changing);
         // It sleeps elsewhere, and would not notice events.
-        cluster.idle().rouse_sentinel();
+        cluster.idle().wake_sentinel();
         Ok(poller)
     }
 
@@ -173,7 +173,7 @@ impl Pollers {
         changing.heirs.values_mut().filter(|heir| **heir == retiring).for_each(|heir| *heir = heir_place);
         changing.heirs.insert(retiring, heir_place);
         drop(changing);
-        idle.rouse(heir);
+        idle.wake_processor(heir);
         Ok(())
     }
 
@@ -204,11 +204,11 @@ impl Pollers {
     pub(crate) fn stop(&self) {
         let thread = self.changing().thread.take();
         if let (Some(thread), Some(poller)) = (thread, self.made[0].get()) {
-            // Release pairs with the Acquire in `start_thread`: the alarm comes after it.
+            // Release pairs with the Acquire in `start_thread`: the bell comes after it.
             self.stopped.store(true, Release);
-            Arc::clone(poller.alarm()).ring();
+            Arc::clone(poller.bell()).ring();
             if thread.join().is_err() {
-                crate::fatal("a poller panicked");
+                crate::base::fatal("a poller panicked");
             }
         }
         let ended: Vec<_> = self.made.iter().filter_map(OnceLock::get).map(|poller| poller.number()).collect();

@@ -12,7 +12,7 @@
 //! queue.
 #![allow(unsafe_code)]
 
-use crate::atomic::{Acquire, AtomicU32, Mutex, MutexGuard, Relaxed, Release};
+use crate::base::atomic::{Acquire, AtomicU32, Mutex, MutexGuard, Relaxed, Release};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -72,7 +72,7 @@ pub(crate) struct Load {
 }
 
 impl<J: Copy + Send> Pool<J> {
-    crate::atomic::const_fn! {
+    crate::base::atomic::const_fn! {
         pub(crate) fn new() -> Self {
             Pool { state: Mutex::new(State { jobs: VecDeque::new(), idle: Vec::new(), threads: 0 }) }
         }
@@ -266,7 +266,7 @@ impl<J: Copy + Send> Seat<J> {
 }
 
 #[cfg(not(sinew_loom))]
-use crate::kernel::{futex_wait as kernel_wait, futex_wake as kernel_wake};
+use crate::base::kernel::{futex_wait as kernel_wait, futex_wake as kernel_wake};
 
 #[cfg(sinew_loom)]
 fn kernel_wake(_word: *const AtomicU32) {}

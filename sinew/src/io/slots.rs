@@ -6,12 +6,12 @@
 //! looked up; an event that comes late, for a descriptor that was closed, finds another
 //! generation and is dropped, though the descriptor's number may be in use again.
 
-use crate::fibre::stack::current_stack;
-use crate::prefetch::prefetch;
-use crate::spin::SpinLock;
+use crate::base::prefetch::prefetch;
+use crate::base::spin::SpinLock;
+use crate::stack::current_stack;
 use crate::strand::Strand;
 use crate::task::strand_of;
-use crate::wait::{self, Limit, Outcome, Place, Queue, Roused, Signalled, Told, wait_in, wait_in_async};
+use crate::wait::{self, End, Limit, Outcome, Queue, Resumed, Signalled, Told, wait_in, wait_in_async};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
@@ -125,8 +125,8 @@ impl Next {
     #[inline]
     fn add_to(self, signalled: &mut Signalled) {
         match self {
-            Next(Some(told), _) => signalled.add(told.rouse()),
-            Next(None, Some(waker)) => signalled.add(Roused::of(waker)),
+            Next(Some(told), _) => signalled.add(told.signal_later()),
+            Next(None, Some(waker)) => signalled.add(Resumed::of(waker)),
             Next(None, None) => {}
         }
     }
@@ -286,7 +286,7 @@ impl Owned {
             self.slot.near.store((&raw const stack).cast::<u8>().cast_mut(), Relaxed);
             self.slot.strand.store(std::ptr::from_ref(stack.record().strand()).cast_mut(), Relaxed);
         }
-        let (lock, place, pass_on) = (&self.slot.state, Place::Back, readiness.pass_on());
+        let (lock, place, pass_on) = (&self.slot.state, End::Back, readiness.pass_on());
         match wait_in(lock, state, |state| &mut state.side(side).waiting, place, 0, limit, || drop(pass_on)) {
             (Outcome::Told, events) => Ok(events),
             (outcome, _) => Err(outcome),
@@ -306,7 +306,7 @@ impl Owned {
                 next.call();
             }
         };
-        let (lock, place, pass_on) = (&self.slot.state, Place::Back, readiness.pass_on());
+        let (lock, place, pass_on) = (&self.slot.state, End::Back, readiness.pass_on());
         wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || drop(pass_on), abandoned).await
     }
 

@@ -22,17 +22,17 @@
 //! side that has been reported closed is always worth trying.
 #![allow(unsafe_code)]
 
+use super::event_scope::do_there;
+use super::in_scope::Scoped;
 use super::poller::Poller;
-use super::scope::do_there;
-use super::scoped::Scoped;
 use super::slots::{Owned, Shown, Side};
-use crate::budget;
+use crate::base::Deadline;
+use crate::base::prefetch::prefetch;
 use crate::cancel::Cancelled;
-use crate::fibre::stack::current_stack;
-use crate::prefetch::prefetch;
 use crate::processor;
+use crate::stack::current_stack;
 use crate::task;
-use crate::time::Deadline;
+use crate::wait::budget;
 use crate::wait::{self, Limit, Outcome, carried};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

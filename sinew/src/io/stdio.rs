@@ -12,8 +12,8 @@
 use super::descriptor::length;
 use super::pollable::kind;
 use super::{Done, Side, Source};
+use crate::base::Deadline;
 use crate::blocking;
-use crate::time::Deadline;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::OnceLock;

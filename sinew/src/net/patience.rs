@@ -1,7 +1,8 @@
 //! Waiting for what the kernel does not report.
 
 use super::socket::Socket;
-use crate::time::{Deadline, sleep_async, try_sleep};
+use crate::base::Deadline;
+use crate::time::{sleep_async, try_sleep};
 use std::io;
 use std::time::Duration;
 

@@ -7,10 +7,10 @@
 #![allow(unsafe_code)]
 
 use super::address::Address;
-use crate::fibre::stack::current_stack;
+use crate::base::Deadline;
 use crate::io::descriptor::{owned, result, set_nonblocking};
 use crate::io::{Done, Shown, Side, Source};
-use crate::time::Deadline;
+use crate::stack::current_stack;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;

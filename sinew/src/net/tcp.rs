@@ -3,7 +3,7 @@
 use super::address::Address;
 use super::addrs::{ToSocketAddrs, each, invalid};
 use super::socket::Socket;
-use crate::time::Deadline;
+use crate::base::Deadline;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use std::{fmt, io};

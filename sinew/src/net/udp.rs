@@ -4,7 +4,7 @@ use super::address::Address;
 use super::addrs::{ToSocketAddrs, each, invalid};
 use super::socket::Socket;
 use super::tcp::family;
-use crate::time::Deadline;
+use crate::base::Deadline;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use std::{fmt, io};

@@ -4,7 +4,7 @@ use super::address::Address;
 use super::addrs::invalid;
 use super::patience::{Patience, accept_patiently, into_full_queue};
 use super::socket::Socket;
-use crate::time::Deadline;
+use crate::base::Deadline;
 use std::iter::FusedIterator;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::SocketAddr;

@@ -1,10 +1,10 @@
 //! What a processor does when it has run out of strands: it searches, lingers and sleeps.
 //!
-//! The protocol with those who make strands ready is that of [`idle`](crate::idle).
+//! The protocol with those who make strands ready is that of [`idle`](crate::processor::idle).
 
 use super::{Order, Processor};
-use crate::clock;
-use crate::idle::Slept;
+use crate::base::clock;
+use crate::processor::idle::Slept;
 use crate::sched::Effort;
 use crate::strand::Ready;
 use std::time::Duration;
@@ -36,7 +36,7 @@ const DEPUTY_RESIGNS: u32 = 4;
 impl Processor {
     /// Anything that can be run by this processor.
     fn find(&self, effort: Effort) -> Option<Ready> {
-        self.now.set(clock::ticks());
+        self.now.set(clock::cycles());
         self.cluster.timers().fire_due();
         let found = self.next().or_else(|| self.look()).or_else(|| match self.detached.get() {
             true => None,
@@ -55,7 +55,7 @@ impl Processor {
             return None;
         }
         self.next_look.set(now + self.look_distance);
-        let found = self.cluster.pollers().look(self.seat.id(), now);
+        let found = self.cluster.pollers().look(self.post.id(), now);
         self.is_slack.set(!found);
         if found { self.next() } else { None }
     }
@@ -74,7 +74,7 @@ impl Processor {
 
     /// Whether the processor sleeps in a poller when it is the sentinel.
     fn has_poller(&self) -> bool {
-        self.cluster.pollers().to_sleep_in(self.seat.id(), true).is_some()
+        self.cluster.pollers().to_sleep_in(self.post.id(), true).is_some()
     }
 
     /// Tells the scheduler, which may have been told otherwise, that the
@@ -101,7 +101,7 @@ impl Processor {
 
     /// Sleeps until a strand that is bound to this processor becomes ready.
     fn rest(&self) -> Option<Ready> {
-        let hidden = self.cluster.idle().hide(self.seat.id());
+        let hidden = self.cluster.idle().hide(self.post.id());
         let found = self.find(Effort::Polite);
         if found.is_some() || self.is_to_end() {
             hidden.retract();
@@ -115,8 +115,8 @@ impl Processor {
     /// when it was woken up.
     fn linger(&self) -> Option<Ready> {
         let idle = self.cluster.idle();
-        let lingering = idle.linger(self.seat.id());
-        let end = clock::ticks() + if self.is_pointless_to_linger() { 0 } else { self.linger };
+        let lingering = idle.linger(self.post.id());
+        let end = clock::cycles() + if self.is_pointless_to_linger() { 0 } else { self.linger };
         let mut has_lingered = false;
         loop {
             if let Some(strand) = self.find(Effort::Polite) {
@@ -149,12 +149,12 @@ impl Processor {
                 announced.depart();
                 return found;
             }
-            if found.is_some() || self.seat.order() != Order::Serve {
+            if found.is_some() || self.post.order() != Order::Serve {
                 announced.retract();
                 return found;
             }
             let is_sentinel = announced.is_sentinel();
-            let poller = self.cluster.pollers().to_sleep_in(self.seat.id(), is_sentinel);
+            let poller = self.cluster.pollers().to_sleep_in(self.post.id(), is_sentinel);
             let timeout = match is_sentinel {
                 false => (quiet < DEPUTY_RESIGNS && self.has_poller() && announced.deputise()).then_some(DEPUTY_LOOKS),
                 true => {
@@ -162,11 +162,11 @@ impl Processor {
                     self.cluster.timers().until_next().into_iter().chain(watch).min()
                 }
             };
-            let asleep_since = clock::ticks();
+            let asleep_since = clock::cycles();
             let mut events = 0;
             self.is_sentinel.set(is_sentinel);
             let slept = match poller {
-                Some(poller) => announced.sleep_polling(poller.alarm(), |waited| {
+                Some(poller) => announced.sleep_polling(poller.bell(), |waited| {
                     events = poller.wait(timeout, waited);
                     self.is_slack.set(events < 2);
                 }),
@@ -176,7 +176,7 @@ impl Processor {
             let is_due = is_sentinel && self.cluster.timers().fire_due();
             self.is_sentinel.set(false);
             has_events = is_sentinel && (events > 0 || is_due);
-            if clock::ticks() - asleep_since < self.linger {
+            if clock::cycles() - asleep_since < self.linger {
                 self.luck.set(LUCK);
             }
             match slept {
@@ -189,7 +189,7 @@ impl Processor {
                 if quiet == DEPUTY_RESIGNS {
                     announced.resign();
                 }
-                announced.take_seat();
+                announced.become_sentinel();
             }
             watch = (watch * 2).min(WATCH_LAST);
         }

@@ -1,11 +1,11 @@
 //! Fair work stealing: processors keep to their own queues, and watch that no
 //! other queue is neglected. The folder's README tells the whole story.
 
-use super::seats::Seats;
-use super::{CacheId, Claim, Effort, Local, Place, Ready, Scheduler, Wake};
-use crate::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Relaxed};
-use crate::clock::ticks_in_us;
-use crate::spin::{SpinGuard, SpinLock};
+use super::stations::Stations;
+use super::{CacheId, Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
+use crate::base::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Relaxed};
+use crate::base::clock::cycles_in_us;
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::strand::{Inbox, Levels};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
@@ -51,7 +51,7 @@ pub struct Fair {
 
 #[derive(Default)]
 struct Shared {
-    queues: Seats<Queue>,
+    queues: Stations<Queue>,
     /// Where the next injected strand goes.
     turn: AtomicUsize,
 }
@@ -97,20 +97,20 @@ impl Scheduler for Fair {
         "fair"
     }
 
-    fn attach(&self, place: Place) -> Box<dyn Local> {
-        let (seat, queue) = self.shared.queues.take();
+    fn attach(&self, place: Placement) -> Box<dyn Local> {
+        let (station, queue) = self.shared.queues.take();
         queue.bulletin.taken.store(true, Relaxed);
         let end = End {
             shared: Arc::clone(&self.shared),
-            seat,
+            station,
             queue,
-            random: Cell::new(0x9e37_79b9 ^ (seat as u32 + 1).wrapping_mul(0x85eb_ca6b)),
+            random: Cell::new(0x9e37_79b9 ^ (station as u32 + 1).wrapping_mul(0x85eb_ca6b)),
             wait: Cell::new(0),
             sampled: Cell::new(0),
             advertised: Cell::new(false),
             imbalance: Cell::new(0),
-            rescue_floor: ticks_in_us(RESCUE_FLOOR_US),
-            young: ticks_in_us(YOUNG_US),
+            rescue_floor: cycles_in_us(RESCUE_FLOOR_US),
+            young: cycles_in_us(YOUNG_US),
             place,
         };
         end.note_cache();
@@ -121,7 +121,7 @@ impl Scheduler for Fair {
         let queues = &self.shared.queues;
         let used = queues.used().max(1);
         let first = self.shared.turn.fetch_add(1, Relaxed);
-        // With every seat vacant the strand waits in one of them, where the
+        // With every station vacant the strand waits in one of them, where the
         // next processor to attach or to look finds it.
         let taken = (0..used).find_map(|offset| queues.get((first + offset) % used).filter(|queue| queue.is_taken()));
         taken.unwrap_or_else(|| queues.get_or_new(0)).arrive(strand, now);
@@ -185,8 +185,8 @@ impl Own {
 /// A processor's own end.
 struct End {
     shared: Arc<Shared>,
-    place: Place,
-    seat: usize,
+    place: Placement,
+    station: usize,
     queue: Arc<Queue>,
     /// State of a small generator (xorshift).
     random: Cell<u32>,
@@ -268,13 +268,14 @@ impl Local for End {
 
     fn search(&self, now: u64, effort: Effort) -> Option<Ready> {
         let cache = self.note_cache();
-        let others = |near| self.shared.queues.others(self.seat).filter(move |queue| (queue.cache() == cache) == near);
+        let others =
+            |near| self.shared.queues.others(self.station).filter(move |queue| (queue.cache() == cache) == near);
         // Those under one's own cache first; the rest only then.
         let found = others(true).chain(others(false)).any(|queue| self.share(queue, now, effort));
         if found || effort == Effort::Greedy { self.next(now) } else { None }
     }
 
-    fn tick(&self, now: u64) {
+    fn beat(&self, now: u64) {
         self.advertise();
         if let Some(other) = self.pick() {
             self.look_at(other, now);
@@ -285,7 +286,7 @@ impl Local for End {
         let next = self.next(0);
         if next.is_none() && self.queue.bulletin.taken.swap(false, Relaxed) {
             self.advertise();
-            self.shared.queues.leave(self.seat);
+            self.shared.queues.leave(self.station);
         }
         next
     }
@@ -434,8 +435,8 @@ impl End {
         }
         let random = self.next_random();
         let other = (random >> 8) as usize % (used - 1);
-        let queue = self.shared.queues.get(other + usize::from(other >= self.seat))?;
-        // A vacant seat belongs to no cache, and may hold what was left behind.
+        let queue = self.shared.queues.get(other + usize::from(other >= self.station))?;
+        // A vacant station belongs to no cache, and may hold what was left behind.
         let near = queue.cache() == self.note_cache() || !queue.is_taken();
         (near || random % 256 < REMOTE_LOOKS).then_some(queue)
     }

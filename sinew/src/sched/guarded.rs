@@ -5,7 +5,7 @@
 //! done here, around each method, and only for schedulers that are not of this crate:
 //!
 //! - A strand that the scheduler gives to a processor belongs to that processor's cluster.
-//!   Otherwise it would be bound to a seat that may end before the strand does.
+//!   Otherwise it would be bound to a station that may end before the strand does.
 //! - A panic does not leave the method. It would unwind the frames of whoever made a strand
 //!   ready, and a fibre that borrows from them may be running already.
 //! - The method runs as on a kernel thread that has nothing to do with the runtime. What
@@ -14,8 +14,8 @@
 //!
 //! Each of these that fails ends the process with one line that says why.
 
-use super::{Claim, Effort, Fair, Inverted, Local, MAX_PROCESSORS, Place, Ready, Scheduler, Shared, Wake};
-use crate::here;
+use super::{Claim, Effort, Fair, Inverted, Local, MAX_PROCESSORS, Placement, Ready, Scheduler, Shared, Wake};
+use crate::base::here;
 use std::any::TypeId;
 use std::cell::Cell;
 
@@ -51,7 +51,7 @@ struct EndOnUnwind;
 
 impl Drop for EndOnUnwind {
     fn drop(&mut self) {
-        crate::fatal("a scheduler panicked");
+        crate::base::fatal("a scheduler panicked");
     }
 }
 
@@ -59,7 +59,9 @@ impl Drop for EndOnUnwind {
 fn call<R>(cluster: usize, method: impl FnOnce() -> R) -> R {
     let before = ENTERED.replace(cluster);
     if before == cluster && cluster != NO_CLUSTER {
-        crate::fatal("a scheduler was entered from one of its own methods: it made a strand ready, or spawned one");
+        crate::base::fatal(
+            "a scheduler was entered from one of its own methods: it made a strand ready, or spawned one",
+        );
     }
     let (processor, stack) = (here::processor(), here::stack());
     here::set_processor(std::ptr::null());
@@ -77,7 +79,7 @@ fn call<R>(cluster: usize, method: impl FnOnce() -> R) -> R {
 fn checked(wake: Wake) -> Wake {
     match wake {
         Wake::Processor(id) if id.index() >= MAX_PROCESSORS => {
-            crate::fatal("a scheduler named a processor that cannot exist")
+            crate::base::fatal("a scheduler named a processor that cannot exist")
         }
         wake => wake,
     }
@@ -100,7 +102,7 @@ impl<S: Scheduler> Scheduler for Guarded<S> {
         self.call(NO_CLUSTER, S::name)
     }
 
-    fn attach(&self, place: Place) -> Box<dyn Local> {
+    fn attach(&self, place: Placement) -> Box<dyn Local> {
         let cluster = place.cluster;
         let local = self.call(cluster, |scheduler| scheduler.attach(place));
         Box::new(GuardedLocal { local: Some(local), cluster })
@@ -119,7 +121,9 @@ impl GuardedLocal {
     /// Checks a strand that the scheduler has given.
     fn admitted(&self, strand: Ready) -> Ready {
         if strand.cluster_address() != self.cluster {
-            crate::fatal("a scheduler gave a processor a strand of another cluster: one scheduler serves one cluster");
+            crate::base::fatal(
+                "a scheduler gave a processor a strand of another cluster: one scheduler serves one cluster",
+            );
         }
         strand
     }
@@ -165,8 +169,8 @@ impl Local for GuardedLocal {
         checked(self.call(|local| local.retract(now)))
     }
 
-    fn tick(&self, now: u64) {
-        self.call(|local| local.tick(now));
+    fn beat(&self, now: u64) {
+        self.call(|local| local.beat(now));
     }
 
     fn drain(&self) -> Option<Ready> {

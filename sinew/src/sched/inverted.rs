@@ -5,11 +5,11 @@
 
 mod strands;
 
-use super::seats::Seats;
-use super::{Claim, Effort, Local, Place, ProcessorId, Ready, Scheduler, Wake};
-use crate::atomic::{AtomicI64, AtomicU64, Relaxed, yield_now};
-use crate::clock::ticks_in_us;
-use crate::spin::SpinLock;
+use super::stations::Stations;
+use super::{Claim, Effort, Local, Placement, ProcessorId, Ready, Scheduler, Wake};
+use crate::base::atomic::{AtomicI64, AtomicU64, Relaxed, yield_now};
+use crate::base::clock::cycles_in_us;
+use crate::base::spin::SpinLock;
 use crate::strand::{Inbox, Levels};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
@@ -25,7 +25,7 @@ const STAGING_TURN: u32 = 61;
 /// [`Fair`](super::Fair).
 const YOUNG_US: u64 = 2;
 
-/// A processor is held up when it has not ticked for so many distances between two ticks
+/// A processor is held up when it has not last_beat for so many distances between two ticks
 /// of who looks: for 48 µs if strands are short, which is about what
 /// [`Fair`](super::Fair) has. Unmeasured beyond that.
 const HELD_UP_TICKS: u64 = 3;
@@ -49,7 +49,7 @@ struct Shared {
     waiting: CachePadded<SpinLock<Waiting>>,
     /// What arrives from elsewhere.
     staging: CachePadded<Strands>,
-    ring: Seats<Station>,
+    ring: Stations<Station>,
 }
 
 /// The inverted stack and its helper.
@@ -70,8 +70,8 @@ impl Default for SpinLock<Waiting> {
 #[derive(Default)]
 struct Station {
     local: CachePadded<Strands>,
-    /// When its processor last ticked. Written by it only.
-    ticked: CachePadded<AtomicU64>,
+    /// When its processor last last_beat. Written by it only.
+    last_beat: CachePadded<AtomicU64>,
     /// Where a waiting processor is handed its strand.
     handed: Inbox,
 }
@@ -106,19 +106,19 @@ impl Scheduler for Inverted {
         "inverted"
     }
 
-    fn attach(&self, place: Place) -> Box<dyn Local> {
-        let (seat, station) = self.shared.ring.take();
+    fn attach(&self, place: Placement) -> Box<dyn Local> {
+        let (index, station) = self.shared.ring.take();
         let shared = Arc::clone(&self.shared);
         let processor = place.processor();
         Box::new(End {
             shared,
             station,
-            seat,
+            index,
             processor,
             waiting: Cell::new(false),
             turn: Cell::new(0),
             ahead: Cell::new(0),
-            young: ticks_in_us(YOUNG_US),
+            young: cycles_in_us(YOUNG_US),
         })
     }
 
@@ -130,7 +130,7 @@ impl Scheduler for Inverted {
 struct End {
     shared: Arc<Shared>,
     station: Arc<Station>,
-    seat: usize,
+    index: usize,
     processor: ProcessorId,
     /// Whether the processor is on the inverted stack, or was until somebody
     /// took it off to hand it a strand.
@@ -205,12 +205,12 @@ impl Local for End {
         self.shared.hand_over(self.await_handed())
     }
 
-    fn tick(&self, now: u64) {
-        let since_last = now.saturating_sub(self.station.ticked.load(Relaxed));
-        self.station.ticked.store(now, Relaxed);
+    fn beat(&self, now: u64) {
+        let since_last = now.saturating_sub(self.station.last_beat.load(Relaxed));
+        self.station.last_beat.store(now, Relaxed);
         let limit = since_last.saturating_mul(HELD_UP_TICKS);
         let Some(other) = self.next_along_the_ring() else { return };
-        if now.saturating_sub(other.ticked.load(Relaxed)) > limit
+        if now.saturating_sub(other.last_beat.load(Relaxed)) > limit
             && !other.local.is_empty()
             && let Some(taken) = other.local.take_neglected(now, limit)
         {
@@ -224,7 +224,7 @@ impl Local for End {
         let kept = self.station.local.take_kept();
         if kept.is_none() {
             self.station.local.move_to(&self.shared.staging);
-            self.shared.ring.leave(self.seat);
+            self.shared.ring.leave(self.index);
         }
         kept
     }
@@ -249,7 +249,7 @@ impl End {
     }
 
     fn others(&self) -> impl Iterator<Item = &Arc<Station>> {
-        self.shared.ring.others(self.seat)
+        self.shared.ring.others(self.index)
     }
 
     /// Each of the other stations in turn.

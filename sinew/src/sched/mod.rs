@@ -3,10 +3,10 @@
 mod fair;
 mod guarded;
 mod inverted;
-mod seats;
 mod shared;
 #[cfg(test)]
 mod simulation;
+mod stations;
 mod topology;
 
 pub use fair::Fair;
@@ -36,7 +36,7 @@ impl ProcessorId {
 
 /// What a scheduler is told of a processor that joins.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Placement {
     processor: ProcessorId,
     topology: Arc<Topology>,
     /// The address of the processor's cluster; 0 if it is simulated.
@@ -45,15 +45,15 @@ pub struct Place {
     simulated_cpu: Option<usize>,
 }
 
-impl Place {
+impl Placement {
     pub(crate) fn new(processor: ProcessorId, topology: Arc<Topology>, cluster: usize) -> Self {
-        Place { processor, topology, cluster, simulated_cpu: None }
+        Placement { processor, topology, cluster, simulated_cpu: None }
     }
 
     /// A place on a machine that need not exist, for simulating a scheduler:
     /// the processor stays on `cpu`.
     pub fn simulated(index: u16, topology: Arc<Topology>, cpu: usize) -> Self {
-        Place { processor: ProcessorId(index), topology, cluster: 0, simulated_cpu: Some(cpu) }
+        Placement { processor: ProcessorId(index), topology, cluster: 0, simulated_cpu: Some(cpu) }
     }
 
     /// The processor's number within its cluster.
@@ -71,7 +71,7 @@ impl Place {
         if self.topology.is_flat() {
             return self.topology.cache_of(0);
         }
-        self.topology.cache_of(self.simulated_cpu.unwrap_or_else(crate::kernel::current_cpu))
+        self.topology.cache_of(self.simulated_cpu.unwrap_or_else(crate::base::kernel::current_cpu))
     }
 }
 
@@ -150,7 +150,7 @@ pub trait Scheduler: Send + Sync + 'static {
 
     /// A processor joins the cluster. Called on that processor's kernel thread,
     /// where the result stays.
-    fn attach(&self, place: Place) -> Box<dyn Local>;
+    fn attach(&self, place: Placement) -> Box<dyn Local>;
 
     /// Takes a strand that became ready outside of the cluster's processors.
     fn inject(&self, strand: Ready, now: u64) -> Wake;
@@ -197,9 +197,9 @@ pub trait Local {
         Wake::Nobody
     }
 
-    /// Called about every [`TICK_US`] microseconds while the processor is busy:
+    /// Called about every [`BEAT_US`] microseconds while the processor is busy:
     /// the moment to look at others.
-    fn tick(&self, _now: u64) {}
+    fn beat(&self, _now: u64) {}
 
     /// The processor leaves: gives back one strand after the other until none
     /// is left. Nothing is pushed to this end any more.
@@ -209,4 +209,4 @@ pub trait Local {
 /// How far apart ticks are. Each is one look at another processor's queue, a
 /// cache miss of about 100 ns on both sides: about one per cent of the time. The
 /// mean of `transfer` is about four of them.
-pub const TICK_US: u64 = 16;
+pub const BEAT_US: u64 = 16;

@@ -1,9 +1,9 @@
 //! One queue for all processors: the baseline that the other schedulers have
 //! to beat.
 
-use super::{Claim, Effort, Local, Place, Ready, Scheduler, Wake};
-use crate::atomic::{AtomicUsize, Relaxed};
-use crate::spin::SpinLock;
+use super::{Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
+use crate::base::atomic::{AtomicUsize, Relaxed};
+use crate::base::spin::SpinLock;
 use crate::strand::Levels;
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Scheduler for Shared {
         "shared"
     }
 
-    fn attach(&self, _place: Place) -> Box<dyn Local> {
+    fn attach(&self, _place: Placement) -> Box<dyn Local> {
         Box::new(End { queue: Arc::clone(&self.queue) })
     }
 

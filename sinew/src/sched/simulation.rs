@@ -2,8 +2,8 @@
 //! driven by one thread, a step of the clock at a time.
 #![allow(unsafe_code)]
 
-use super::{Effort, Fair, Inverted, Local, Place, Ready, Scheduler, Shared, TICK_US, Topology, Wake};
-use crate::clock::ticks_in_us;
+use super::{BEAT_US, Effort, Fair, Inverted, Local, Placement, Ready, Scheduler, Shared, Topology, Wake};
+use crate::base::clock::cycles_in_us;
 use crate::strand::{Kind, Strand};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -33,13 +33,13 @@ struct Machine {
 impl Machine {
     fn new(scheduler: &dyn Scheduler, topology: Topology, processors: u16) -> Machine {
         let topology = Arc::new(topology);
-        let place = |index| Place::simulated(index, Arc::clone(&topology), index.into());
+        let place = |index| Placement::simulated(index, Arc::clone(&topology), index.into());
         // Far from 0, so that nothing is older than the machine.
         Machine { ends: (0..processors).map(|index| scheduler.attach(place(index))).collect(), now_us: 1_000_000 }
     }
 
     fn now(&self) -> u64 {
-        ticks_in_us(self.now_us)
+        cycles_in_us(self.now_us)
     }
 
     fn fill(&self, end: usize, strands: usize) {
@@ -58,8 +58,8 @@ impl Machine {
                 strand.stamp(now);
                 let _ = end.push(strand, now);
             }
-            if self.now_us.is_multiple_of(TICK_US) {
-                end.tick(now);
+            if self.now_us.is_multiple_of(BEAT_US) {
+                end.beat(now);
             }
         }
     }
@@ -231,7 +231,7 @@ fn inverted_leaves_a_processor_alone_whose_strands_take_no_longer_than_ones_own(
     let second = machine.now();
     for turn in 0..100 {
         machine.now_us += 50;
-        machine.ends[turn % 2].tick(machine.now());
+        machine.ends[turn % 2].beat(machine.now());
     }
     for (end, filled) in machine.ends.iter().zip([first, second]) {
         let next = end.next(machine.now()).unwrap();

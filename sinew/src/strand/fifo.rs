@@ -122,7 +122,7 @@ impl Fifo {
 impl Drop for Fifo {
     fn drop(&mut self) {
         if !self.is_empty() {
-            crate::fatal("a queue was dropped with strands that were ready to run");
+            crate::base::fatal("a queue was dropped with strands that were ready to run");
         }
     }
 }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::{Fifo, Ready, Strand};
-use crate::atomic::{Acquire, AtomicPtr, Relaxed, Release};
+use crate::base::atomic::{Acquire, AtomicPtr, Relaxed, Release};
 use std::ptr::NonNull;
 
 pub(crate) struct Inbox {

@@ -12,8 +12,10 @@
 //! This is a storage file: all the `unsafe` about a strand's lifetime is here.
 #![allow(unsafe_code)]
 
+pub(crate) mod blocks;
 mod fifo;
 mod inbox;
+pub(crate) mod join;
 mod state;
 
 pub use fifo::Claim;
@@ -22,10 +24,10 @@ pub(crate) use inbox::Inbox;
 #[cfg_attr(not(sinew_loom), allow(unused_imports))]
 pub(crate) use state::{Commit, State, Woken};
 
-use crate::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release, fence};
-use crate::cluster::ClusterShared;
+use crate::base::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release, fence};
 use crate::fibre::record::{FIBRE, Record};
-use crate::processor::{Processor, Seat};
+use crate::processor::cluster::ClusterShared;
+use crate::processor::{Post, Processor};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -132,9 +134,9 @@ pub(crate) struct Strand {
     /// Where it runs. Written by the strand itself while it runs; read by
     /// whoever unparks it, after the acquire of the state word.
     cluster: AtomicPtr<ClusterShared>,
-    /// The seat of the processor that it is bound to, while `bound` is not 0.
+    /// The post of the processor that it is bound to, while `bound` is not 0.
     /// Written and read as `cluster` is.
-    home: AtomicPtr<Seat>,
+    home: AtomicPtr<Post>,
     /// The reasons of [`bound`]. Written and read as `cluster` is.
     bound: AtomicU8,
     priority: Priority,
@@ -184,7 +186,7 @@ impl Strand {
     #[cfg(not(sinew_loom))]
     #[inline(always)]
     fn prefetch(&self) {
-        use crate::prefetch::prefetch;
+        use crate::base::prefetch::prefetch;
         prefetch(self.next.get().map_or(std::ptr::null(), |next| next.as_ptr().cast_const().cast()));
         let own = std::ptr::without_provenance::<u8>(self.own.load(Relaxed) as usize);
         for line in 0..PREFETCHED_LINES {
@@ -221,13 +223,13 @@ impl Strand {
         self.cluster.store(std::ptr::from_ref(cluster).cast_mut(), Ordering::Relaxed);
     }
 
-    /// The seat that the strand may not leave, if it is bound.
+    /// The post that the strand may not leave, if it is bound.
     #[inline]
-    pub(crate) fn home(&self) -> Option<&Seat> {
+    pub(crate) fn bound_to(&self) -> Option<&Post> {
         if self.bound.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        // SAFETY: `bind` stored it; seats live as long as their cluster.
+        // SAFETY: `bind` stored it; posts live as long as their cluster.
         unsafe { self.home.load(Ordering::Relaxed).as_ref() }
     }
 
@@ -241,14 +243,14 @@ impl Strand {
         self.bound.load(Ordering::Relaxed) & reason != 0
     }
 
-    /// Binds the strand to the processor that runs it, whose seat this is, for
+    /// Binds the strand to the processor that runs it, whose post this is, for
     /// `reason`. By that processor or by the strand itself.
-    pub(crate) fn bind(&self, seat: &Seat, reason: u8) {
+    pub(crate) fn bind(&self, post: &Post, reason: u8) {
         let before = self.bound.load(Ordering::Relaxed);
         if before == 0 {
-            seat.bound_one();
+            post.bound_one();
         }
-        self.home.store(std::ptr::from_ref(seat).cast_mut(), Ordering::Relaxed);
+        self.home.store(std::ptr::from_ref(post).cast_mut(), Ordering::Relaxed);
         self.bound.store(before | reason, Ordering::Relaxed);
     }
 
@@ -257,7 +259,7 @@ impl Strand {
         let before = self.bound.load(Ordering::Relaxed);
         let after = before & !reason;
         if before != 0 && after == 0 {
-            self.home().expect("a bound strand has a home").freed_one();
+            self.bound_to().expect("a bound strand has a home").freed_one();
         }
         self.bound.store(after, Ordering::Relaxed);
     }
@@ -402,7 +404,7 @@ impl Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        crate::fatal(match std::thread::panicking() {
+        crate::base::fatal(match std::thread::panicking() {
             true => "a scheduler panicked with a strand in its hands",
             false => "a scheduler dropped a strand that was ready to run",
         });
@@ -428,7 +430,7 @@ impl StrandArc {
     pub(crate) fn new(strand: &Strand) -> Self {
         // Relaxed: the caller's access to the strand orders what matters.
         if strand.refs.fetch_add(1, Relaxed) > u32::MAX / 2 {
-            crate::fatal("more than two thousand million handles to one strand");
+            crate::base::fatal("more than two thousand million handles to one strand");
         }
         StrandArc(NonNull::from(strand))
     }

@@ -29,7 +29,7 @@
 //! and the commit fails: nothing is lost, and nobody resumes a stack that is
 //! still in use.
 
-use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
+use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 
 const TOKEN: u32 = 1;
 const SIGNAL: u32 = 2;

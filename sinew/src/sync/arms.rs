@@ -21,7 +21,7 @@
 #![allow(unsafe_code)]
 
 use super::channel::{Buffer, Core};
-use crate::wait::{Limit, Node, Outcome, Place, Wait, block_within_and};
+use crate::wait::{End, Limit, Node, Outcome, Wait, block_within_and};
 use std::sync::mpsc::{RecvError, SendError, TryRecvError, TrySendError};
 
 /// One of the operations of which the first that can be done is done.
@@ -105,7 +105,7 @@ impl<T, B: Buffer<T>, R, F: FnOnce(Result<T, RecvError>) -> R> Arm<R> for RecvAr
         }
         // SAFETY: by the contract; a node is entered here only, and each `enter` is
         // followed by a `leave`.
-        unsafe { state.receiving().enter(&self.node, wait, Place::Back) };
+        unsafe { state.receiving().enter(&self.node, wait, End::Back) };
         true
     }
 
@@ -147,7 +147,7 @@ impl<T, B: Buffer<T>, R, F: FnOnce(Result<(), SendError<T>>) -> R> Arm<R> for Se
             return false;
         }
         // SAFETY: as for `RecvArm`.
-        unsafe { state.sending().enter(&self.node, wait, Place::Back) };
+        unsafe { state.sending().enter(&self.node, wait, End::Back) };
         true
     }
 

@@ -5,12 +5,12 @@
 //! generation. If that has ended meanwhile it was counted, so it goes on with the
 //! others: either all parties of a generation have passed, or none.
 
-use crate::atomic::const_fn;
-use crate::budget;
-use crate::spin::{SpinGuard, SpinLock};
+use crate::base::Deadline;
+use crate::base::atomic::const_fn;
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::task;
-use crate::time::Deadline;
-use crate::wait::{self, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::wait::budget;
+use crate::wait::{self, End, Limit, Outcome, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,7 @@ impl Barrier {
             return Ok(BarrierWaitResult(true));
         };
         let generation = state.generation;
-        let (outcome, ()) = wait_in(&self.state, state, |state| &mut state.queue, Place::Back, (), limit, || ());
+        let (outcome, ()) = wait_in(&self.state, state, |state| &mut state.queue, End::Back, (), limit, || ());
         if outcome == Outcome::Told || !self.give_up(generation) {
             return Ok(BarrierWaitResult(false));
         }
@@ -119,7 +119,7 @@ impl Barrier {
                 self.give_up(generation);
             }
         };
-        wait_in_async(&self.state, state, |state| &mut state.queue, Place::Back, (), || (), abandoned).await;
+        wait_in_async(&self.state, state, |state| &mut state.queue, End::Back, (), || (), abandoned).await;
         BarrierWaitResult(false)
     }
 

@@ -11,14 +11,14 @@
 //! Nobody who comes later gets a message, or room, before those who wait.
 //!
 //! Whoever may wait gives way now and then also where it need not: see
-//! [`crate::budget`].
+//! [`crate::wait::budget`].
 //!
 //! Messages are dropped, and memory is freed, when the lock has been released.
 
-use crate::budget;
-use crate::spin::{SpinGuard, SpinLock};
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::task;
-use crate::wait::{Batch, Limit, Outcome, Place, Queue, Told, wait_in, wait_in_async};
+use crate::wait::budget;
+use crate::wait::{Batch, End, Limit, Outcome, Queue, Told, wait_in, wait_in_async};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -257,7 +257,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
             }
             Err(Unsent::Full(message, state)) => {
                 let note = Some(message);
-                match wait_in(&self.state, state, |state| &mut state.sending, Place::Back, note, limit, || ()) {
+                match wait_in(&self.state, state, |state| &mut state.sending, End::Back, note, limit, || ()) {
                     (_, None) => Ok(()),
                     (Outcome::TimedOut, Some(message)) => Err(SendTimeoutError::Timeout(message)),
                     (_, Some(message)) => Err(SendTimeoutError::Disconnected(message)),
@@ -287,7 +287,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
                 Err(RecvTimeoutError::Disconnected)
             }
             Err(Unreceived::Empty(state)) => {
-                match wait_in(&self.state, state, |state| &mut state.receiving, Place::Back, None, limit, || ()) {
+                match wait_in(&self.state, state, |state| &mut state.receiving, End::Back, None, limit, || ()) {
                     (_, Some(message)) => Ok(message),
                     (Outcome::TimedOut, None) => Err(RecvTimeoutError::Timeout),
                     (Outcome::Cancelled, None) => Err(RecvTimeoutError::Disconnected),
@@ -306,8 +306,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
             Err(Unreceived::Closed) => Err(RecvError),
             Err(Unreceived::Empty(state)) => {
                 let abandoned = |_, message| self.put_back(message);
-                let note =
-                    wait_in_async(&self.state, state, State::receiving, Place::Back, None, || (), abandoned).await;
+                let note = wait_in_async(&self.state, state, State::receiving, End::Back, None, || (), abandoned).await;
                 note.map_or_else(|| self.recv_closed(), Ok)
             }
         }
@@ -345,7 +344,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
             Err(Unsent::Closed(message)) => Err(SendError(message)),
             Err(Unsent::Full(message, state)) => {
                 let note = Some(message);
-                let note = wait_in_async(&self.state, state, State::sending, Place::Back, note, || (), |_, _| ()).await;
+                let note = wait_in_async(&self.state, state, State::sending, End::Back, note, || (), |_, _| ()).await;
                 note.map_or(Ok(()), |message| Err(SendError(message)))
             }
         }

@@ -1,10 +1,10 @@
 //! `Condvar`, with std's signatures.
 
 use super::mutex::MutexGuard;
-use crate::atomic::const_fn;
-use crate::spin::{SpinGuard, SpinLock};
-use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::base::Deadline;
+use crate::base::atomic::const_fn;
+use crate::base::spin::{SpinGuard, SpinLock};
+use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::sync::{LockResult, PoisonError};
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ impl Condvar {
                 self.notify_one();
             }
         };
-        wait_in_async(&self.state, state, |state| &mut state.queue, Place::Back, number, unlock, abandoned).await;
+        wait_in_async(&self.state, state, |state| &mut state.queue, End::Back, number, unlock, abandoned).await;
         let pass_on = PassOn(self);
         let locked = mutex.lock_async().await;
         std::mem::forget(pass_on);
@@ -210,7 +210,7 @@ impl Condvar {
         // Unlocked when entered: who locks it then, and notifies, finds the caller.
         let unlock = || mutex.unlock();
         let (state, number) = self.number();
-        let (outcome, _) = wait_in(&self.state, state, |state| &mut state.queue, Place::Back, number, limit, unlock);
+        let (outcome, _) = wait_in(&self.state, state, |state| &mut state.queue, End::Back, number, limit, unlock);
         mutex.lock();
         outcome
     }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::OnceLock;
-use crate::atomic::const_fn;
+use crate::base::atomic::const_fn;
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};

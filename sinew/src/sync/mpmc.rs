@@ -28,7 +28,7 @@
 //! ```
 
 use super::channel::{Core, UNBOUNDED};
-use crate::time::Deadline;
+use crate::base::Deadline;
 use crate::wait::Limit;
 use std::fmt;
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 
 use super::poison::Poison;
 use super::raw_mutex::RawMutex;
-use crate::atomic::const_fn;
-use crate::budget;
-use crate::time::Deadline;
+use crate::base::Deadline;
+use crate::base::atomic::const_fn;
 use crate::wait::Limit;
+use crate::wait::budget;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;

@@ -4,11 +4,11 @@
 //! those who wait for the next one. Beside it is a flag for those who come when all
 //! is done: the only thing that they look at.
 
-use crate::atomic::{Acquire, AtomicBool, Release, const_fn, of_thread};
+use crate::base::Deadline;
+use crate::base::atomic::{Acquire, AtomicBool, Release, const_fn, of_thread};
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::fibre::with_record;
-use crate::spin::{SpinGuard, SpinLock};
-use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
@@ -181,7 +181,7 @@ impl Once {
 
     /// Until the stage changes.
     fn change<'a>(&'a self, inner: SpinGuard<'a, Inner>) -> impl Future<Output = ()> + use<'a> {
-        wait_in_async(&self.inner, inner, |inner| &mut inner.queue, Place::Back, (), || (), |_, ()| ())
+        wait_in_async(&self.inner, inner, |inner| &mut inner.queue, End::Back, (), || (), |_, ()| ())
     }
 
     #[cold]
@@ -238,7 +238,7 @@ impl Once {
             drop(inner);
             panic!("a closure waits for the Once that has called it");
         }
-        wait_in(&self.inner, inner, |inner| &mut inner.queue, Place::Back, (), limit, || ()).0
+        wait_in(&self.inner, inner, |inner| &mut inner.queue, End::Back, (), limit, || ()).0
     }
 }
 

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::once::{Once, Poison};
-use crate::atomic::const_fn;
-use crate::time::Deadline;
+use crate::base::Deadline;
+use crate::base::atomic::const_fn;
 use crate::wait::Limit;
 use std::cell::UnsafeCell;
 use std::fmt;

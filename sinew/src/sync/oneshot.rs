@@ -11,7 +11,7 @@
 //! ```
 
 use super::channel::Core;
-use crate::time::Deadline;
+use crate::base::Deadline;
 use crate::wait::Limit;
 use std::cell::Cell;
 use std::fmt;

@@ -19,11 +19,11 @@
 //! lock, and sees no WOKEN, is alone with the word.
 
 use super::Policy;
-use crate::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn, spin_loop};
-use crate::clock;
-use crate::spin::{SpinGuard, SpinLock};
+use crate::base::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn, spin_loop};
+use crate::base::clock;
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::task;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
 
 const LOCKED: u32 = 1;
 const QUEUED: u32 = 2;
@@ -132,7 +132,7 @@ impl RawMutex {
     /// Takes the lock if it is free; else gives the queue's lock, under which the caller may
     /// enter, and where.
     #[inline]
-    fn contend(&self, contender: &mut Contender) -> Option<(SpinGuard<'_, Queue<Turn>>, Place, Turn)> {
+    fn contend(&self, contender: &mut Contender) -> Option<(SpinGuard<'_, Queue<Turn>>, End, Turn)> {
         let woken = contender.woken;
         loop {
             let word = self.word.load(Relaxed);
@@ -153,8 +153,8 @@ impl RawMutex {
             if self.word.fetch_update(Relaxed, Relaxed, still_locked).is_err() {
                 continue;
             }
-            let place = if contender.since.is_none() { Place::Back } else { Place::Front };
-            let turn = Turn { since: *contender.since.get_or_insert_with(clock::ticks), granted: false };
+            let place = if contender.since.is_none() { End::Back } else { End::Front };
+            let turn = Turn { since: *contender.since.get_or_insert_with(clock::cycles), granted: false };
             return Some((queue, place, turn));
         }
     }
@@ -202,8 +202,8 @@ impl RawMutex {
             self.word.store(0, Release);
             return;
         };
-        let waited = clock::ticks().saturating_sub(told.note().since);
-        if self.policy == Policy::HandOver || waited > clock::ticks_in_us(STARVED_US) {
+        let waited = clock::cycles().saturating_sub(told.note().since);
+        if self.policy == Policy::HandOver || waited > clock::cycles_in_us(STARVED_US) {
             told.note().granted = true;
             // Relaxed: the signal passes on what was done under the lock.
             self.word.store(LOCKED | queued, Relaxed);

@@ -11,10 +11,10 @@
 //! A writer that waits holds up the readers behind it. If it gives up, whoever has the
 //! lock may share it with them, so whoever leaves the queue early serves it.
 
-use crate::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn};
-use crate::spin::{SpinGuard, SpinLock};
+use crate::base::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn};
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::task;
-use crate::wait::{self, Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::wait::{self, Batch, End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
 
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
@@ -69,7 +69,7 @@ impl RawRwLock {
         // Before QUEUED says that somebody waits.
         wait::refuse_tasks();
         let Some(queue) = self.take_or_lock(access) else { return true };
-        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, access, limit, || ());
+        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, End::Back, access, limit, || ());
         if outcome != Outcome::Told {
             self.serve(self.queue.lock());
         }
@@ -99,7 +99,7 @@ impl RawRwLock {
             (true, Access::Write) => self.unlock_write(),
             (false, _) => self.serve(self.queue.lock()),
         };
-        wait_in_async(&self.queue, queue, |queue| queue, Place::Back, access, || (), abandoned).await;
+        wait_in_async(&self.queue, queue, |queue| queue, End::Back, access, || (), abandoned).await;
     }
 
     pub(crate) async fn read_async(&self) {

@@ -9,10 +9,10 @@
 //! Someone who wants many permits holds up those behind it. If it gives up, they may
 //! have been waiting for nothing, so whoever leaves the queue early serves it.
 
-use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, const_fn};
-use crate::spin::{SpinGuard, SpinLock};
+use crate::base::atomic::{Acquire, AtomicU64, Relaxed, Release, const_fn};
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::task;
-use crate::wait::{self, Batch, LARGEST_BATCH, Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::wait::{self, Batch, End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
 
 const QUEUED: u64 = 1;
 const PERMIT: u64 = 2;
@@ -61,7 +61,7 @@ impl RawSemaphore {
         // Before QUEUED says that somebody waits.
         wait::refuse_tasks();
         let Some(queue) = self.take_or_lock(count) else { return Outcome::Told };
-        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, Place::Back, count, limit, || ());
+        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, End::Back, count, limit, || ());
         if outcome != Outcome::Told {
             self.give_slow(0, MOST);
         }
@@ -76,7 +76,7 @@ impl RawSemaphore {
         let abandoned = |is_told, count| {
             let _ = if is_told { self.give(count, most) } else { self.give_slow(0, most) };
         };
-        wait_in_async(&self.queue, queue, |queue| queue, Place::Back, count, || (), abandoned).await;
+        wait_in_async(&self.queue, queue, |queue| queue, End::Back, count, || (), abandoned).await;
     }
 
     /// Takes `count` permits if they are there; else gives the lock, under which the caller

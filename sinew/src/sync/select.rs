@@ -3,9 +3,9 @@
 use super::arms::{Arm, RecvArm, SendArm, wait_for_any};
 use super::channel::{Buffer, Core};
 use super::{mpmc, mpsc, oneshot};
-use crate::budget;
-use crate::clock;
-use crate::time::Deadline;
+use crate::base::Deadline;
+use crate::base::clock;
+use crate::wait::budget;
 use crate::wait::{Limit, Outcome};
 use std::collections::VecDeque;
 use std::fmt;
@@ -147,7 +147,7 @@ fn random() -> u32 {
     // 2^64 divided by the golden ratio. Two rounds: after one alone, selects at even
     // intervals would get numbers at even intervals.
     const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-    let bits = clock::ticks().wrapping_mul(MULTIPLIER);
+    let bits = clock::cycles().wrapping_mul(MULTIPLIER);
     ((bits ^ (bits >> 32)).wrapping_mul(MULTIPLIER) >> 32) as u32
 }
 

@@ -1,9 +1,9 @@
 //! Semaphores: the counting one and the binary one.
 
 use super::raw_semaphore::{MOST, RawSemaphore};
-use crate::atomic::const_fn;
-use crate::budget;
-use crate::time::Deadline;
+use crate::base::Deadline;
+use crate::base::atomic::const_fn;
+use crate::wait::budget;
 use crate::wait::{Limit, Outcome};
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! `WaitGroup`: waits for an open number of others.
 
-use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
-use crate::budget;
-use crate::spin::{SpinGuard, SpinLock};
-use crate::time::Deadline;
-use crate::wait::{Limit, Outcome, Place, Queue, wait_in, wait_in_async};
+use crate::base::Deadline;
+use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::base::spin::{SpinGuard, SpinLock};
+use crate::wait::budget;
+use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ impl WaitGroup {
         let group = Arc::clone(&self.group);
         drop(self);
         let Some(waiting) = group.lock_unless_ended() else { return };
-        wait_in_async(&group.waiting, waiting, |queue| queue, Place::Back, (), || (), |_, ()| ()).await;
+        wait_in_async(&group.waiting, waiting, |queue| queue, End::Back, (), || (), |_, ()| ()).await;
     }
 
     /// As [`wait`](WaitGroup::wait), but for no longer than `timeout`.
@@ -118,7 +118,7 @@ impl Group {
             budget::spend(budget::LOCK);
             return true;
         };
-        let (outcome, ()) = wait_in(&self.waiting, waiting, |queue| queue, Place::Back, (), limit, || ());
+        let (outcome, ()) = wait_in(&self.waiting, waiting, |queue| queue, End::Back, (), limit, || ());
         outcome == Outcome::Told
     }
 

@@ -15,7 +15,7 @@
 //! WAITING.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release};
+use crate::base::atomic::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release};
 use crate::time;
 use crate::wait::{self, Limit, Party};
 use std::num::NonZeroU64;

@@ -3,10 +3,10 @@
 
 use super::life::Life;
 use super::memory::{Taker, join_of};
-use crate::fibre::join::{Detached, Join, Wait};
+use crate::base::Deadline;
 use crate::processor;
 use crate::strand::StrandArc;
-use crate::time::Deadline;
+use crate::strand::join::{Detached, Join, Wait};
 use crate::wait::{self, Enrolled, Limit, Outcome, Party};
 use std::any::Any;
 use std::fmt;

@@ -21,7 +21,7 @@
 //! wake-ups that were more than needed. The flag is written before the token, so whoever
 //! takes the token sees the flag: an abort is noticed unless the task ends before.
 
-use crate::atomic::{AtomicBool, Relaxed};
+use crate::base::atomic::{AtomicBool, Relaxed};
 use crate::strand::{State, Strand, Woken};
 
 /// A task's part in its strand.

@@ -8,10 +8,10 @@
 
 use super::handle::JoinError;
 use super::life::{Begin, Life};
-use crate::cluster::ClusterShared;
-use crate::fibre::blocks;
-use crate::fibre::join::{Completed, Join};
+use crate::processor::cluster::ClusterShared;
 use crate::processor::{self, Processor};
+use crate::strand::blocks;
+use crate::strand::join::{Completed, Join};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
 use crate::wait::Party;
 use std::alloc::Layout;
@@ -107,7 +107,7 @@ impl<F: Future> Allocation<F> {
         // SAFETY: a task that has not ended has its future, which is the processor's and
         // is not moved before it is dropped.
         let Stage::Future(future) = (unsafe { &mut *stage }) else {
-            crate::fatal("a task ran that had ended");
+            crate::base::fatal("a task ran that had ended");
         };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(future) };

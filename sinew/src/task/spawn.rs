@@ -3,8 +3,8 @@
 
 use super::handle::JoinHandle;
 use super::memory::create;
-use crate::cluster::Cluster;
 use crate::fibre::{Origin, SpawnError};
+use crate::processor::cluster::Cluster;
 use crate::processor::with_current;
 use crate::strand::{Priority, bound};
 
@@ -68,7 +68,7 @@ where
         }
         // SAFETY: bound below, before anybody else gets it; it borrows nothing.
         let (ready, task, taker) = unsafe { create(processor.cluster(), Priority::Normal, future) };
-        task.strand().bind(processor.seat(), bound::PINNED);
+        task.strand().bind(processor.post(), bound::PINNED);
         // SAFETY: the task is new.
         let handle = unsafe { JoinHandle::new(task, taker) };
         processor.make_ready(ready);

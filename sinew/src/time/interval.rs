@@ -1,6 +1,7 @@
 //! Ticks at equal distances.
 
-use super::{Deadline, limits};
+use super::timeout;
+use crate::base::Deadline;
 use crate::cancel::Cancelled;
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ impl Interval {
     /// # Errors
     /// If it did.
     pub fn try_tick(&mut self) -> Result<Instant, Cancelled> {
-        limits::sleep_within(Deadline::at(self.next))?;
+        timeout::sleep_within(Deadline::at(self.next))?;
         Ok(self.advance())
     }
 

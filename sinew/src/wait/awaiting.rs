@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::handover::{Borrowed, Handover, PutBack, Taken};
-use super::queue::{Node, Place, Queue};
+use super::queue::{End, Node, Queue};
 use super::{Party, Wait};
-use crate::spin::{SpinGuard, SpinLock};
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::task::strand_of;
 use std::cell::UnsafeCell;
 use std::marker::PhantomPinned;
@@ -150,7 +150,7 @@ where
     lock: &'a SpinLock<S>,
     /// Until it is entered.
     start: Option<(SpinGuard<'a, S>, N, E)>,
-    place: Place,
+    place: End,
     queue: Q,
     abandoned: A,
     awaiting: Awaiting,
@@ -176,7 +176,7 @@ pub(crate) fn wait_in_async<'a, S, N>(
     lock: &'a SpinLock<S>,
     guard: SpinGuard<'a, S>,
     queue: impl Fn(&mut S) -> &mut Queue<N> + 'a,
-    place: Place,
+    place: End,
     note: N,
     entered: impl FnOnce() + 'a,
     abandoned: impl FnMut(bool, N) + 'a,

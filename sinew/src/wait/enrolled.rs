@@ -1,7 +1,7 @@
 //! A waker in the place of one who joins.
 
 use super::Party;
-use crate::fibre::join::{Join, Wait};
+use crate::strand::join::{Join, Wait};
 use std::task::{Context, Poll};
 
 /// What a future that joins has left in the join word: a waker, in the shape of a

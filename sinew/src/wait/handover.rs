@@ -18,7 +18,7 @@
 //! that, when the slot may be gone already. So whoever polls or drops the future goes
 //! by TOLD alone, and waits for the few instructions that TAKEN lasts.
 
-use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release, spin_loop};
+use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release, spin_loop};
 
 const HELD: u32 = 0;
 const BORROWED: u32 = 1;

@@ -29,7 +29,7 @@ impl Lent {
 impl Drop for Lent {
     #[cold]
     fn drop(&mut self) {
-        crate::fatal("a panic would have freed a stack that another fibre or thread uses");
+        crate::base::fatal("a panic would have freed a stack that another fibre or thread uses");
     }
 }
 

@@ -2,9 +2,9 @@
 //! what the caller carries from further out.
 #![allow(unsafe_code)]
 
+use crate::base::Deadline;
 use crate::fibre::record::Record;
-use crate::fibre::stack::current_stack;
-use crate::time::Deadline;
+use crate::stack::current_stack;
 use std::cell::Cell;
 
 /// A limit to one wait.

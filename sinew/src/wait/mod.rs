@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 mod awaiting;
-mod cancel;
+pub(crate) mod budget;
 mod enrolled;
 pub(crate) mod handover;
 mod lent;
@@ -10,25 +10,27 @@ mod limits;
 #[cfg(sinew_loom)]
 pub(crate) mod model;
 mod queue;
+mod request;
 mod signalled;
+mod timers;
 
 pub(crate) use awaiting::{Awaiting, wait_in_async};
-pub(crate) use cancel::Cancel;
 pub(crate) use enrolled::Enrolled;
 pub(crate) use lent::Lent;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
-pub(crate) use queue::{Batch, LARGEST_BATCH, Node, Place, Queue, Told, wait_in};
+pub(crate) use queue::{Batch, End, LARGEST_BATCH, Node, Queue, Told, wait_in};
+pub(crate) use request::Cancel;
 pub(crate) use signalled::Signalled;
+pub(crate) use timers::{Expiry, Timer, Timers};
 
-use crate::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
-use crate::budget;
-use crate::fibre::stack::{Stack, current_stack};
+use crate::base::Deadline;
+use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
+use crate::base::fork;
 use crate::fibre::suspend_on as suspend;
-use crate::fork;
 use crate::processor;
+use crate::stack::{Stack, current_stack};
 use crate::strand::{After, Ready, Strand, StrandArc};
 use crate::task;
-use crate::time::Deadline;
 use awaiting::WakerSlot;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,7 +41,7 @@ use std::task::Waker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Party(NonZeroU64);
 
-/// A [`Bell`], which a kernel thread waits for.
+/// A [`Parker`], which a kernel thread waits for.
 const KERNEL_THREAD: u64 = 1;
 /// A [`Wait`] that is to be told before whoever waits in it.
 const TIMED: u64 = 2;
@@ -53,7 +55,7 @@ const TAGS: u64 = 7;
 
 /// What goes on when a party is signalled, if it has not done so already.
 #[must_use]
-pub(crate) enum Roused {
+pub(crate) enum Resumed {
     Nobody,
     /// Make it ready.
     Strand(Ready),
@@ -61,13 +63,13 @@ pub(crate) enum Roused {
     Waker(Waker),
 }
 
-impl Roused {
+impl Resumed {
     /// What goes on when this waker is called.
     #[inline]
-    pub(crate) fn of(waker: Waker) -> Roused {
+    pub(crate) fn of(waker: Waker) -> Resumed {
         match task::task_of(waker) {
-            Ok(task) => task.strand().unpark().map_or(Roused::Nobody, Roused::Strand),
-            Err(waker) => Roused::Waker(waker),
+            Ok(task) => task.strand().unpark().map_or(Resumed::Nobody, Resumed::Strand),
+            Err(waker) => Resumed::Waker(waker),
         }
     }
 }
@@ -145,7 +147,7 @@ impl Party {
     #[inline]
     pub(crate) unsafe fn signal(self) {
         // SAFETY: the caller's promise is the same.
-        if let Some(ready) = unsafe { self.wake() } {
+        if let Some(ready) = unsafe { self.signal_strand() } {
             processor::make_ready(ready);
         }
     }
@@ -156,12 +158,12 @@ impl Party {
     /// # Safety
     /// As for `signal`.
     #[inline]
-    pub(crate) unsafe fn wake(self) -> Option<Ready> {
+    pub(crate) unsafe fn signal_strand(self) -> Option<Ready> {
         // SAFETY: the caller's promise is the same.
-        match unsafe { self.rouse() } {
-            Roused::Nobody => None,
-            Roused::Strand(ready) => Some(ready),
-            Roused::Waker(waker) => {
+        match unsafe { self.signal_later() } {
+            Resumed::Nobody => None,
+            Resumed::Strand(ready) => Some(ready),
+            Resumed::Waker(waker) => {
                 call(waker);
                 None
             }
@@ -174,39 +176,39 @@ impl Party {
     /// # Safety
     /// As for `signal`.
     #[inline]
-    pub(crate) unsafe fn rouse(self) -> Roused {
+    pub(crate) unsafe fn signal_later(self) -> Resumed {
         if self.0.get() & TAGS == 0 {
             // SAFETY: it waits for this signal, so it is alive.
-            return unsafe { &*self.address::<Strand>() }.signal().map_or(Roused::Nobody, Roused::Strand);
+            return unsafe { &*self.address::<Strand>() }.signal().map_or(Resumed::Nobody, Resumed::Strand);
         }
         // SAFETY: the caller's promise is the same.
-        unsafe { self.rouse_other() }
+        unsafe { self.signal_other() }
     }
 
     /// # Safety
     /// As for `signal`.
-    unsafe fn rouse_other(self) -> Roused {
+    unsafe fn signal_other(self) -> Resumed {
         match self.0.get() & TAGS {
             FUTURE => {
                 // SAFETY: it does not leave before it has been told.
-                unsafe { WakerSlot::tell(self.address()) }.map_or(Roused::Nobody, Roused::of)
+                unsafe { WakerSlot::tell(self.address()) }.map_or(Resumed::Nobody, Resumed::of)
             }
             KERNEL_THREAD => {
-                // SAFETY: it waits for this signal, so its bell is there.
-                unsafe { Bell::ring(self.address()) };
-                Roused::Nobody
+                // SAFETY: it waits for this signal, so its parker is there.
+                unsafe { Parker::ring(self.address()) };
+                Resumed::Nobody
             }
             TIMED => {
                 // SAFETY: it does not leave before it has been told.
                 match unsafe { Wait::tell(self.address()) } {
-                    None => Roused::Nobody,
+                    None => Resumed::Nobody,
                     // SAFETY: `tell` says that it waits for this.
-                    Some(party) => unsafe { party.rouse() },
+                    Some(party) => unsafe { party.signal_later() },
                 }
             }
             _ => match self.into_owned() {
-                Ok(task) => task.strand().unpark().map_or(Roused::Nobody, Roused::Strand),
-                Err(waker) => Roused::Waker(waker),
+                Ok(task) => task.strand().unpark().map_or(Resumed::Nobody, Resumed::Strand),
+                Err(waker) => Resumed::Waker(waker),
             },
         }
     }
@@ -224,26 +226,26 @@ pub(crate) fn call(waker: Waker) {
 /// What a kernel thread waits for: a word on its stack. Aligned so that there is room for
 /// a party's tag.
 #[repr(align(8))]
-struct Bell(AtomicU32);
+struct Parker(AtomicU32);
 
 const SILENT: u32 = 0;
 const RUNG: u32 = 1;
 
-impl Bell {
+impl Parker {
     fn new() -> Self {
-        Bell(AtomicU32::new(SILENT))
+        Parker(AtomicU32::new(SILENT))
     }
 
     /// # Safety
-    /// The bell is there until it rings.
-    unsafe fn ring(bell: *const Bell) {
+    /// The parker is there until it rings.
+    unsafe fn ring(parker: *const Parker) {
         // SAFETY: by the contract.
-        let word = unsafe { &raw const (*bell).0 };
+        let word = unsafe { &raw const (*parker).0 };
         // Release pairs with the Acquire in `wait`. The word may be gone after
         // this: the kernel takes its address for a key, and a thread that waits
         // for something else there by now looks again when it is woken.
         // SAFETY: by the contract.
-        unsafe { &*word }.store(RUNG, crate::atomic::Release);
+        unsafe { &*word }.store(RUNG, crate::base::atomic::Release);
         kernel_wake(word);
     }
 
@@ -262,12 +264,12 @@ impl Bell {
 
 #[cfg(not(sinew_loom))]
 fn kernel_wake(word: *const AtomicU32) {
-    crate::kernel::futex_wake(word);
+    crate::base::kernel::futex_wake(word);
 }
 
 #[cfg(not(sinew_loom))]
 fn kernel_wait(word: &AtomicU32, deadline: Deadline) {
-    crate::kernel::futex_wait(word, SILENT, (!deadline.is_never()).then(|| deadline.remaining()));
+    crate::base::kernel::futex_wait(word, SILENT, (!deadline.is_never()).then(|| deadline.remaining()));
 }
 
 #[cfg(sinew_loom)]
@@ -296,7 +298,7 @@ const PENDING: u32 = 0;
 const AWAITING: u32 = 4;
 
 /// A wait that several things may end, the first of which decides its outcome.
-/// On the stack of whoever waits, or in its future. Aligned as `Bell` is.
+/// On the stack of whoever waits, or in its future. Aligned as `Parker` is.
 #[repr(align(8))]
 pub(crate) struct Wait {
     /// PENDING, AWAITING or an [`Outcome`].
@@ -416,10 +418,10 @@ pub(crate) fn park_thread(park: impl FnOnce()) {
 fn block_thread(enter: impl FnOnce(Party) -> bool) {
     refuse_tasks();
     fork::check();
-    let bell = Bell::new();
+    let parker = Parker::new();
     let lent = Lent::begin();
-    if enter(Party::new(&bell, KERNEL_THREAD)) {
-        bell.wait(Deadline::NEVER);
+    if enter(Party::new(&parker, KERNEL_THREAD)) {
+        parker.wait(Deadline::NEVER);
     }
     lent.returned();
 }
@@ -501,8 +503,8 @@ fn block_thread_within(
 ) -> Outcome {
     refuse_tasks();
     fork::check();
-    let bell = Bell::new();
-    let wait = Wait::new(Party::new(&bell, KERNEL_THREAD));
+    let parker = Parker::new();
+    let wait = Wait::new(Party::new(&parker, KERNEL_THREAD));
     let lent = Lent::begin();
     if !enter(&wait) {
         clear();
@@ -510,11 +512,11 @@ fn block_thread_within(
         return Outcome::Told;
     }
     // Its own timer: whoever settled the wait before it will ring.
-    let in_time = bell.wait(limit.as_carried_by_thread().deadline()) || wait.settle(Outcome::TimedOut).is_none();
+    let in_time = parker.wait(limit.as_carried_by_thread().deadline()) || wait.settle(Outcome::TimedOut).is_none();
     let mut outcome = Outcome::TimedOut;
     if in_time || !leave(&wait) {
         if in_time || wait.await_told() {
-            bell.wait(Deadline::NEVER);
+            parker.wait(Deadline::NEVER);
         }
         outcome = Outcome::Told;
     }

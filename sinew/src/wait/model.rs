@@ -2,10 +2,10 @@
 //! does for a fibre, with the bell of a kernel thread in place of a strand.
 #![allow(unsafe_code, missing_docs)]
 
-use super::{self as wait, Bell, KERNEL_THREAD, Limit, Node, Party, Place, Queue, Wait, cancel, wait_in};
-use crate::atomic::Relaxed;
-use crate::spin::SpinLock;
-use crate::time::Deadline;
+use super::{self as wait, End, KERNEL_THREAD, Limit, Node, Parker, Party, Queue, Wait, request, wait_in};
+use crate::base::Deadline;
+use crate::base::atomic::Relaxed;
+use crate::base::spin::SpinLock;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Outcome {
 
 /// Not freed: whoever uses it after its end is to be found by loom.
 pub struct Waiting<N: 'static> {
-    bell: *mut Bell,
+    bell: *mut Parker,
     wait: *mut Wait,
     node: *mut Node<N>,
 }
@@ -52,7 +52,7 @@ impl<N> Copy for Waiting<N> {}
 
 impl<N: 'static> Waiting<N> {
     pub fn new(note: N) -> Self {
-        let bell = Box::into_raw(Box::new(Bell::new()));
+        let bell = Box::into_raw(Box::new(Parker::new()));
         let wait = Box::into_raw(Box::new(Wait::new(Party::new(bell, KERNEL_THREAD))));
         Waiting { bell, wait, node: Box::into_raw(Box::new(Node::new(note))) }
     }
@@ -71,7 +71,7 @@ impl<N: 'static> Waiting<N> {
     pub fn enter(&self, line: &Line<N>) {
         let mut queue = line.0.lock();
         // SAFETY: the node is new, and never freed.
-        unsafe { queue.enter(self.node(), self.state(), Place::Back) };
+        unsafe { queue.enter(self.node(), self.state(), End::Back) };
     }
 
     /// Takes itself out of `line`.
@@ -140,7 +140,7 @@ impl<N: 'static> Waiting<N> {
     }
 }
 
-pub struct Cancel(cancel::Cancel);
+pub struct Cancel(request::Cancel);
 
 // SAFETY: the runtime shares it the same way, as a part of a fibre's record.
 unsafe impl Sync for Cancel {}
@@ -150,7 +150,7 @@ unsafe impl Send for Cancel {}
 impl Cancel {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Cancel(cancel::Cancel::new())
+        Cancel(request::Cancel::new())
     }
 
     pub fn enter<N>(&self, waiting: &Waiting<N>) -> bool {
@@ -192,7 +192,7 @@ impl<N> Line<N> {
     /// As a kernel thread, whose time may be up from the beginning.
     pub fn wait(&self, note: N, is_overdue: bool) -> (Outcome, N) {
         let limit = if is_overdue { Limit::until(Deadline::after(Duration::ZERO)) } else { Limit::NONE };
-        let (outcome, note) = wait_in(&self.0, self.0.lock(), |queue| queue, Place::Back, note, limit, || ());
+        let (outcome, note) = wait_in(&self.0, self.0.lock(), |queue| queue, End::Back, note, limit, || ());
         (Outcome::of(outcome), note)
     }
 }

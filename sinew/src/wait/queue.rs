@@ -14,9 +14,9 @@
 //! out and being signalled, and to the one who waits after that.
 #![allow(unsafe_code)]
 
-use super::{Limit, Outcome, Party, Roused, Wait, block_within, call};
+use super::{Limit, Outcome, Party, Resumed, Wait, block_within, call};
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::processor;
-use crate::spin::{SpinGuard, SpinLock};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
@@ -47,7 +47,7 @@ unsafe impl<N: Send> Send for Queue<N> {}
 
 /// Which end to enter at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum End {
     /// Behind all others.
     Back,
     /// Before all others: for one who had come first already.
@@ -108,7 +108,7 @@ impl<N> Queue<N> {
     /// It is in no queue; it stays where it is until it has been taken out of this
     /// one, and so does `wait`.
     #[inline]
-    pub(crate) unsafe fn enter(&mut self, node: &Node<N>, wait: &Wait, place: Place) {
+    pub(crate) unsafe fn enter(&mut self, node: &Node<N>, wait: &Wait, place: End) {
         let link = NonNull::from(node);
         node.wait.set(Some(NonNull::from(wait)));
         node.is_queued.set(true);
@@ -118,14 +118,14 @@ impl<N> Queue<N> {
                 node.behind.set(None);
                 (link, link)
             }
-            (Some((first, last)), Place::Back) => {
+            (Some((first, last)), End::Back) => {
                 node.ahead.set(Some(last));
                 node.behind.set(None);
                 // SAFETY: what is in the queue is there.
                 unsafe { last.as_ref() }.behind.set(Some(link));
                 (first, link)
             }
-            (Some((first, last)), Place::Front) => {
+            (Some((first, last)), End::Front) => {
                 node.ahead.set(None);
                 node.behind.set(Some(first));
                 // SAFETY: as above.
@@ -267,11 +267,11 @@ impl<N> Told<N> {
 
     /// Signals it, but leaves everything to the caller that may take a lock or run the code of
     /// others.
-    pub(crate) fn rouse(self) -> Roused {
+    pub(crate) fn signal_later(self) -> Resumed {
         let party = self.party;
         std::mem::forget(self);
         // SAFETY: as above.
-        unsafe { party.rouse() }
+        unsafe { party.signal_later() }
     }
 }
 
@@ -332,10 +332,10 @@ impl<N> Drop for Batch<N> {
     fn drop(&mut self) {
         let mut wakers = Vec::new();
         while let Some(told) = self.pop() {
-            match told.rouse() {
-                Roused::Nobody => {}
-                Roused::Strand(ready) => processor::make_ready(ready),
-                Roused::Waker(waker) => wakers.push(waker),
+            match told.signal_later() {
+                Resumed::Nobody => {}
+                Resumed::Strand(ready) => processor::make_ready(ready),
+                Resumed::Waker(waker) => wakers.push(waker),
             }
         }
         wakers.into_iter().for_each(call);
@@ -353,7 +353,7 @@ pub(crate) fn wait_in<S, N>(
     lock: &SpinLock<S>,
     guard: SpinGuard<'_, S>,
     queue: impl Fn(&mut S) -> &mut Queue<N>,
-    place: Place,
+    place: End,
     note: N,
     limit: Limit,
     entered: impl FnOnce(),

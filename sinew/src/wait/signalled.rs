@@ -1,6 +1,6 @@
 //! Several who were signalled, and go on together.
 
-use super::{Roused, call};
+use super::{Resumed, call};
 use crate::processor;
 use crate::strand::Fifo;
 use std::task::Waker;
@@ -22,11 +22,11 @@ impl Signalled {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, roused: Roused) {
-        match roused {
-            Roused::Nobody => {}
-            Roused::Strand(ready) => self.strands.push(ready),
-            Roused::Waker(waker) => self.wakers.push(waker),
+    pub(crate) fn add(&mut self, resumed: Resumed) {
+        match resumed {
+            Resumed::Nobody => {}
+            Resumed::Strand(ready) => self.strands.push(ready),
+            Resumed::Waker(waker) => self.wakers.push(waker),
         }
     }
 

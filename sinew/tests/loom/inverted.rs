@@ -135,7 +135,7 @@ fn a_processor_that_is_held_up_loses_no_strand_to_one_that_looks() {
     check(2, 3, |turn| {
         let scheduler = Inverted::default();
         let (owner, helper) = (attach(&scheduler, 0), attach(&scheduler, 1));
-        helper.tick(NOW - 1);
+        helper.beat(NOW - 1);
         // The first is kept, the second counted.
         for number in [1, 2] {
             let _ = owner.push(ready_strand(number), number);
@@ -146,7 +146,7 @@ fn a_processor_that_is_held_up_loses_no_strand_to_one_that_looks() {
             (numbers([running]), owner)
         };
         let help = move || {
-            helper.tick(NOW);
+            helper.beat(NOW);
             (numbers(helper.next(NOW)), helper)
         };
         let ((owned, owner), (helped, helper)) = turn.two(own, help);

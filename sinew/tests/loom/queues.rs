@@ -4,13 +4,13 @@
 use crate::check;
 use loom::sync::Arc;
 use sinew::protocols::{ready_strand, retire};
-use sinew::sched::{Effort, Fair, Local, Place, Ready, Scheduler, Shared, Topology};
+use sinew::sched::{Effort, Fair, Local, Placement, Ready, Scheduler, Shared, Topology};
 
 /// Long after everything: no strand is too young to be taken.
 pub const NOW: u64 = 1 << 40;
 
 pub fn attach(scheduler: &dyn Scheduler, index: u16) -> Box<dyn Local> {
-    scheduler.attach(Place::simulated(index, std::sync::Arc::new(Topology::flat(2)), index.into()))
+    scheduler.attach(Placement::simulated(index, std::sync::Arc::new(Topology::flat(2)), index.into()))
 }
 
 /// The numbers of strands, which end here.
@@ -86,7 +86,7 @@ fn a_rescue_at_a_tick_loses_nothing() {
         let _ = helper.push(ready_strand(4), NOW);
         let own = move || (numbers(owner.exchange(ready_strand(3), NOW)), owner);
         let help = move || {
-            helper.tick(NOW);
+            helper.beat(NOW);
             (numbers(helper.next(NOW)), helper)
         };
         let ((owned, owner), (helped, helper)) = turn.two(own, help);

@@ -12,7 +12,7 @@ fn a_timer_is_seen_by_the_sentinel_or_rouses_it() {
         let cluster = Cluster::new(1, 1);
         let armer = cluster.notifying(move || {
             cluster.put(0);
-            cluster.idle.rouse_sentinel();
+            cluster.idle.wake_sentinel();
         });
         cluster.settle(turn.all([armer, cluster.serving(Server::new(0, 0..1))]));
     });
@@ -24,7 +24,7 @@ fn a_timer_is_minded_by_one_of_two_that_fall_asleep() {
         let cluster = Cluster::new(2, 1);
         let armer = cluster.notifying(move || {
             cluster.put(0);
-            cluster.idle.rouse_sentinel();
+            cluster.idle.wake_sentinel();
         });
         let [one, two] = [0, 1].map(|index| cluster.serving(Server::new(index, 0..1)));
         cluster.settle(turn.all([armer, one, two]));
@@ -118,7 +118,7 @@ fn a_timer_is_seen_by_the_deputy_that_resigned_and_took_the_seat_or_rouses_it() 
         sentinel.depart();
         let armer = cluster.notifying(move || {
             cluster.put(0);
-            cluster.idle.rouse_sentinel();
+            cluster.idle.wake_sentinel();
         });
         let resigning = Box::new(move || {
             deputy.resign();

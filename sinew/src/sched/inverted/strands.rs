@@ -1,9 +1,9 @@
 //! A queue of strands of which some are not counted: those that its owner keeps.
 
 use super::{Effort, Ready};
-use crate::atomic::{AtomicU64, AtomicUsize, Relaxed};
+use crate::base::atomic::{AtomicU64, AtomicUsize, Relaxed};
+use crate::base::spin::{SpinGuard, SpinLock};
 use crate::sched::Claim;
-use crate::spin::{SpinGuard, SpinLock};
 use crate::strand::Levels;
 
 /// All but the queue itself are copies for those who would look in vain, and need not

@@ -1,6 +1,6 @@
 //! Limits in time for a part of the program.
 
-use super::Deadline;
+use crate::base::Deadline;
 use crate::cancel::Cancelled;
 use crate::wait::{self, Limit, Limits, Outcome, carried, carrying};
 use std::time::{Duration, Instant};

@@ -6,18 +6,21 @@
 //! strands wait that may run on no other.
 #![allow(unsafe_code)]
 
+pub(crate) mod cluster;
+pub(crate) mod drain;
+pub(crate) mod idle;
 mod idling;
 
-use crate::clock;
-use crate::cluster::ClusterShared;
-use crate::drain::Tally;
-use crate::fibre::blocks::Blocks;
+use crate::base::clock;
+use crate::base::fork;
+use crate::base::here;
 use crate::fibre::fresh_ids;
-use crate::fibre::stacks::Stacks;
-use crate::fork;
-use crate::here;
 use crate::io::Poller;
-use crate::sched::{Claim, Local, Place, ProcessorId, TICK_US, Wake};
+use crate::processor::cluster::ClusterShared;
+use crate::processor::drain::Tally;
+use crate::sched::{BEAT_US, Claim, Local, Placement, ProcessorId, Wake};
+use crate::stack::pool::Stacks;
+use crate::strand::blocks::Blocks;
 use crate::strand::{After, Fifo, Inbox, Levels, PassedOver, Priority, Ready, Strand};
 use crate::wait::Party;
 use idling::{LINGER_US, LOOK_DISTANCE_US, LUCK};
@@ -42,7 +45,7 @@ const BACKGROUND_WAIT_US: u64 = 10_000;
 const ID_BLOCK: u64 = 1024;
 
 /// The part of a processor that others see.
-pub(crate) struct Seat {
+pub(crate) struct Post {
     id: ProcessorId,
     /// Strands of the lane that others have made ready.
     arrivals: Inbox,
@@ -66,9 +69,9 @@ pub(crate) enum Order {
     Stop = 2,
 }
 
-impl Seat {
+impl Post {
     pub(crate) fn new(id: ProcessorId) -> Self {
-        Seat {
+        Post {
             id,
             arrivals: Inbox::new(),
             order: AtomicU8::new(Order::Serve as u8),
@@ -117,7 +120,7 @@ impl Seat {
 /// and the fibres while they run on it.
 pub(crate) struct Processor {
     cluster: Arc<ClusterShared>,
-    seat: Arc<Seat>,
+    post: Arc<Post>,
     local: Box<dyn Local>,
     /// Strands that may run only here.
     lane: RefCell<Levels>,
@@ -138,14 +141,14 @@ pub(crate) struct Processor {
     /// Dispatches until the clock is read again, and how many that was.
     until_reading: Cell<u32>,
     /// When to look at timers and at others.
-    next_tick: Cell<u64>,
+    next_beat: Cell<u64>,
     /// When to look at the poller again, for a processor that has nothing to do.
     next_look: Cell<u64>,
     /// Whether the last look at the poller was in vain, and no two strands have become ready
     /// there at once since: the next one would be in vain as well.
     is_slack: Cell<bool>,
     look_distance: u64,
-    tick: u64,
+    beat: u64,
     short: u64,
     linger: u64,
     /// How often it may still linger in vain.
@@ -155,7 +158,7 @@ pub(crate) struct Processor {
     /// Whether it sleeps as the sentinel.
     is_sentinel: Cell<bool>,
     ids: Cell<(u64, u64)>,
-    /// What is left until an operation that need not wait yields; see [`crate::budget`].
+    /// What is left until an operation that need not wait yields; see [`crate::wait::budget`].
     budget: Cell<u32>,
     /// The task that runs; null while none does.
     task: Cell<*const Strand>,
@@ -214,7 +217,7 @@ pub(crate) fn make_ready_from_outside(ready: Ready) {
     fork::check();
     // The strand may finish and its runtime end while we are still notifying.
     let cluster = ready.strand().cluster().to_arc();
-    ready.stamp(clock::ticks());
+    ready.stamp(clock::cycles());
     cluster.accept(ready);
 }
 
@@ -222,8 +225,8 @@ impl ClusterShared {
     /// Takes a strand that a processor of another cluster, or no processor at
     /// all, has made ready.
     pub(crate) fn accept(&self, ready: Ready) {
-        if let Some(home) = ready.strand().home().map(std::ptr::from_ref) {
-            // SAFETY: seats live as long as their cluster.
+        if let Some(home) = ready.strand().bound_to().map(std::ptr::from_ref) {
+            // SAFETY: posts live as long as their cluster.
             unsafe { &*home }.deliver(self, ready);
         } else if ready.priority() == Priority::Background {
             self.defer(ready);
@@ -237,31 +240,31 @@ impl ClusterShared {
 
 impl Processor {
     /// The life of a processor's kernel thread.
-    pub(crate) fn serve(cluster: Arc<ClusterShared>, seat: Arc<Seat>) {
-        let place = Place::new(seat.id(), cluster.topology(), Arc::as_ptr(&cluster).addr());
+    pub(crate) fn serve(cluster: Arc<ClusterShared>, post: Arc<Post>) {
+        let place = Placement::new(post.id(), cluster.topology(), Arc::as_ptr(&cluster).addr());
         let local = cluster.scheduler().attach(place);
         let processor = Processor {
             migrating: cluster.runtime().is_migrating(),
             cluster,
-            seat,
+            post,
             local,
             lane: RefCell::new(Levels::new()),
             mixed: Cell::new(false),
             background_lane: RefCell::new(Fifo::new()),
             passed_over: RefCell::new(PassedOver::new()),
             next_background: Cell::new(0),
-            background_wait: clock::ticks_in_us(BACKGROUND_WAIT_US),
+            background_wait: clock::cycles_in_us(BACKGROUND_WAIT_US),
             stacks: Stacks::new(),
             blocks: Blocks::default(),
-            now: Cell::new(clock::ticks()),
+            now: Cell::new(clock::cycles()),
             until_reading: Cell::new(0),
-            next_tick: Cell::new(0),
+            next_beat: Cell::new(0),
             next_look: Cell::new(0),
             is_slack: Cell::new(false),
-            look_distance: clock::ticks_in_us(LOOK_DISTANCE_US),
-            tick: clock::ticks_in_us(TICK_US),
-            short: clock::ticks_in_us(SHORT_DISPATCHES_US),
-            linger: clock::ticks_in_us(LINGER_US),
+            look_distance: clock::cycles_in_us(LOOK_DISTANCE_US),
+            beat: clock::cycles_in_us(BEAT_US),
+            short: clock::cycles_in_us(SHORT_DISPATCHES_US),
+            linger: clock::cycles_in_us(LINGER_US),
             luck: Cell::new(LUCK),
             has_departed: Cell::new(false),
             is_sentinel: Cell::new(false),
@@ -284,8 +287,8 @@ impl Processor {
     }
 
     #[inline]
-    pub(crate) fn seat(&self) -> &Seat {
-        &self.seat
+    pub(crate) fn post(&self) -> &Post {
+        &self.post
     }
 
     #[inline]
@@ -305,7 +308,7 @@ impl Processor {
 
     /// The poller for what a fibre waits for that runs here.
     pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
-        self.cluster.pollers().poller(self.seat.id(), &self.cluster)
+        self.cluster.pollers().poller(self.post.id(), &self.cluster)
     }
 
     /// To be called by a strand that has run for long: it is stamped with the present
@@ -316,9 +319,9 @@ impl Processor {
 
     /// Makes a tick due, which is then the first thing to happen when the strand that runs
     /// gives up the processor. By that strand.
-    pub(crate) fn tick_next(&self) {
+    pub(crate) fn beat_next(&self) {
         self.until_reading.set(0);
-        self.next_tick.set(0);
+        self.next_beat.set(0);
     }
 
     /// The task that runs, if one does.
@@ -396,8 +399,8 @@ impl Processor {
     #[inline(never)]
     fn make_ready_slow(&self, ready: Ready) {
         ready.stamp(self.now.get());
-        match ready.strand().home() {
-            Some(home) if std::ptr::eq(home, self.seat()) => self.keep(ready),
+        match ready.strand().bound_to() {
+            Some(home) if std::ptr::eq(home, self.post()) => self.keep(ready),
             _ => self.pass_on(ready),
         }
     }
@@ -415,8 +418,8 @@ impl Processor {
                 if self.may_push(&ready) {
                     return Some(ready);
                 }
-                match ready.strand().home() {
-                    Some(home) if std::ptr::eq(home, self.seat()) => self.keep(ready),
+                match ready.strand().bound_to() {
+                    Some(home) if std::ptr::eq(home, self.post()) => self.keep(ready),
                     _ => others.push(ready),
                 }
             }
@@ -495,7 +498,7 @@ impl Processor {
     /// if that was of the same cluster.
     fn signal_joiner(&self) -> Option<Ready> {
         // SAFETY: the fibre took it out of its join word and left it to us.
-        let ready = unsafe { self.joiner.take()?.wake() }?;
+        let ready = unsafe { self.joiner.take()?.signal_strand() }?;
         if std::ptr::eq(ready.strand().cluster(), &*self.cluster) {
             return self.swap(ready);
         }
@@ -511,28 +514,28 @@ impl Processor {
         if left > 0 {
             return self.until_reading.set(left - 1);
         }
-        let now = clock::ticks();
+        let now = clock::cycles();
         let brisk = now.saturating_sub(self.now.replace(now)) < self.short;
         self.until_reading.set(if brisk { DISPATCHES_PER_READING - 1 } else { 0 });
-        if now >= self.next_tick.get() {
-            self.tick(now, after);
+        if now >= self.next_beat.get() {
+            self.beat(now, after);
         }
     }
 
     #[cold]
-    fn tick(&self, now: u64, after: After) {
-        // See `tick_next`.
+    fn beat(&self, now: u64, after: After) {
+        // See `beat_next`.
         fork::check();
-        self.next_tick.set(now + self.tick);
+        self.next_beat.set(now + self.beat);
         self.cluster.timers().fire_due();
-        self.cluster.pollers().look_at_times(self.seat.id(), now, after == After::Yielded);
+        self.cluster.pollers().look_at_times(self.post.id(), now, after == After::Yielded);
         if !self.detached.get() {
-            self.local.tick(now);
+            self.local.beat(now);
         }
         if now >= self.next_background.get() {
             self.relieve_background(now);
         }
-        if self.seat.order() != Order::Serve {
+        if self.post.order() != Order::Serve {
             self.detach();
         }
     }
@@ -540,7 +543,7 @@ impl Processor {
     /// The next strand to run, of those that are here.
     #[inline]
     fn next(&self) -> Option<Ready> {
-        if self.mixed.get() || !self.seat.arrivals.is_empty() {
+        if self.mixed.get() || !self.post.arrivals.is_empty() {
             return self.next_mixed(self.now.get());
         }
         self.local.next(self.now.get())
@@ -549,7 +552,7 @@ impl Processor {
     /// Weighs the lane against the scheduler's queue.
     #[inline(never)]
     fn next_mixed(&self, now: u64) -> Option<Ready> {
-        if !self.seat.arrivals.is_empty() {
+        if !self.post.arrivals.is_empty() {
             self.unpack_arrivals();
         }
         if self.lane.borrow().is_empty() {
@@ -601,7 +604,7 @@ impl Processor {
 
     #[cold]
     fn unpack_arrivals(&self) {
-        let mut arrivals = self.seat.arrivals.take_all();
+        let mut arrivals = self.post.arrivals.take_all();
         while let Some(strand) = arrivals.pop() {
             self.keep(strand);
         }
@@ -611,7 +614,7 @@ impl Processor {
     /// has one at hand.
     #[inline]
     fn swap(&self, strand: Ready) -> Option<Ready> {
-        if self.may_push(&strand) && !self.mixed.get() && self.seat.arrivals.is_empty() {
+        if self.may_push(&strand) && !self.mixed.get() && self.post.arrivals.is_empty() {
             strand.stamp(self.now.get());
             return match self.local.exchange(strand, self.now.get()) {
                 Ok(next) => Some(next),
@@ -626,19 +629,19 @@ impl Processor {
     }
 
     fn count_finished(&self) {
-        self.seat.tally.count_finished();
+        self.post.tally.count_finished();
         self.cluster.runtime().one_finished();
     }
 
     /// Whether the processor has nothing to do any more, ever. Carries out an
     /// order to retire.
     fn is_to_end(&self) -> bool {
-        match self.seat.order() {
+        match self.post.order() {
             Order::Serve => false,
             Order::Stop => true,
             Order::Retire => {
                 self.detach();
-                self.seat.bound.load(Ordering::Relaxed) == 0
+                self.post.bound.load(Ordering::Relaxed) == 0
             }
         }
     }
@@ -653,7 +656,7 @@ impl Processor {
         self.detached.set(true);
         self.pushes_for.set(std::ptr::null());
         self.mixed.set(true);
-        self.cluster.pollers().abandon(self.seat.id());
+        self.cluster.pollers().abandon(self.post.id());
         self.cluster.idle().relieve();
         while let Some(strand) = self.local.drain() {
             let wake = self.cluster.scheduler().inject(strand, self.now.get());

@@ -62,16 +62,16 @@ const KEEPER_LINGERS: Duration = Duration::from_millis(100);
 /// Whether the caller, a fibre, may be suspended only by way of [`lay_down`]. Where panics
 /// abort, only a hook can run in the midst of one, and there is no other panic to come.
 #[inline(always)]
-pub(super) fn is_in_flight() -> bool {
+pub(crate) fn is_in_flight() -> bool {
     cfg!(panic = "unwind") && thread::panicking()
 }
 
 /// The panics of a fibre while it is suspended.
 #[must_use]
-pub(super) struct LaidDown(u32);
+pub(crate) struct LaidDown(u32);
 
 /// Takes all panics of the calling fibre from the count of its kernel thread.
-pub(super) fn lay_down() -> LaidDown {
+pub(crate) fn lay_down() -> LaidDown {
     let mut panics = 0;
     while thread::panicking() {
         let stack = take_dummy().end();
@@ -83,7 +83,7 @@ pub(super) fn lay_down() -> LaidDown {
 
 impl LaidDown {
     /// Adds them to the count of the caller's kernel thread.
-    pub(super) fn take_up(self) {
+    pub(crate) fn take_up(self) {
         for _ in 0..self.0 {
             let stack = lock().stacks.pop().expect("there is a stack for each panic that is laid down");
             let dummy = Dummy::begin(stack);
@@ -135,7 +135,9 @@ fn take_dummy() -> Dummy {
             let keeper = thread::Builder::new().name("sinew-panics".to_owned()).spawn(keep);
             pool.has_keeper = keeper.is_ok();
             if let Err(error) = keeper {
-                crate::fatal(&format!("a fibre blocks while it panics, and there is no thread for that: {error}"));
+                crate::base::fatal(&format!(
+                    "a fibre blocks while it panics, and there is no thread for that: {error}"
+                ));
             }
         }
         KEEPER.notify_one();
@@ -154,7 +156,9 @@ fn keep() {
             let more = pool.laid_down.clamp(pool.wanted, LARGEST_BATCH.max(pool.wanted));
             for _ in 0..more {
                 let stack = DefaultStack::new(DUMMY_STACK).unwrap_or_else(|error| {
-                    crate::fatal(&format!("a fibre blocks while it panics, and there is no memory for that: {error}"))
+                    crate::base::fatal(&format!(
+                        "a fibre blocks while it panics, and there is no memory for that: {error}"
+                    ))
                 });
                 pool.dummies.push(Dummy::begin(stack));
             }

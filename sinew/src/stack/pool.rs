@@ -16,9 +16,9 @@
 #![allow(unsafe_code)]
 
 use super::arena::{self, CLASSES, Class, PAGE, Slot};
-use super::blocks;
-use super::stack::{self, Stack};
-use crate::fork;
+use super::switch::{self as stack, Stack};
+use crate::base::fork;
+use crate::strand::blocks;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::{Mutex, MutexGuard};
@@ -180,7 +180,7 @@ fn trim_class(class: Class) -> usize {
             0 => break,
             some => done += some,
         }
-        super::yield_now();
+        crate::yield_now();
     }
     done
 }
@@ -270,7 +270,7 @@ impl Stacks {
         free.extend(stacks);
         // The most recently used was popped first and is to be used first.
         free.reverse();
-        free.pop().unwrap_or_else(|| crate::fatal("a stack was promised and is not there"))
+        free.pop().unwrap_or_else(|| crate::base::fatal("a stack was promised and is not there"))
     }
 
     /// Puts back the stack of a fibre that has ended, and its promise.

@@ -20,8 +20,8 @@
 #![allow(unsafe_code)]
 
 use super::{Outcome, Party, Wait};
-use crate::atomic::{Acquire, AtomicBool, AtomicPtr, Flag, Relaxed, Release, spin_loop};
-use crate::fence;
+use crate::base::atomic::{Acquire, AtomicBool, AtomicPtr, Flag, Relaxed, Release, spin_loop};
+use crate::base::fence;
 
 /// A fibre's part in being cancelled.
 pub(crate) struct Cancel {

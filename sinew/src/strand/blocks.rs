@@ -9,7 +9,8 @@
 //! had fibres at its peak, a twentieth of what their stacks took.
 #![allow(unsafe_code)]
 
-use crate::{fork, processor};
+use crate::base::fork;
+use crate::processor;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -47,7 +48,7 @@ fn shared(size: usize) -> MutexGuard<'static, Vec<Block>> {
 static CUT: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the number of bytes that have been set aside for records.
-pub(super) fn set_aside() -> usize {
+pub(crate) fn set_aside() -> usize {
     CUT.load(Relaxed)
 }
 

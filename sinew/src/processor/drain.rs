@@ -1,7 +1,7 @@
 //! How a runtime ends: nobody gets in any more, and the last strand to finish tells the one
 //! that waits for it.
 //!
-//! Each seat has a [`Tally`] of the strands that were spawned and that finished there. Its
+//! Each post has a [`Tally`] of the strands that were spawned and that finished there. Its
 //! processor alone writes it, so that spawning costs no shared line. Whoever is not a
 //! strand of the runtime is counted here, on its way *in*: a kernel thread, a strand of
 //! another runtime, a waker that a processor calls between two strands. The *drainer* is the
@@ -49,8 +49,8 @@
 //! drainer leaves when it has taken its party back, or has been signalled: never while another
 //! holds its address.
 
-use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
-use crate::fence;
+use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
+use crate::base::fence;
 use crate::wait::{self, Party};
 use std::num::NonZeroU64;
 
@@ -60,9 +60,9 @@ const OPEN: u64 = 0;
 /// party of the drainer, which waits.
 const AWAKE: u64 = 1;
 
-/// The strands of a runtime that were spawned, and that finished, on one seat.
+/// The strands of a runtime that were spawned, and that finished, on one post.
 pub(crate) struct Tally {
-    /// Written by the seat's processor only, as the next.
+    /// Written by the post's processor only, as the next.
     spawned: AtomicU64,
     finished: AtomicU64,
 }
@@ -140,7 +140,7 @@ impl Drain {
         NonZeroU64::new(before).filter(|before| before.get() > AWAKE).map(Party::from_number)
     }
 
-    /// Returns the number of strands that are live, given the tallies of all seats. It is 0
+    /// Returns the number of strands that are live, given the tallies of all posts. It is 0
     /// only if at some moment during the call none was.
     pub(crate) fn live<'a>(&self, tallies: impl Iterator<Item = &'a Tally> + Clone) -> u64 {
         // Acquire pairs with the Releases in `Tally::count_finished` and `let_in`.

@@ -27,7 +27,7 @@
 //! Slots stay carved; what is given back to the kernel are their pages.
 #![allow(unsafe_code)]
 
-use crate::fallback::{Facility, denied};
+use crate::base::fallback::{Facility, denied};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -8,7 +8,7 @@
 //! own CPU to the kernel after a bounded spin.
 #![allow(unsafe_code)]
 
-use crate::atomic::{Acquire, Flag as AtomicBool, Relaxed, Release, spin_loop};
+use super::atomic::{Acquire, Flag as AtomicBool, Relaxed, Release, spin_loop};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
@@ -35,7 +35,7 @@ pub(crate) struct SpinGuard<'a, T> {
 }
 
 impl<T> SpinLock<T> {
-    crate::atomic::const_fn! {
+    super::atomic::const_fn! {
         pub(crate) fn new(value: T) -> Self {
             SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
         }

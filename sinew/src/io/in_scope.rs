@@ -1,7 +1,7 @@
 //! What is a descriptor, and means something in one event scope only.
 #![allow(unsafe_code)]
 
-use super::scope::{OtherScope, ScopeId, do_there, here};
+use super::event_scope::{OtherScope, ScopeId, do_there, here};
 use std::fmt;
 use std::mem::ManuallyDrop;
 

@@ -4,12 +4,12 @@
 //! of the kernel thread's own, which [`block_on`](crate::block_on) minds while it waits.
 #![allow(unsafe_code)]
 
-use super::wheel::Timer;
-use super::{Alarm, Deadline, Timers};
-use crate::cluster::ClusterShared;
+use crate::base::Deadline;
+use crate::processor::cluster::ClusterShared;
 use crate::processor::with_current;
 use crate::task;
 use crate::wait::Awaiting;
+use crate::wait::{Expiry, Timer, Timers};
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::pin::Pin;
@@ -131,7 +131,7 @@ pub struct Sleep {
     awaiting: Awaiting,
     /// While the timer is armed, or has fired and this does not know it yet.
     home: Option<Home>,
-    timer: Option<Timer<Alarm>>,
+    timer: Option<Timer<Expiry>>,
 }
 
 // SAFETY: the timer is touched under its wheel's lock alone.
@@ -162,14 +162,14 @@ impl Sleep {
         let home = self.home.insert(Home::current());
         // SAFETY: the caller is pinned.
         let awaiting = unsafe { Pin::new_unchecked(&mut self.awaiting) };
-        let alarm = Alarm(NonNull::from(awaiting.begin(context.waker())));
+        let alarm = Expiry(NonNull::from(awaiting.begin(context.waker())));
         let timer = self.timer.insert(Timer::new(alarm));
         // SAFETY: as above.
         let timer = unsafe { Pin::new_unchecked(&*timer) };
         // SAFETY: neither the timer nor the wait is moved or dropped before `disarm`.
         let earliest = unsafe { home.timers().arm(timer, self.deadline) };
         if let (true, Home::Cluster(cluster)) = (earliest, home) {
-            cluster.idle().rouse_sentinel();
+            cluster.idle().wake_sentinel();
         }
     }
 

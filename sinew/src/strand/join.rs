@@ -13,7 +13,7 @@
 //! one signal that it waits for. So a waiter whose time is up may go only if it
 //! can withdraw its number, and waits for that signal otherwise.
 
-use crate::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
+use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use std::num::NonZeroU64;
 
 const RUNNING: u64 = 0;

@@ -13,7 +13,7 @@
 //! load.
 
 use super::blocking::Workers;
-use crate::kernel;
+use crate::base::kernel;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak, mpsc};

@@ -1,7 +1,7 @@
 #![doc = include_str!("README.md")]
 
-use crate::atomic::{AcqRel, Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release};
-use crate::fence;
+use crate::base::atomic::{AcqRel, Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release};
+use crate::base::fence;
 use crate::sched::{ProcessorId, Wake};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -120,13 +120,13 @@ impl Idle {
     }
 
     /// Wakes `id` whatever it sleeps for.
-    pub(crate) fn rouse(&self, id: ProcessorId) {
+    pub(crate) fn wake_processor(&self, id: ProcessorId) {
         fence::heavy();
         self.claim(id);
     }
 
     /// Wakes the sentinel, so that it looks at its timers again.
-    pub(crate) fn rouse_sentinel(&self) {
+    pub(crate) fn wake_sentinel(&self) {
         // As in `notify`: the timer is armed before the sentinel is looked for.
         fence::light();
         let sentinel = self.sentinel.load(Relaxed);
@@ -266,7 +266,7 @@ fn next_stamp(top: u64) -> u64 {
 
 #[cfg(not(sinew_loom))]
 fn kernel_wake(state: &AtomicU32) {
-    crate::kernel::futex_wake(state);
+    crate::base::kernel::futex_wake(state);
 }
 
 #[cfg(sinew_loom)]
@@ -281,7 +281,7 @@ fn kernel_wait(state: &AtomicU32, asleep: u32, timeout: Option<Duration>) -> boo
         if left.is_some_and(|left| left.is_zero()) {
             return false;
         }
-        crate::kernel::futex_wait(state, asleep, left);
+        crate::base::kernel::futex_wait(state, asleep, left);
     }
     true
 }
@@ -333,13 +333,13 @@ impl<'a> Lingering<'a> {
         // Release pairs with the Acquire in `found`.
         idle.word.fetch_sub(LINGERER, AcqRel);
         // Announce first, then search. Pairs with the light fences in `notify`,
-        // `notify_processor` and `rouse_sentinel`.
+        // `notify_processor` and `wake_sentinel`.
         fence::heavy();
         let mut announced = Announced { idle, id, sentinel, deputy: false, hidden: false };
         // Announce first, then look at the seat once more: a sentinel that retires leaves it
         // first, and then looks for a sleeper. Pairs with the light fence in `relieve`.
         if idle.sentinel.load(Relaxed) == 0 {
-            announced.take_seat();
+            announced.become_sentinel();
         }
         announced
     }
@@ -411,13 +411,13 @@ impl<'a> Announced<'a> {
     }
 
     /// Takes the seat of the sentinel, if it is empty.
-    pub(crate) fn take_seat(&mut self) {
+    pub(crate) fn become_sentinel(&mut self) {
         let seat = &self.idle.sentinel;
         if !self.sentinel && seat.compare_exchange(0, u32::from(self.id.0) + 1, Relaxed, Relaxed).is_ok() {
             self.sentinel = true;
             self.resign();
             // Take the seat first, then look at the clock and the poller. Pairs with the light
-            // fence in `rouse_sentinel`.
+            // fence in `wake_sentinel`.
             fence::heavy();
         }
     }

@@ -1,18 +1,18 @@
 //! Clusters: scheduling domains, and their processors that come and go.
 
-use crate::drain::Tally;
-use crate::fibre::arena::Class;
+use crate::base::Deadline;
+use crate::base::kernel;
+use crate::base::spin::SpinLock;
 use crate::fibre::{FibreBuilder, JoinHandle, SpawnError};
-use crate::idle::Idle;
 use crate::io::{Home, Pollers, Polling};
-use crate::kernel;
-use crate::processor::{Order, Processor, Seat};
+use crate::processor::drain::Tally;
+use crate::processor::idle::Idle;
+use crate::processor::{Order, Post, Processor};
 use crate::runtime::{BuildError, RuntimeShared};
 use crate::sched::{Fair, MAX_PROCESSORS, ProcessorId, Scheduler, Topology};
-use crate::spin::SpinLock;
+use crate::stack::arena::Class;
 use crate::strand::{After, Fifo, Ready, bound};
-use crate::time::{Deadline, Timers};
-use crate::wait::Wait;
+use crate::wait::{Timers, Wait};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::{fmt, io, thread};
@@ -29,7 +29,7 @@ pub(crate) struct ClusterShared {
     /// How many there are. Written under the lock.
     deferred_len: AtomicUsize,
     /// By number; an entry stays when its processor has ended.
-    seats: Box<[OnceLock<Arc<Seat>>]>,
+    posts: Box<[OnceLock<Arc<Post>>]>,
     /// How many processors run any strand of the cluster.
     serving: AtomicU32,
     crew: Mutex<Crew>,
@@ -51,7 +51,7 @@ struct Crew {
 }
 
 struct Member {
-    seat: Arc<Seat>,
+    post: Arc<Post>,
     thread: thread::JoinHandle<()>,
     retiring: bool,
 }
@@ -66,7 +66,7 @@ impl ClusterShared {
             pollers: Pollers::new(plan.polling),
             deferred: SpinLock::new(Fifo::new()),
             deferred_len: AtomicUsize::new(0),
-            seats: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
+            posts: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
             serving: AtomicU32::new(0),
             crew: Mutex::new(Crew { cpus: plan.cpus, ..Crew::default() }),
             class: plan.class,
@@ -160,7 +160,7 @@ impl ClusterShared {
 
     /// What its processors, those that have ended as well, have counted.
     pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> + Clone {
-        self.seats.iter().filter_map(OnceLock::get).map(|seat| seat.tally())
+        self.posts.iter().filter_map(OnceLock::get).map(|post| post.tally())
     }
 
     fn crew(&self) -> MutexGuard<'_, Crew> {
@@ -180,31 +180,31 @@ impl ClusterShared {
             return Err(ResizeError::Stopped);
         }
         crew.dismiss_ended();
-        let free = |id: &usize| crew.members.iter().all(|member| member.seat.id().index() != *id);
+        let free = |id: &usize| crew.members.iter().all(|member| member.post.id().index() != *id);
         let index = (0..MAX_PROCESSORS).find(free).ok_or(ResizeError::TooMany)?;
         let id = ProcessorId(index as u16);
-        let seat = Arc::clone(self.seats[index].get_or_init(|| Arc::new(Seat::new(id))));
-        seat.give_order(Order::Serve);
+        let post = Arc::clone(self.posts[index].get_or_init(|| Arc::new(Post::new(id))));
+        post.give_order(Order::Serve);
         let reclaim = move |cluster: &ClusterShared| {
             cluster.pollers.reclaim(id);
             Ok(())
         };
         self.at_home(reclaim).map_err(ResizeError::Kernel)?;
         let cpu = (!crew.cpus.is_empty()).then(|| crew.cpus[crew.members.len() % crew.cpus.len()]);
-        let (cluster, its_seat) = (self.to_arc(), Arc::clone(&seat));
+        let (cluster, its_post) = (self.to_arc(), Arc::clone(&post));
         let (report, reported) = mpsc::channel();
         let thread = self.home.spawn(format!("{}-{index}", self.name), move || {
             let pinned = cpu.map_or(Ok(()), |cpu| kernel::pin_thread(&[cpu]));
             let failed = pinned.is_err();
             let _ = report.send(pinned);
             if !failed {
-                Processor::serve(cluster, its_seat);
+                Processor::serve(cluster, its_post);
             }
         });
         let thread = thread.map_err(ResizeError::Kernel)?;
         reported.recv().expect("the thread reports before it serves").map_err(ResizeError::Kernel)?;
         self.serving.fetch_add(1, Ordering::Relaxed);
-        crew.members.push(Member { seat, thread, retiring: false });
+        crew.members.push(Member { post, thread, retiring: false });
         Ok(id)
     }
 
@@ -214,20 +214,20 @@ impl ClusterShared {
         if crew.members.iter().filter(|member| !member.retiring).count() < 2 {
             return Err(ResizeError::LastProcessor);
         }
-        let fits = |member: &Member| !member.retiring && which.is_none_or(|id| id == member.seat.id());
+        let fits = |member: &Member| !member.retiring && which.is_none_or(|id| id == member.post.id());
         let place = crew.members.iter().rposition(fits).ok_or(ResizeError::NoSuchProcessor)?;
         let mut others = crew.members.iter().enumerate().filter(|(other, member)| *other != place && !member.retiring);
-        let heir = others.next().expect("there are two at least").1.seat.id();
-        let retiring = crew.members[place].seat.id();
+        let heir = others.next().expect("there are two at least").1.post.id();
+        let retiring = crew.members[place].post.id();
         let bequeath = move |cluster: &ClusterShared| cluster.pollers.bequeath(retiring, heir, &cluster.idle);
         self.at_home(bequeath).map_err(ResizeError::Kernel)?;
         let member = &mut crew.members[place];
         member.retiring = true;
-        member.seat.give_order(Order::Retire);
-        let id = member.seat.id();
+        member.post.give_order(Order::Retire);
+        let id = member.post.id();
         drop(crew);
         self.serving.fetch_sub(1, Ordering::Relaxed);
-        self.idle.rouse(id);
+        self.idle.wake_processor(id);
         Ok(id)
     }
 
@@ -236,14 +236,14 @@ impl ClusterShared {
         let mut crew = self.crew();
         crew.stopped = true;
         for member in &crew.members {
-            member.seat.give_order(Order::Stop);
-            self.idle.rouse(member.seat.id());
+            member.post.give_order(Order::Stop);
+            self.idle.wake_processor(member.post.id());
         }
         let members = std::mem::take(&mut crew.members);
         drop(crew);
         for member in members {
             if member.thread.join().is_err() {
-                crate::fatal("a processor panicked");
+                crate::base::fatal("a processor panicked");
             }
         }
         self.pollers.stop();

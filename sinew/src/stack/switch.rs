@@ -3,9 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::arena::{self, PAGE, Slot};
-use super::record::Record;
 use super::unwinding;
-use crate::here;
+use crate::base::here;
+use crate::fibre::record::Record;
 use crate::processor;
 use crate::strand::{After, Strand};
 use corosensei::stack::StackPointer;
@@ -24,7 +24,7 @@ type Body = Coroutine<(), (), (), Room>;
 /// The record at the top of a stack. With the two words that corosensei keeps
 /// below it, it is one cache line.
 #[repr(C, align(16))]
-pub(super) struct Top {
+pub(crate) struct Top {
     /// The fibre that the stack serves.
     record: Cell<*const Record>,
     /// How its code gets back to the processor.
@@ -34,7 +34,7 @@ pub(super) struct Top {
 }
 
 /// The memory that the coroutine may use: what corosensei is told of a slot.
-pub(super) struct Room {
+pub(crate) struct Room {
     top: NonNull<Top>,
 }
 
@@ -58,24 +58,24 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    pub(super) fn into_raw(self) -> *mut () {
+    pub(crate) fn into_raw(self) -> *mut () {
         self.top.as_ptr().cast()
     }
 
     /// # Safety
     /// From `into_raw`, or null.
     #[inline(always)]
-    pub(super) unsafe fn from_raw(top: *mut ()) -> Option<Stack> {
+    pub(crate) unsafe fn from_raw(top: *mut ()) -> Option<Stack> {
         NonNull::new(top.cast()).map(|top| Stack { top })
     }
 
     /// # Safety
     /// The slot is carved and nobody else uses it.
-    pub(super) unsafe fn at(slot: Slot) -> Stack {
+    pub(crate) unsafe fn at(slot: Slot) -> Stack {
         Stack { top: top_of(slot) }
     }
 
-    pub(super) fn slot(self) -> Slot {
+    pub(crate) fn slot(self) -> Slot {
         arena::slot_at(self.top.as_ptr() as usize).expect("stacks are in the arena")
     }
 
@@ -88,7 +88,7 @@ impl Stack {
     }
 
     /// Sets the stack up to run `record`'s closure at the first resume.
-    pub(super) fn begin(self, record: &Record) {
+    pub(crate) fn begin(self, record: &Record) {
         self.mark();
         let top = self.top();
         top.record.set(record);
@@ -111,7 +111,7 @@ impl Stack {
 
     /// Runs the fibre until it gives up the processor.
     #[inline(always)]
-    pub(super) fn resume(self, strand: &Strand) -> After {
+    pub(crate) fn resume(self, strand: &Strand) -> After {
         const { assert!(size_of::<Top>() == 48) };
         let top = self.top();
         // SAFETY: `begin` wrote the body; we own the stack.
@@ -140,7 +140,7 @@ impl Stack {
     }
 
     /// Whether the fibre that ended here has probably used more than a page.
-    pub(super) fn has_grown(self) -> bool {
+    pub(crate) fn has_grown(self) -> bool {
         let page = self.top.as_ptr() as usize & !(PAGE - 1);
         // SAFETY: as in `mark`; whatever was written there is a number.
         (0..MARK_WORDS).any(|word| unsafe { (page as *const u64).add(word).read() } != MARK)
@@ -148,13 +148,13 @@ impl Stack {
 }
 
 /// The pages of a slot below the top one.
-pub(super) fn grown_pages(slot: Slot) -> (usize, usize) {
+pub(crate) fn grown_pages(slot: Slot) -> (usize, usize) {
     let lowest = slot.lowest();
     (lowest, slot.end() - PAGE - lowest)
 }
 
 /// All pages of a slot that can hold data.
-pub(super) fn all_pages(slot: Slot) -> (usize, usize) {
+pub(crate) fn all_pages(slot: Slot) -> (usize, usize) {
     let lowest = slot.lowest();
     (lowest, slot.end() - lowest)
 }

@@ -9,7 +9,7 @@
 //! Where the kernel refuses, both sides are an ordinary full fence.
 #![allow(unsafe_code)]
 
-use crate::atomic::{SeqCst, fence};
+use super::atomic::{SeqCst, fence};
 
 /// Whether this process has registered for expedited barriers.
 #[cfg(not(sinew_loom))]
@@ -25,7 +25,7 @@ const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 /// executed a full fence, which is the stronger thing.
 #[cfg(not(sinew_loom))]
 pub(crate) fn register() {
-    use crate::fallback::{Facility, denied};
+    use super::fallback::{Facility, denied};
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         if !denied(Facility::Membarrier) && membarrier(REGISTER_PRIVATE_EXPEDITED) {
@@ -57,7 +57,7 @@ pub(crate) fn light() {
 pub(crate) fn heavy() {
     fence(SeqCst);
     if ASYMMETRIC.load(std::sync::atomic::Ordering::Relaxed) && !membarrier(PRIVATE_EXPEDITED) {
-        crate::fatal("the kernel took back membarrier(2) after it had granted it");
+        super::fatal("the kernel took back membarrier(2) after it had granted it");
     }
 }
 

@@ -20,7 +20,8 @@
 //! concerned.
 #![allow(unsafe_code)]
 
-use crate::{kernel, processor};
+use super::kernel;
+use crate::processor;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,7 +41,7 @@ pub(crate) fn watch() {
 
 unsafe extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
-    processor::with_current(|processor| processor.into_iter().for_each(|processor| processor.tick_next()));
+    processor::with_current(|processor| processor.into_iter().for_each(|processor| processor.beat_next()));
 }
 
 /// Ends a forked child, for what the caller is about to do is not for one.

@@ -1,0 +1,96 @@
+//! A table of per-processor parts that grows and shrinks while it is read.
+//!
+//! An entry is made when its station is first taken and then stays: a processor
+//! that leaves only marks it vacant, and one that comes takes a vacant one
+//! first. So readers walk the table without a lock, and whatever lands in a
+//! station at the moment when it is left can still be found there.
+
+use super::MAX_PROCESSORS;
+use crate::base::atomic::{Acquire, AtomicUsize, Release};
+use std::sync::{Arc, Mutex, OnceLock};
+
+pub(super) struct Stations<T> {
+    entries: Box<[OnceLock<Arc<T>>]>,
+    /// All entries that are set have smaller indices.
+    used: AtomicUsize,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Default)]
+struct Plan {
+    /// The lowest station that nobody ever took.
+    fresh: usize,
+    vacant: Vec<usize>,
+}
+
+impl<T: Default> Default for Stations<T> {
+    fn default() -> Self {
+        Stations {
+            entries: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
+            used: AtomicUsize::new(0),
+            plan: Mutex::default(),
+        }
+    }
+}
+
+impl<T: Default> Stations<T> {
+    /// Takes a station: its index and what is there.
+    ///
+    /// # Panics
+    /// If more than [`MAX_PROCESSORS`] are taken.
+    pub(super) fn take(&self) -> (usize, Arc<T>) {
+        let mut plan = self.plan.lock().unwrap();
+        let station = plan.vacant.pop().unwrap_or_else(|| {
+            plan.fresh += 1;
+            plan.fresh - 1
+        });
+        drop(plan);
+        (station, Arc::clone(self.get_or_new(station)))
+    }
+
+    /// Leaves a station to the next who takes one.
+    pub(super) fn leave(&self, station: usize) {
+        self.plan.lock().unwrap().vacant.push(station);
+    }
+
+    pub(super) fn get(&self, station: usize) -> Option<&Arc<T>> {
+        self.entries[station].get()
+    }
+
+    pub(super) fn get_or_new(&self, station: usize) -> &Arc<T> {
+        let entry = self.entries[station].get_or_init(Arc::default);
+        // Release pairs with the Acquire in `used`.
+        self.used.fetch_max(station + 1, Release);
+        entry
+    }
+
+    /// How many stations have been in use at one time or another.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Acquire)
+    }
+
+    /// What is in the other stations, beginning behind `station`.
+    pub(super) fn others(&self, station: usize) -> impl Iterator<Item = &Arc<T>> {
+        let used = self.used();
+        (1..used).filter_map(move |offset| self.get((station + offset) % used))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seat_that_was_left_is_taken_again_with_what_is_in_it() {
+        let stations = Stations::<Mutex<u32>>::default();
+        let (first, entry) = stations.take();
+        let (second, _) = stations.take();
+        assert_ne!(first, second);
+        *entry.lock().unwrap() = 7;
+        stations.leave(first);
+        assert_eq!(*stations.others(second).next().unwrap().lock().unwrap(), 7);
+        let (again, entry) = stations.take();
+        assert_eq!((again, *entry.lock().unwrap()), (first, 7));
+        assert_eq!(stations.used(), 2);
+    }
+}

@@ -1,0 +1,8 @@
+//! Stacks: where they come from, and how a processor switches to one and back.
+
+pub(crate) mod arena;
+pub(crate) mod pool;
+mod switch;
+pub(crate) mod unwinding;
+
+pub(crate) use switch::{Stack, current_stack};
