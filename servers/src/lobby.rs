@@ -140,7 +140,7 @@ impl<G> Lobby<G> {
         let has_grown = guests.have_grown();
         drop(guests);
         if has_grown {
-            sinew::trim();
+            sinew::memory::trim();
         }
         Ok(())
     }

@@ -3,15 +3,15 @@
 //! A cluster is a set of processors with a scheduler of its own; `migrate_to`
 //! moves the calling fibre to another.
 
-use sinew::{Runtime, migrate_to, sched};
+use sinew::{Cluster, Runtime, migrate_to, sched};
 use std::error::Error;
 
 #[allow(unsafe_code)]
 fn main() -> Result<(), Box<dyn Error>> {
     // SAFETY: the fibres below hold nothing of a kernel thread when they migrate.
     let runtime = unsafe { Runtime::builder().name("parse").processors(1).migrating() }.build()?;
-    let compute = runtime.cluster(Runtime::builder().name("compute").processors(2))?;
-    let write = runtime.cluster(Runtime::builder().name("write").processors(1).scheduler(sched::Shared::default()))?;
+    let compute = runtime.cluster(Cluster::builder().name("compute").processors(2))?;
+    let write = runtime.cluster(Cluster::builder().name("write").processors(1).scheduler(sched::Shared::default()))?;
 
     let items = ["3", "1", "4", "1", "5"];
     let fibres = items.map(|item| {

@@ -42,7 +42,7 @@ fn main() -> io::Result<()> {
         // SAFETY: each scope opens its own sockets, and gives none away; the standard output is
         // the only descriptor that they share.
         let scope = unsafe { EventScope::new() }?;
-        let plan = Runtime::builder().processors(1).name(format!("scope {number}")).event_scope(&scope);
+        let plan = Cluster::builder().processors(1).name(format!("scope {number}")).event_scope(&scope);
         Ok(runtime.cluster(plan)?.spawn(move || listen(address)))
     });
     let listeners: Vec<_> = listeners.collect::<io::Result<_>>()?;

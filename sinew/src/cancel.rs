@@ -54,8 +54,7 @@
 //! The kind of the [`io::Error`] is not `Interrupted`: std's `read_exact`, `write_all`
 //! and `copy` try again after that, for ever.
 
-use crate::fibre;
-use crate::wait::{Limits, carried, carrying};
+use crate::wait::{Limits, carried, carrying, with_stackful};
 use std::{fmt, io};
 
 /// Why a call that blocks gave up.
@@ -113,7 +112,7 @@ impl From<Cancelled> for io::Error {
 /// ```
 pub fn check() -> Result<(), Cancelled> {
     let limits = carried();
-    let is_requested = || fibre::with_record(|record| record.is_some_and(|record| record.cancel().is_requested()));
+    let is_requested = || with_stackful(|fibre| fibre.is_some_and(|fibre| fibre.cancel().is_requested()));
     if !limits.shielded && is_requested() {
         Err(Cancelled::Requested)
     } else if limits.deadline.is_past() {

@@ -6,6 +6,7 @@ pub mod cancel;
 mod fibre;
 pub mod fs;
 pub mod io;
+pub mod memory;
 pub mod net;
 mod processor;
 mod runtime;
@@ -21,15 +22,16 @@ pub mod time;
 mod wait;
 
 pub use fibre::{
-    AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Memory, Scope, ScopedJoinHandle,
-    SelfJoin, SpawnError, current, memory, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, trim,
-    yield_now,
+    AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Scope, ScopedJoinHandle, SelfJoin,
+    current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
 };
 pub use io::blocking;
-pub use processor::cluster::{Cluster, MigrateError, ResizeError, migrate_to};
-pub use runtime::{BuildError, Builder, Leftovers, Runtime, run, run_migrating};
+pub use processor::cluster::{BuildError, Cluster, MigrateError, ResizeError};
+pub use processor::spawn::SpawnError;
+pub use runtime::{Builder, ClusterBuilder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;
 pub use task::block_on;
+pub use time::{sleep, sleep_until};
 
 #[cfg(sinew_loom)]
 #[doc(hidden)]

@@ -48,11 +48,14 @@
 
 pub use crate::fibre::{
     AccessError, Fibre as Thread, FibreId as ThreadId, JoinHandle, LocalKey, Scope, ScopedJoinHandle, current, park,
-    park_timeout, sleep, sleep_until, yield_now,
+    park_timeout, yield_now,
 };
+pub use crate::time::{sleep, sleep_until};
 pub use std::thread::{Result, available_parallelism};
 
-use crate::fibre::{FibreBuilder, SpawnError, scope_in};
+use crate::fibre::{FibreBuilder, scope_in};
+use crate::processor::spawn::SpawnError;
+use crate::runtime::process_wide;
 use std::io;
 
 /// Starts a fibre that runs `f`, from anywhere.
@@ -66,7 +69,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    SpawnError::expect_none(FibreBuilder::new().anywhere(true).spawn(f))
+    SpawnError::expect_none(FibreBuilder::new().or_on(Some(process_wide)).spawn(f))
 }
 
 /// Runs `f` with a scope in which fibres may be spawned that borrow from outside, from
@@ -91,7 +94,7 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    scope_in(true, f)
+    scope_in(Some(process_wide), f)
 }
 
 /// Whether the caller is unwinding from a panic.
@@ -107,7 +110,7 @@ pub struct Builder(FibreBuilder);
 impl Builder {
     /// A fibre as [`spawn`] makes it.
     pub fn new() -> Builder {
-        Builder(FibreBuilder::new().anywhere(true))
+        Builder(FibreBuilder::new().or_on(Some(process_wide)))
     }
 
     /// See [`FibreBuilder::name`].

@@ -4,23 +4,23 @@ mod fixture;
 
 use fixture::{alone, everywhere, message};
 use sinew::sched::MAX_PROCESSORS;
-use sinew::{BuildError, Builder, FibreBuilder, ResizeError, Runtime, SpawnError};
+use sinew::{BuildError, Builder, Cluster, ClusterBuilder, FibreBuilder, ResizeError, Runtime, SpawnError};
 use std::io;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
 /// What building a runtime says, and adding such a cluster to one that there is.
-fn refusals(build: impl Fn() -> Builder) -> [BuildError; 2] {
+fn refusals(build: impl Fn() -> ClusterBuilder) -> [BuildError; 2] {
     let rt = Runtime::builder().processors(1).build().unwrap();
     let as_cluster = rt.cluster(build()).map(|_| ()).unwrap_err();
     assert_eq!(rt.run(|| 1), 1, "the runtime goes on");
-    [build().build().map(|_| ()).unwrap_err(), as_cluster]
+    [Builder::from(build()).build().map(|_| ()).unwrap_err(), as_cluster]
 }
 
 #[test]
 fn zero_processors_are_refused() {
     alone(|| {
-        for error in refusals(|| Runtime::builder().processors(0)) {
+        for error in refusals(|| Cluster::builder().processors(0)) {
             assert!(matches!(error, BuildError::NoProcessors), "{error:?}");
             assert!(error.to_string().contains("1 or more"), "{error}");
             assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
@@ -32,7 +32,7 @@ fn zero_processors_are_refused() {
 fn too_many_processors_are_refused() {
     alone(|| {
         for processors in [MAX_PROCESSORS + 1, usize::MAX] {
-            for error in refusals(|| Runtime::builder().processors(processors)) {
+            for error in refusals(|| Cluster::builder().processors(processors)) {
                 assert!(matches!(error, BuildError::TooManyProcessors), "{error:?}");
                 assert!(error.to_string().contains(&MAX_PROCESSORS.to_string()), "{error}");
             }
@@ -82,10 +82,10 @@ fn a_stack_that_is_too_large_is_refused() {
             assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
             assert_eq!(Arc::strong_count(&kept), 1, "the closure has been dropped");
         }
-        assert_eq!(rt.live_fibres(), 0);
+        assert_eq!(rt.live_strands(), 0);
     });
     alone(|| {
-        for error in refusals(|| Runtime::builder().stack_size(1 << 60)) {
+        for error in refusals(|| Cluster::builder().stack_size(1 << 60)) {
             assert!(matches!(error, BuildError::StackTooLarge { bytes } if bytes == 1 << 60), "{error:?}");
         }
     });
@@ -104,7 +104,7 @@ fn a_name_with_a_nul_is_refused() {
         assert!(matches!(scoped, SpawnError::NameContainsNul), "{scoped:?}");
     });
     alone(|| {
-        for error in refusals(|| Runtime::builder().name("a\0b")) {
+        for error in refusals(|| Cluster::builder().name("a\0b")) {
             assert!(matches!(error, BuildError::NameContainsNul), "{error:?}");
         }
     });
@@ -128,7 +128,7 @@ fn an_empty_or_long_name_is_a_name() {
 #[test]
 fn an_empty_set_of_cpus_is_refused() {
     alone(|| {
-        for error in refusals(|| Runtime::builder().pin_cpus([])) {
+        for error in refusals(|| Cluster::builder().pin_cpus([])) {
             assert!(matches!(error, BuildError::EmptyCpuSet), "{error:?}");
             assert!(error.to_string().contains("pin_cpus"), "{error}");
         }
@@ -140,7 +140,7 @@ fn a_cpu_that_does_not_exist_is_refused() {
     alone(|| {
         // A number within the kernel's set, and two beyond.
         for cpu in [1023, 1024, usize::MAX] {
-            let refused = refusals(|| Runtime::builder().processors(2).pin_cpus([0, cpu]));
+            let refused = refusals(|| Cluster::builder().processors(2).pin_cpus([0, cpu]));
             for error in refused {
                 assert!(matches!(error, BuildError::Kernel(_)), "{error:?}");
                 assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);

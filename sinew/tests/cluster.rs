@@ -19,7 +19,7 @@ fn thread_name() -> String {
 }
 
 fn three_clusters(rt: &Runtime) -> [Cluster; 3] {
-    let builder = |name: &str| Runtime::builder().processors(2).name(name);
+    let builder = |name: &str| Cluster::builder().processors(2).name(name);
     [
         rt.cluster(builder("fair one").scheduler(Fair::default())).unwrap(),
         rt.cluster(builder("inverted one").scheduler(Inverted::default())).unwrap(),
@@ -126,7 +126,7 @@ fn a_fibre_moves_to_another_cluster_and_back() {
 #[test]
 fn a_fibre_that_may_not_move_is_told_why_and_stays() {
     everywhere(|rt, setup| {
-        let cluster = rt.cluster(setup.builder()).unwrap();
+        let cluster = rt.cluster(setup.cluster_builder()).unwrap();
         let elsewhere = setup.build();
         assert_eq!(migrate_to(&cluster), Err(MigrateError::NotAFibre));
         rt.run(|| {
@@ -287,7 +287,7 @@ fn processors_run_on_the_cpus_that_they_are_pinned_to() {
     everywhere(|rt, setup| {
         let all = allowed_cpus();
         for cpus in [vec![all[0]], vec![all[all.len() - 1]], all.clone()] {
-            let builder = setup.builder().name("pin").pin_cpus(cpus.clone());
+            let builder = setup.cluster_builder().name("pin").pin_cpus(cpus.clone());
             let cluster = rt.cluster(builder).unwrap();
             let answers = ask_each(&cluster, allowed_cpus);
             for (n, (name, allowed)) in answers.into_iter().enumerate() {
@@ -307,7 +307,7 @@ fn processors_run_on_the_cpus_that_they_are_pinned_to() {
 fn a_cluster_is_served_by_its_own_processors_only() {
     everywhere(|rt, setup| {
         // One cluster is busy and does not yield; the other goes on.
-        let other = rt.cluster(setup.builder().processors(1)).unwrap();
+        let other = rt.cluster(setup.cluster_builder().processors(1)).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let may_stop = Arc::clone(&stop);
         let busy = other.spawn(move || spin_until(|| may_stop.load(Ordering::Relaxed)));

@@ -85,7 +85,7 @@ fn a_variable_follows_its_fibre_to_other_kernel_threads() {
     wherever(
         |setup| setup.migrating && setup.processors > 1,
         |rt, setup| {
-            let other = rt.cluster(setup.builder()).unwrap();
+            let other = rt.cluster(setup.cluster_builder()).unwrap();
             let main = rt.main_cluster();
             rt.run(|| {
                 let mut threads = HashSet::new();
@@ -164,7 +164,7 @@ fn variables_are_dropped_before_join_returns_and_cannot_be_used_any_more() {
             arm(&its_seen);
             drop(its_seen);
         });
-        wait_until(|| rt.live_fibres() == 0);
+        wait_until(|| rt.live_strands() == 0);
         check(&seen);
     });
 }

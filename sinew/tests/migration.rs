@@ -29,7 +29,7 @@ fn migrating(builder: Builder) -> Runtime {
 /// A runtime with two clusters, `processors` in each.
 fn two_clusters(processors: usize) -> (Runtime, [Cluster; 2]) {
     let runtime = migrating(Runtime::builder().processors(processors).name("one"));
-    let other = Runtime::builder().processors(processors).name("two").scheduler(Shared::default());
+    let other = Cluster::builder().processors(processors).name("two").scheduler(Shared::default());
     let clusters = [runtime.main_cluster().clone(), runtime.cluster(other).unwrap()];
     (runtime, clusters)
 }

@@ -178,7 +178,7 @@ fn to_unpark_a_finished_fibre_does_nothing() {
         wait_until(|| handle.is_finished());
         fibre.unpark();
         assert_eq!(handle.join().unwrap(), 5);
-        wait_until(|| rt.live_fibres() == 0);
+        wait_until(|| rt.live_strands() == 0);
         (0..1000).for_each(|_| fibre.unpark());
         rt.run(|| (0..1000).for_each(|_| fibre.unpark()));
         assert_eq!(rt.run(|| 6), 6);

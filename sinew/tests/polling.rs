@@ -83,7 +83,7 @@ fn descriptors_stay_served_while_processors_come_and_go() {
             let first = Placement::simulated(0, Arc::new(Topology::flat(1)), 0).processor();
             cluster.remove_processor().unwrap();
             check(&rt, &streams);
-            cluster.remove(first).unwrap();
+            cluster.remove_processor_by_id(first).unwrap();
             check(&rt, &streams);
             cluster.remove_processor().unwrap();
             check(&rt, &streams);

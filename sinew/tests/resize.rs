@@ -169,9 +169,12 @@ fn a_fibre_that_is_bound_to_a_removed_processor_goes_on_there() {
             wait_until(|| begun.lock().unwrap().is_some());
             let home = begun.lock().unwrap().unwrap();
             cluster.add_processor().unwrap();
-            cluster.remove(home).unwrap();
+            cluster.remove_processor_by_id(home).unwrap();
             assert_eq!((cluster.processors(), cluster.retiring()), (setup.processors, 1));
-            assert!(matches!(cluster.remove(home), Err(ResizeError::NoSuchProcessor | ResizeError::LastProcessor)));
+            assert!(matches!(
+                cluster.remove_processor_by_id(home),
+                Err(ResizeError::NoSuchProcessor | ResizeError::LastProcessor)
+            ));
             removed.store(true, Ordering::Release);
             handle.fibre().unpark();
             assert!(happens_within(LONG, || step.load(Ordering::Relaxed) == 50), "it does not go on");
@@ -192,7 +195,7 @@ fn a_fibre_may_remove_the_processor_that_it_runs_on() {
             cluster.add_processor().unwrap();
             let (before, after) = rt.run(|| {
                 let before = kernel_thread();
-                cluster.remove(my_processor()).unwrap();
+                cluster.remove_processor_by_id(my_processor()).unwrap();
                 sinew::spawn(sinew::yield_now).join().unwrap();
                 if setup.migrating {
                     assert!(happens_within(LONG, || kernel_thread() != before), "it stays");
@@ -217,12 +220,12 @@ fn the_last_processor_stays() {
             assert_eq!(cluster.processors(), left);
         }
         assert!(matches!(cluster.remove_processor(), Err(ResizeError::LastProcessor)));
-        assert!(matches!(cluster.remove(processor(0)), Err(ResizeError::LastProcessor)));
+        assert!(matches!(cluster.remove_processor_by_id(processor(0)), Err(ResizeError::LastProcessor)));
         assert_eq!(rt.run(|| sinew::spawn(|| 8).join().unwrap()), 8);
         let added = cluster.add_processor().unwrap();
-        assert!(matches!(cluster.remove(processor(999)), Err(ResizeError::NoSuchProcessor)));
-        cluster.remove(added).unwrap();
-        assert!(matches!(cluster.remove(added), Err(ResizeError::LastProcessor)));
+        assert!(matches!(cluster.remove_processor_by_id(processor(999)), Err(ResizeError::NoSuchProcessor)));
+        cluster.remove_processor_by_id(added).unwrap();
+        assert!(matches!(cluster.remove_processor_by_id(added), Err(ResizeError::LastProcessor)));
         assert_eq!(rt.run(|| sinew::spawn(|| 9).join().unwrap()), 9);
     });
 }
@@ -234,7 +237,7 @@ fn removing_takes_the_one_that_came_last_or_the_one_that_is_named() {
         let (first, second) = (cluster.add_processor().unwrap(), cluster.add_processor().unwrap());
         assert_ne!(first, second);
         assert_eq!(cluster.remove_processor().unwrap(), second);
-        cluster.remove(first).unwrap();
+        cluster.remove_processor_by_id(first).unwrap();
         // A number is used again when its processor has ended.
         assert!(happens_within(LONG, || cluster.retiring() == 0));
         assert_eq!(cluster.add_processor().unwrap(), first);
@@ -253,7 +256,7 @@ fn timers_go_on_when_any_of_the_sleeping_processors_is_removed() {
                 // Time for all processors to fall asleep, one of them with an
                 // eye on the clock; nothing goes wrong if they do not.
                 std::thread::sleep(Duration::from_millis(20));
-                cluster.remove(processor(victim)).unwrap();
+                cluster.remove_processor_by_id(processor(victim)).unwrap();
                 let woken = happens_within(Duration::from_secs(5), || sleeper.is_finished());
                 assert!(woken, "nobody minds the clock after processor {victim} has left");
                 sleeper.join().unwrap();
@@ -271,7 +274,7 @@ fn fibres_that_wait_for_a_processor_are_taken_over_when_it_leaves() {
         for _ in 0..20 {
             let added: Vec<_> = (0..3).map(|_| cluster.add_processor().unwrap()).collect();
             let fibres: Vec<_> = (0..300).map(|n: u64| rt.spawn(move || (sinew::yield_now(), n).1)).collect();
-            added.into_iter().for_each(|id| cluster.remove(id).unwrap());
+            added.into_iter().for_each(|id| cluster.remove_processor_by_id(id).unwrap());
             let sum: u64 = fibres.into_iter().map(|fibre| fibre.join().unwrap()).sum();
             assert_eq!(sum, (0..300).sum());
         }

@@ -113,7 +113,7 @@ fn rounds_of_spawning_and_joining_leave_nothing_behind() {
         assert!(last.0 <= early.0 + 4 * MIB, "{} KiB more than at first", (last.0 - early.0) / KIB);
         assert!(last.1 <= early.1 + 2, "{} mappings more than at first", last.1 - early.1);
         drop(runtime);
-        assert_eq!(sinew::memory().promised_stacks, 0, "stacks are still promised");
+        assert_eq!(sinew::memory::usage().promised_stacks, 0, "stacks are still promised");
         println!("nothing is left");
     });
     outcome.assert_success("nothing is left");
@@ -157,17 +157,17 @@ fn trimmed_stacks_cost_nothing_and_serve_again() {
             for _ in 0..3 {
                 unpark_and_join(spawn_parked(FIBRES, || ()));
                 let before = resident();
-                let given_back = sinew::trim();
+                let given_back = sinew::memory::trim();
                 let fallen = before.saturating_sub(resident());
                 println!("{} KiB given back, {} KiB fallen", given_back / KIB, fallen / KIB);
                 // Processors keep some.
                 assert!(given_back > (FIBRES - 500) * 4 * KIB, "{given_back} bytes given back");
                 assert!(fallen > given_back * 9 / 10, "{fallen} bytes less of {given_back}");
             }
-            assert_eq!(sinew::trim(), 0, "again and again");
+            assert_eq!(sinew::memory::trim(), 0, "again and again");
         });
         drop(runtime);
-        assert_eq!(sinew::memory().promised_stacks, 0, "stacks are still promised");
+        assert_eq!(sinew::memory::usage().promised_stacks, 0, "stacks are still promised");
         println!("trimmed");
     });
     outcome.assert_success("trimmed");
@@ -184,14 +184,14 @@ fn fibres_come_and_go_while_stacks_are_trimmed() {
         let runtime = Runtime::builder().processors(2).build().unwrap();
         let trim = || {
             while DONE.load(Ordering::Relaxed) == 0 {
-                GIVEN_BACK.fetch_add(sinew::trim(), Ordering::Relaxed);
+                GIVEN_BACK.fetch_add(sinew::memory::trim(), Ordering::Relaxed);
             }
         };
         let trimmers = [trim; 4].map(std::thread::spawn);
         runtime.run(|| {
             unpark_and_join(spawn_parked(FIBRES, || ()));
             // As many as there are stacks, always; some end while as many begin.
-            let memory = sinew::memory();
+            let memory = sinew::memory::usage();
             let spare = memory.carved_stacks - memory.promised_stacks - BATCH;
             let mut parked: VecDeque<_> = (0..spare).map(|_| sinew::spawn(sinew::park)).collect();
             let mut rounds = 0;
@@ -209,7 +209,7 @@ fn fibres_come_and_go_while_stacks_are_trimmed() {
         DONE.store(1, Ordering::Relaxed);
         trimmers.into_iter().for_each(|trimmer| trimmer.join().unwrap());
         drop(runtime);
-        assert_eq!(sinew::memory().promised_stacks, 0, "stacks are still promised");
+        assert_eq!(sinew::memory::usage().promised_stacks, 0, "stacks are still promised");
         println!("all were served");
     });
     outcome.assert_success("all were served");

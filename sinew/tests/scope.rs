@@ -345,9 +345,9 @@ fn thousands_of_scopes_take_no_more_memory_than_a_few() {
         };
         rt.run(|| {
             scopes(10);
-            let before = sinew::memory().record_bytes;
+            let before = sinew::memory::usage().record_bytes;
             scopes(3000);
-            let more = sinew::memory().record_bytes - before;
+            let more = sinew::memory::usage().record_bytes - before;
             assert!(more < KEPT_FOR_RECORDS, "12,000 fibres, one after the other, left {more} bytes");
         });
     });

@@ -29,7 +29,7 @@ fn cluster(runtime: &Runtime, polling: Polling) -> Cluster {
     // SAFETY: nothing but types of Sinew's is moved between scopes, and what is in a
     // `Pollable` comes back before it is dropped.
     let scope = unsafe { EventScope::new() }.unwrap();
-    runtime.cluster(Runtime::builder().processors(2).event_scope(&scope).polling(polling)).unwrap()
+    runtime.cluster(Cluster::builder().processors(2).event_scope(&scope).polling(polling)).unwrap()
 }
 
 /// What `f` gives as a fibre of the cluster.

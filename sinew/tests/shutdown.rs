@@ -377,22 +377,22 @@ fn many_runtimes_come_and_go() {
 }
 
 #[test]
-fn live_fibres_counts_those_that_have_not_finished() {
+fn live_strands_counts_those_that_have_not_finished() {
     everywhere(|rt, _| {
-        assert_eq!(rt.live_fibres(), 0);
+        assert_eq!(rt.live_strands(), 0);
         let go = Arc::new(AtomicBool::new(false));
         let waiting = || {
             let go = Arc::clone(&go);
             move || wait_until(|| go.load(Ordering::Relaxed))
         };
         let from_outside: Vec<_> = (0..5).map(|_| rt.spawn(waiting())).collect();
-        assert_eq!(rt.live_fibres(), 5);
+        assert_eq!(rt.live_strands(), 5);
         let from_inside = rt.run(|| (0..5).map(|_| sinew::spawn(waiting())).collect::<Vec<_>>());
-        wait_until(|| rt.live_fibres() <= 10);
-        assert_eq!(rt.live_fibres(), 10);
+        wait_until(|| rt.live_strands() <= 10);
+        assert_eq!(rt.live_strands(), 10);
         go.store(true, Ordering::Relaxed);
         from_outside.into_iter().chain(from_inside).for_each(|handle| handle.join().unwrap());
-        assert!(happens_within(LONG, || rt.live_fibres() == 0));
+        assert!(happens_within(LONG, || rt.live_strands() == 0));
     });
 }
 

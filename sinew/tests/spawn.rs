@@ -109,7 +109,7 @@ fn detached_fibres_run_and_drop_their_result_once() {
             let result = Counted(Arc::clone(&counter));
             known.push(rt.spawn(move || result).fibre().clone());
         }
-        wait_until(|| rt.live_fibres() == 0);
+        wait_until(|| rt.live_strands() == 0);
         assert_eq!(dropped(), 2 + RACES);
         assert_eq!(Arc::strong_count(&counter), 2, "closures and results are gone");
         assert_eq!(known.len(), 2 + RACES);
@@ -167,7 +167,7 @@ fn fibres_know_who_they_are() {
 #[test]
 fn a_builder_gives_a_fibre_its_properties() {
     everywhere(|rt, setup| {
-        let other = rt.cluster(setup.builder().name("other").processors(1)).unwrap();
+        let other = rt.cluster(setup.cluster_builder().name("other").processors(1)).unwrap();
         let megabyte = 1 << 20;
         let builder = FibreBuilder::new().stack_size(4 * megabyte).priority(Priority::High).pinned().cluster(&other);
         let (sum, before, after, cluster) = builder
@@ -302,7 +302,7 @@ fn ten_thousand_fibres_live_at_once() {
         };
         let handles: Vec<_> = (0..10_000).map(|n| rt.spawn(fibre(n))).collect();
         wait_until(|| begun.load(Ordering::Relaxed) == 10_000);
-        assert_eq!(rt.live_fibres(), 10_000);
+        assert_eq!(rt.live_strands(), 10_000);
         go.store(true, Ordering::Relaxed);
         handles.iter().for_each(|handle| handle.fibre().unpark());
         let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();

@@ -8,7 +8,7 @@ use fixture::{alone, wherever};
 use sinew::io::{EventScope, OtherScope};
 use sinew::net::{TcpListener, TcpStream, UnixStream};
 use sinew::sync::{Condvar, Mutex, Semaphore, oneshot};
-use sinew::{Runtime, block_on, task, time};
+use sinew::{Cluster, Runtime, block_on, task, time};
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::pin::Pin;
@@ -218,7 +218,7 @@ fn a_future_that_began_in_one_scope_does_not_touch_the_descriptors_of_another() 
         // SAFETY: nothing but sockets of Sinew's is moved between the scopes.
         let scope = unsafe { EventScope::new() }.unwrap();
         let runtime = Runtime::builder().processors(1).build().unwrap();
-        let cluster = runtime.cluster(Runtime::builder().processors(1).event_scope(&scope)).unwrap();
+        let cluster = runtime.cluster(Cluster::builder().processors(1).event_scope(&scope)).unwrap();
         let (read, mut ours) = cluster
             .spawn(|| {
                 let (ours, theirs) = UnixStream::pair().unwrap();

@@ -257,7 +257,7 @@ fn a_result_that_nobody_wants_is_dropped_with_the_handle_or_with_the_task() {
             }));
             gate.store(true, Relaxed);
         });
-        assert!(happens_within(SOON, || rt.live_fibres() == 0 && LEFT.load(Relaxed) == 0));
+        assert!(happens_within(SOON, || rt.live_strands() == 0 && LEFT.load(Relaxed) == 0));
     });
 }
 

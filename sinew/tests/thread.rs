@@ -9,7 +9,7 @@ use rerun::{Rerun, SIGABRT};
 use sinew::fibre_local as thread_local;
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::{Arc, Barrier, Mutex, mpsc};
-use sinew::{Cluster, Runtime, thread};
+use sinew::{Cluster, thread};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -79,7 +79,7 @@ fn all_kernel_threads_share_one_runtime() {
 fn in_a_fibre_its_own_cluster_is_used() {
     everywhere(|rt, _| {
         let of = || Cluster::current().unwrap().name().to_owned();
-        let named = rt.cluster(Runtime::builder().name("named").processors(1)).unwrap();
+        let named = rt.cluster(Cluster::builder().name("named").processors(1)).unwrap();
         let (spawned, built, scoped) = named
             .spawn(move || {
                 let built = thread::Builder::new().spawn(of).unwrap().join().unwrap();

@@ -8,7 +8,7 @@ use sinew::net::{TcpListener, TcpStream};
 use sinew::sched::{Fair, Inverted, Shared};
 use sinew::sync::mpsc::{Receiver, Sender, channel};
 use sinew::sync::{Mutex, Policy, Semaphore};
-use sinew::{Builder, Cluster, Fibre, JoinHandle, Runtime};
+use sinew::{Builder, Cluster, ClusterBuilder, Fibre, JoinHandle, Runtime};
 
 use super::{Peer, blocking};
 
@@ -21,8 +21,8 @@ pub struct Fibres {
     scheduler: String,
 }
 
-pub fn builder(processors: usize, name: &str) -> Builder {
-    let builder = Runtime::builder().processors(processors);
+pub fn builder(processors: usize, name: &str) -> ClusterBuilder {
+    let builder = Cluster::builder().processors(processors);
     match name {
         "sinew/fair" => builder.scheduler(Fair::default()),
         "sinew/inverted" => builder.scheduler(Inverted::default()),
@@ -38,7 +38,7 @@ impl Fibres {
         // thread across a suspension. The only thread-local variable, that of
         // `window::ran_last`, is read and written inside one call that is never
         // inlined and returns a plain number.
-        let runtime = unsafe { builder(processors, name).migrating() }.build().expect("a runtime");
+        let runtime = unsafe { Builder::from(builder(processors, name)).migrating() }.build().expect("a runtime");
         Fibres { runtime, processors, scheduler: name.to_owned() }
     }
 }

@@ -9,7 +9,7 @@ use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::mpsc::{Receiver, Sender, channel};
 use sinew::sync::{BinarySemaphore, Mutex, Semaphore};
 use sinew::task::JoinHandle;
-use sinew::{Runtime, task, time};
+use sinew::{Builder, Runtime, task, time};
 
 use super::Peer;
 use super::fibres::builder;
@@ -19,7 +19,7 @@ pub struct SinewTasks(Runtime);
 impl SinewTasks {
     /// On the scheduler of those fibres.
     pub fn new(processors: usize, fibres: &str) -> SinewTasks {
-        SinewTasks(builder(processors, fibres).build().expect("a runtime"))
+        SinewTasks(Builder::from(builder(processors, fibres)).build().expect("a runtime"))
     }
 }
 

@@ -10,9 +10,9 @@
 //! How a child finds out, without a look on any path that is taken often:
 //!
 //! 1. The C library calls [`in_child`] in every child. It sets a flag.
-//! 2. If the thread that forked is a processor, `in_child` makes a tick due there. The next
-//!    thing that the processor does when the strand that forked lets go of it, is that tick,
-//!    which [checks](check) the flag: no other strand runs in the child.
+//! 2. If the thread that forked is a processor, `in_child` makes a beat due there. That beat is
+//!    the first thing that happens when the strand that forked gives up the processor. It
+//!    [checks](check) the flag, so no other strand runs in the child.
 //! 3. What reaches kernel objects or locks that others may have held at the fork, or makes a
 //!    thread wait, checks as well. All of these are calls of the kernel or about as slow.
 //!
@@ -21,27 +21,32 @@
 #![allow(unsafe_code)]
 
 use super::kernel;
-use crate::processor;
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether this process was forked from one that had a runtime. Written once, by the only
 /// thread that there is then.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Lets forked children know what they are, from the first call on.
-pub(crate) fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the function does what one may do in a forked child: it stores.
-        // It fails only without memory; then children do not know.
+/// What a forked child calls besides: it may only store.
+static IN_CHILD: OnceLock<fn()> = OnceLock::new();
+
+/// Lets forked children know that they are children, from the first call on. A child calls
+/// `then` as well, which must do nothing but store.
+pub(crate) fn watch(then: fn()) {
+    IN_CHILD.get_or_init(|| {
+        // SAFETY: the function does what one may do in a forked child: it loads and stores. It
+        // fails only without memory; then children do not know.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        then
     });
 }
 
 unsafe extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
-    processor::with_current(|processor| processor.into_iter().for_each(|processor| processor.beat_next()));
+    if let Some(then) = IN_CHILD.get() {
+        then();
+    }
 }
 
 /// Ends a forked child, for what the caller is about to do is not for one.

@@ -19,12 +19,10 @@
 //! switched to a stack of its own making.
 #![allow(unsafe_code)]
 
-use crate::processor::Processor;
-
 /// The processor that this kernel thread is; null if it is none.
 #[inline(always)]
-pub(crate) fn processor() -> *const Processor {
-    words::read::<PROCESSOR>() as *const Processor
+pub(crate) fn processor() -> *const () {
+    words::read::<PROCESSOR>() as *const ()
 }
 
 /// The top of the stack of the fibre that this kernel thread runs; null while it
@@ -34,7 +32,7 @@ pub(crate) fn stack() -> *mut () {
     words::read::<STACK>() as *mut ()
 }
 
-pub(crate) fn set_processor(processor: *const Processor) {
+pub(crate) fn set_processor(processor: *const ()) {
     words::write::<PROCESSOR>(processor as usize);
 }
 

@@ -4,9 +4,9 @@
 use super::Fibre;
 use super::record::{Record, ResultOf};
 use crate::base::Deadline;
-use crate::stack::{Stack, current_stack};
+use crate::stack::current_stack;
+use crate::strand::StrandArc;
 use crate::strand::join::Wait;
-use crate::strand::{After, StrandArc};
 use crate::wait::budget;
 use crate::wait::{self, Limit, Outcome, Party};
 use std::fmt;
@@ -17,14 +17,8 @@ use std::time::{Duration, Instant};
 /// where another might use it.
 #[inline(always)]
 pub(super) fn current_record() -> Option<&'static Record> {
-    current_stack().map(Stack::record)
-}
-
-/// Gives up the processor. By a fibre, whose stack this is.
-#[inline(always)]
-pub(crate) fn suspend(stack: Stack, after: After) {
-    // SAFETY: `current_stack` found it, so the caller is its fibre.
-    unsafe { stack.suspend(after) };
+    // SAFETY: only fibres are begun on a stack.
+    current_stack().map(|stack| unsafe { Record::of(stack.strand()) })
 }
 
 /// Calls `f` with [`current_record`].

@@ -23,6 +23,7 @@
 //! The last one may read the party: the owner waits for its signal.
 
 use crate::base::atomic::{AcqRel, AtomicU64, AtomicUsize, Relaxed};
+use crate::strand::Owed;
 use std::num::NonZeroU64;
 
 pub(crate) struct Headcount {
@@ -40,7 +41,7 @@ pub(crate) enum Left {
     /// Nothing: others are still there.
     Others,
     /// It was the last: signal this party, the owner's.
-    Last(NonZeroU64),
+    Last(Owed),
 }
 
 /// What the owner now has to do.
@@ -71,7 +72,7 @@ impl Headcount {
             return Left::Others;
         }
         let owner = NonZeroU64::new(self.owner.load(Relaxed));
-        Left::Last(owner.expect("the owner waits, or it would be counted"))
+        Left::Last(Owed::taken(owner.expect("the owner waits, or it would be counted")))
     }
 
     /// Writes the owner's party, and `count -> count - 1`. By the owner, once.

@@ -5,17 +5,16 @@ mod handle;
 pub(crate) mod headcount;
 mod join_future;
 mod locals;
+mod migrate;
 mod overflow;
 pub(crate) mod record;
 mod scope;
 
-pub use crate::stack::pool::{Memory, memory, trim};
-pub(crate) use builder::Origin;
-pub use builder::{FibreBuilder, SpawnError, spawn};
-pub(crate) use handle::suspend as suspend_on;
+pub use builder::{FibreBuilder, spawn};
 pub use handle::{JoinHandle, SelfJoin};
 pub use join_future::Joining;
 pub use locals::{AccessError, LocalKey};
+pub use migrate::migrate_to;
 pub(crate) use overflow::install_overflow_handler;
 pub(crate) use scope::scope_in;
 pub use scope::{Scope, ScopedJoinHandle, scope};
@@ -23,15 +22,13 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 use crate::base::Deadline;
 use crate::processor;
 use crate::stack::current_stack;
-use crate::strand::{After, StrandArc};
-use crate::wait::budget;
-use crate::wait::{self, Limit};
+use crate::strand::{After, StrandArc, fresh_ids};
+use crate::wait::{self, budget};
 use record::Record;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Calls `f` with the record of the fibre that calls, if a fibre calls. `f`
 /// must not suspend the fibre.
@@ -44,11 +41,6 @@ pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
 #[inline]
 pub(crate) fn is_running() -> bool {
     current_stack().is_some()
-}
-
-/// Gives up the processor. By a fibre.
-pub(crate) fn suspend(after: After) {
-    handle::suspend(current_stack().expect("only fibres are suspended"), after);
 }
 
 /// A number that no other fibre of the process has, or had.
@@ -174,20 +166,11 @@ pub fn current() -> Fibre {
     })
 }
 
-/// The first of `count` numbers for fibres.
-pub(crate) fn fresh_ids(count: u64) -> NonZeroU64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NonZeroU64::new(NEXT.fetch_add(count, Ordering::Relaxed)).expect("2^64 fibres")
-}
-
 /// Gives other fibres a turn. On a kernel thread that runs no fibre it gives
 /// other threads one.
 #[inline(always)]
 pub fn yield_now() {
-    match current_stack() {
-        Some(stack) => handle::suspend(stack, After::Yielded),
-        None => std::thread::yield_now(),
-    }
+    wait::yield_now();
 }
 
 /// Waits until somebody calls [`Fibre::unpark`] on this fibre; returns at once
@@ -198,10 +181,10 @@ pub fn yield_now() {
 pub fn park() {
     match current_stack() {
         Some(stack) => {
-            if stack.record().strand().state().take_token() {
+            if stack.strand().state().take_token() {
                 budget::spend(budget::MESSAGE);
             } else {
-                handle::suspend(stack, After::Parking);
+                wait::suspend(stack, After::Parking);
             }
         }
         None => wait::park_thread(std::thread::park),
@@ -212,7 +195,7 @@ pub fn park() {
 pub fn park_timeout(timeout: Duration) {
     match current_stack() {
         Some(stack) => {
-            if stack.record().strand().state().take_token() {
+            if stack.strand().state().take_token() {
                 budget::spend(budget::MESSAGE);
             } else {
                 wait::park_until(stack, Deadline::after(timeout));
@@ -220,22 +203,6 @@ pub fn park_timeout(timeout: Duration) {
         }
         None => wait::park_thread(|| std::thread::park_timeout(timeout)),
     }
-}
-
-/// Lets `duration` pass, at least. On a kernel thread that runs no fibre the
-/// thread sleeps.
-pub fn sleep(duration: Duration) {
-    let deadline = Deadline::after(duration);
-    if deadline.is_past() {
-        budget::spend(budget::MESSAGE);
-    } else {
-        let _ = wait::sleep(Limit::until(deadline));
-    }
-}
-
-/// Lets time pass until `deadline`.
-pub fn sleep_until(deadline: Instant) {
-    sleep(deadline.saturating_duration_since(Instant::now()));
 }
 
 /// Runs `f` with the fibre bound to the processor that it is on, so that what
@@ -256,18 +223,10 @@ pub fn pinned<R>(f: impl FnOnce() -> R) -> R {
     struct Unpin;
     impl Drop for Unpin {
         fn drop(&mut self) {
-            with_record(|record| record.expect("pinned code runs in its fibre").unpin());
+            with_record(|record| record.expect("pinned code runs in its fibre").head().unpin());
         }
     }
-    let in_fibre = processor::with_current(|processor| {
-        with_record(|record| match (record, processor) {
-            (Some(record), Some(processor)) => {
-                record.pin(processor);
-                true
-            }
-            _ => false,
-        })
-    });
+    let in_fibre = with_record(|record| record.map(|record| record.head().pin()).is_some());
     let _unpin = in_fibre.then(|| Unpin);
     f()
 }

@@ -45,7 +45,7 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
         && stack.slot().class == hit.class
         && stack.slot().number >= hit.number
     {
-        let record = stack.record();
+        let Some(record) = super::handle::current_record() else { return };
         say(&[
             "\nfibre '",
             record.name().unwrap_or("<unnamed>"),

@@ -9,15 +9,14 @@ use super::locals::Locals;
 use super::scope::{Entered, ScopeShared};
 use crate::base::atomic::{AtomicU64, Relaxed};
 use crate::processor::cluster::ClusterShared;
-use crate::processor::{self, Processor};
-use crate::stack::Stack;
+use crate::processor::{self, Processor, put_memory, take_memory};
 use crate::stack::arena::Class;
-use crate::strand::blocks;
+use crate::stack::{Entry, Stack};
 use crate::strand::join::{Completed, Detached, Join};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound, container};
-use crate::wait::{Cancel, Limits, Party};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
+use crate::wait::{Cancel, Stackful};
 use std::alloc::Layout;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::NonNull;
@@ -28,19 +27,11 @@ use std::thread;
 #[repr(C)]
 pub(crate) struct Record {
     /// First, so that a pointer to it is one to the record.
-    strand: Strand,
+    head: Stackful,
     /// See [`Join`].
     join: AtomicU64,
-    /// How often `pinned` is nested. Owner: the fibre.
-    pins: Cell<u32>,
-    class: Class,
-    pinned: bool,
     id: NonZeroU64,
     locals: Locals,
-    cancel: Cancel,
-    /// What the fibre carries into its waits; null if it carries nothing. Owner: the
-    /// fibre.
-    limits: Cell<*const Limits>,
     name: Option<Box<str>>,
     scope: Option<Arc<ScopeShared>>,
     spawned_at: &'static Location<'static>,
@@ -48,7 +39,7 @@ pub(crate) struct Record {
 }
 
 /// The kind of strand that fibres are.
-pub(crate) static FIBRE: Kind = Kind { run: Record::run, free: Record::free };
+pub(crate) static FIBRE: Kind = Kind { run: Record::run_here, free: Record::free };
 
 /// What depends on the types of the closure and its result.
 struct Typed {
@@ -105,7 +96,7 @@ impl Record {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let memory = blocks::take(Layout::new::<Allocation<F, T>>()).cast::<Allocation<F, T>>();
+        let memory = take_memory(Layout::new::<Allocation<F, T>>()).cast::<Allocation<F, T>>();
         // Written field by field: a record that is built elsewhere and copied
         // costs 15 ns more, for the copy reads what has not reached the cache.
         // SAFETY: the memory is large enough, and ours.
@@ -113,15 +104,10 @@ impl Record {
         // SAFETY: as above.
         unsafe { stage.write(UnsafeCell::new(Stage::Closure(closure))) };
         let new = Record {
-            strand: Strand::new(&FIBRE, plan.cluster, plan.priority),
+            head: Stackful::new(Strand::new(&FIBRE, plan.cluster, plan.priority), plan.class, plan.pinned),
             join: AtomicU64::new(0),
-            pins: Cell::new(0),
-            class: plan.class,
-            pinned: plan.pinned,
             id: plan.id,
             locals: Locals::new(),
-            cancel: Cancel::new(),
-            limits: Cell::new(std::ptr::null()),
             name: plan.name,
             scope: plan.scope.map(Entered::into_shared),
             spawned_at: plan.spawned_at,
@@ -149,8 +135,12 @@ impl Record {
         unsafe { container(NonNull::from(strand)).as_ref() }
     }
 
+    pub(crate) fn head(&self) -> &Stackful {
+        &self.head
+    }
+
     pub(crate) fn strand(&self) -> &Strand {
-        &self.strand
+        self.head.strand()
     }
 
     #[inline(always)]
@@ -167,7 +157,7 @@ impl Record {
     }
 
     pub(crate) fn class(&self) -> Class {
-        self.class
+        self.head.class()
     }
 
     pub(crate) fn locals(&self) -> &Locals {
@@ -176,12 +166,7 @@ impl Record {
 
     #[inline]
     pub(crate) fn cancel(&self) -> &Cancel {
-        &self.cancel
-    }
-
-    #[inline]
-    pub(crate) fn limits(&self) -> &Cell<*const Limits> {
-        &self.limits
+        self.head.cancel()
     }
 
     pub(crate) fn spawned_at(&self) -> &'static Location<'static> {
@@ -192,28 +177,19 @@ impl Record {
     /// or by the fibre.
     #[inline(always)]
     pub(crate) fn stack(&self) -> Option<Stack> {
-        let stack = std::ptr::with_exposed_provenance_mut(self.strand.own().load(Relaxed) as usize);
+        let stack = std::ptr::with_exposed_provenance_mut(self.strand().own().load(Relaxed) as usize);
         // SAFETY: nobody else writes a fibre's own word.
         unsafe { Stack::from_raw(stack) }
     }
 
     fn set_stack(&self, stack: Option<Stack>) {
         let stack = stack.map_or(0, |stack| stack.into_raw().expose_provenance());
-        self.strand.own().store(stack as u64, Relaxed);
+        self.strand().own().store(stack as u64, Relaxed);
     }
 
-    /// Binds the fibre to `processor` until as many `unpin`s. By the fibre.
-    pub(crate) fn pin(&self, processor: &Processor) {
-        if self.pins.replace(self.pins.get() + 1) == 0 {
-            self.strand.bind(processor.post(), bound::PINNED);
-        }
-    }
-
-    pub(crate) fn unpin(&self) {
-        self.pins.set(self.pins.get() - 1);
-        if self.pins.get() == 0 && !self.pinned {
-            self.strand.unbind(bound::PINNED);
-        }
+    /// As [`run`](Record::run), for a processor's loop that does not know fibres.
+    fn run_here(strand: &Strand) -> After {
+        processor::with_current(|processor| Record::run(strand, processor.expect("strands run on processors")))
     }
 
     /// Runs the fibre that `strand` is.
@@ -239,15 +215,10 @@ impl Record {
     /// The first run: a stack is needed, and the fibre may become bound.
     #[inline(never)]
     fn begin(&self, processor: &Processor) -> Stack {
-        let stack = processor.stacks().take(self.class);
-        stack.begin(self);
+        let stack = processor.stacks().take(self.class());
+        stack.begin::<Record>(self.strand());
         self.set_stack(Some(stack));
-        if !processor.is_migrating() {
-            self.strand.bind(processor.post(), bound::STARTED);
-        }
-        if self.pinned {
-            self.strand.bind(processor.post(), bound::PINNED);
-        }
+        self.head.bind_for_life(processor.post(), processor.is_migrating());
         stack
     }
 
@@ -257,12 +228,11 @@ impl Record {
             crate::base::fatal("a panic hook panicked after it had blocked");
         }
         self.set_stack(None);
-        processor.stacks().put(self.class, stack);
-        self.strand.unbind(u8::MAX);
+        processor.stacks().put(self.class(), stack);
+        self.strand().unbind(u8::MAX);
     }
 
-    /// What runs on the fibre's stack.
-    pub(crate) fn execute(&self) {
+    fn execute(&self) {
         // SAFETY: `create` paired this record with its types.
         unsafe { (self.typed.execute)(self) };
         self.locals.clear();
@@ -271,7 +241,7 @@ impl Record {
             Completed::Unwanted => self.drop_result(),
             Completed::Wake(waiter) => processor::with_current(|processor| {
                 let processor = processor.expect("fibres run on processors");
-                processor.owe_signal(Party::from_number(waiter));
+                processor.owe_signal(waiter);
             }),
         }
         if let Some(scope) = &self.scope {
@@ -304,6 +274,14 @@ impl Record {
         let free = unsafe { Record::of(strand.as_ref()) }.typed.free;
         // SAFETY: by the contract.
         unsafe { free(strand) };
+    }
+}
+
+/// What runs on a fibre's stack.
+impl Entry for Record {
+    fn execute(strand: &Strand) {
+        // SAFETY: `begin` was given a fibre's strand.
+        unsafe { Record::of(strand) }.execute();
     }
 }
 
@@ -352,7 +330,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
         // SAFETY: `create` made it, and no reference is left.
         unsafe { allocation.drop_in_place() };
         // SAFETY: as above; the layout is the one that it was taken with.
-        unsafe { blocks::put(allocation.cast(), Layout::new::<Self>()) };
+        unsafe { put_memory(allocation.cast(), Layout::new::<Self>()) };
     }
 }
 

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::Fibre;
-use super::builder::{FibreBuilder, SpawnError};
+use super::builder::{Elsewhere, FibreBuilder};
 use super::handle::JoinHandle;
 use super::headcount::{self, Headcount, Left};
+use crate::processor::spawn::SpawnError;
 use crate::wait::{self, Lent, Limit, Party, Wait};
 use std::fmt;
 use std::marker::PhantomData;
@@ -68,8 +69,7 @@ impl ScopeShared {
     pub(super) fn one_finished(&self) {
         match self.headcount.leave() {
             Left::Others => {}
-            // SAFETY: the owner waits for the last to leave, which is this fibre.
-            Left::Last(owner) => unsafe { Party::from_number(owner).signal() },
+            Left::Last(owner) => Party::signal_owed(owner),
         }
     }
 
@@ -121,8 +121,8 @@ impl ScopeShared {
 /// The scope that fibres are spawned in; see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     shared: Arc<ScopeShared>,
-    /// Whether the process's own runtime will do where there is no other.
-    anywhere: bool,
+    /// The cluster for callers that are not fibres.
+    elsewhere: Option<Elsewhere>,
     /// Invariant over both, as std's is.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -153,18 +153,17 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    scope_in(false, f)
+    scope_in(None, f)
 }
 
-/// As [`scope`]; `anywhere` says whether the process's own runtime will do for those
-/// who are not fibres.
-pub(crate) fn scope_in<'env, F, T>(anywhere: bool, f: F) -> T
+/// As [`scope`]. Callers that are not fibres spawn on the cluster that `elsewhere` returns.
+pub(crate) fn scope_in<'env, F, T>(elsewhere: Option<Elsewhere>, f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     wait::refuse_tasks();
     let shared = Arc::new(ScopeShared::new());
-    let scope = Scope { shared, anywhere, scope: PhantomData, env: PhantomData };
+    let scope = Scope { shared, elsewhere, scope: PhantomData, env: PhantomData };
     let lent = Lent::begin();
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     scope.shared.wait();
@@ -205,7 +204,7 @@ impl<'scope> Scope<'scope, '_> {
         // this fibre, which is after its closure has ended; the result is
         // dropped by the fibre before that, or by the handle, which cannot
         // outlive 'scope.
-        let handle = unsafe { builder.anywhere(self.anywhere).spawn_borrowing(f, Some(entered)) }?;
+        let handle = unsafe { builder.or_on(self.elsewhere).spawn_borrowing(f, Some(entered)) }?;
         self.shared.enter(handle.fibre());
         Ok(ScopedJoinHandle { handle, scope: PhantomData })
     }

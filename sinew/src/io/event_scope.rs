@@ -14,6 +14,8 @@
 
 use super::blocking::Workers;
 use crate::base::kernel;
+use crate::processor::cluster::ClusterShared;
+use crate::processor::driver::Threads;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak, mpsc};
@@ -54,7 +56,7 @@ use std::{fmt, io, thread};
 /// // SAFETY: nothing but sockets of `sinew::net` is moved between the scopes.
 /// let scope = unsafe { EventScope::new() }.unwrap();
 /// let runtime = Runtime::builder().processors(1).build().unwrap();
-/// let cluster = runtime.cluster(Runtime::builder().processors(1).event_scope(&scope)).unwrap();
+/// let cluster = runtime.cluster(Cluster::builder().processors(1).event_scope(&scope)).unwrap();
 /// let listener = cluster.spawn(|| TcpListener::bind("127.0.0.1:0").unwrap()).join().unwrap();
 /// // Here it is only a number.
 /// assert!(listener.accept().unwrap_err().get_ref().unwrap().is::<sinew::io::OtherScope>());
@@ -270,8 +272,8 @@ impl Home {
         self.scope.as_ref().map_or_else(|| MAIN_WORKERS.get_or_init(Workers::new), |scope| &scope.keeper.workers)
     }
 
-    /// Does `f` in this scope, from anywhere, and waits for it.
-    pub(crate) fn call<T: Send + 'static>(&self, f: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    /// Calls `f` in this event scope, from anywhere, and waits for it.
+    fn call_there<T: Send + 'static>(&self, f: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
         if here() == self.id() {
             return f();
         }
@@ -280,18 +282,31 @@ impl Home {
         reported.recv().unwrap_or_else(|_| Err(io::Error::other("the event scope has ended")))
     }
 
-    /// Starts a kernel thread in this scope, from anywhere.
-    pub(crate) fn spawn<T: Send + 'static>(
-        &self,
-        name: String,
-        f: impl FnOnce() -> T + Send + 'static,
-    ) -> io::Result<thread::JoinHandle<T>> {
+    /// Starts a kernel thread in this event scope, from anywhere.
+    pub(crate) fn spawn(&self, name: String, f: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
         let id = self.id();
-        self.call(move || {
+        self.call_there(move || {
             thread::Builder::new().name(name).spawn(move || {
                 SCOPE.set(Some(id));
                 f()
             })
         })
+    }
+}
+
+impl Threads for Home {
+    fn spawn(&self, name: String, f: Box<dyn FnOnce() + Send>) -> io::Result<thread::JoinHandle<()>> {
+        Home::spawn(self, name, f)
+    }
+
+    fn call(&self, f: Box<dyn FnOnce() -> io::Result<()> + Send>) -> io::Result<()> {
+        self.call_there(f)
+    }
+}
+
+impl ClusterShared {
+    /// Returns the event scope that its threads are in.
+    pub(crate) fn home(&self) -> &Home {
+        self.threads()
     }
 }

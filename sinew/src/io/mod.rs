@@ -22,7 +22,6 @@ pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 
 pub(crate) use event_scope::Home;
 pub(crate) use in_scope::Scoped;
-pub(crate) use poller::Poller;
 pub(crate) use pollers::Pollers;
 pub(crate) use slots::{Shown, Side};
 pub(crate) use source::{Done, Source};

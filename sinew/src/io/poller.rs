@@ -11,7 +11,7 @@ use super::in_scope::Scoped;
 use super::slots::{self, Event, Key, Side};
 use crate::base::clock;
 use crate::base::fork;
-use crate::processor::idle::Bell;
+use crate::processor::driver::{Bed, Bell};
 use crate::wait::Signalled;
 use std::io;
 use std::mem::MaybeUninit;
@@ -302,6 +302,16 @@ impl Poller {
             return None;
         }
         Some(usize::try_from(count).unwrap_or(0))
+    }
+}
+
+impl Bed for Poller {
+    fn bell(&self) -> Arc<dyn Bell> {
+        Arc::<PollerBell>::clone(&self.bell)
+    }
+
+    fn sleep(&self, timeout: Option<Duration>, woke: &dyn Fn()) -> usize {
+        self.wait(timeout, woke)
     }
 }
 

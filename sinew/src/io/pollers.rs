@@ -1,9 +1,13 @@
 //! Who polls: the pollers of a cluster.
 
+use super::event_scope::Home;
 use super::poller::Poller;
 use super::slots;
-use crate::processor::cluster::ClusterShared;
-use crate::processor::idle::{Bell, Idle};
+use crate::base::fatal;
+use crate::processor::Processor;
+use crate::processor::cluster::{Cluster, ClusterShared};
+use crate::processor::driver::{Bed, Bell, Driver};
+use crate::processor::idle::Idle;
 use crate::sched::{MAX_PROCESSORS, ProcessorId};
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +22,7 @@ use std::thread;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Polling {
-    /// The processors share one poller. Whoever has nothing to do looks; the last one to
+    /// The processors share one poller. A processor with nothing to do looks; the first one to
     /// fall asleep sleeps in it.
     #[default]
     Shared,
@@ -114,7 +118,7 @@ impl Pollers {
 
     fn start_thread(&self, poller: &Arc<Poller>, cluster: &ClusterShared) -> io::Result<thread::JoinHandle<()>> {
         let (poller, stopped) = (Arc::clone(poller), Arc::clone(&self.stopped));
-        cluster.home().spawn(format!("{}-poller", cluster.name()), move || {
+        cluster.threads::<Home>().spawn(format!("{}-poller", cluster.name()), move || {
             // Acquire pairs with the Release in `stop`.
             while !stopped.load(Acquire) {
                 poller.wait(None, || {});
@@ -127,10 +131,10 @@ impl Pollers {
     fn minded(&self, processor: ProcessorId) -> Option<&Arc<Poller>> {
         if self.polling == Polling::Thread { None } else { self.made[self.place(processor)].get() }
     }
+}
 
-    /// Looks for what has become ready. By a processor that has nothing to do. Whether
-    /// anybody can go on.
-    pub(crate) fn look(&self, processor: ProcessorId, now: u64) -> bool {
+impl Driver for Pollers {
+    fn look(&self, processor: ProcessorId, now: u64) -> bool {
         let found = self.minded(processor).is_some_and(|poller| poller.look(now));
         if self.polling != Polling::PerProcessor {
             return found;
@@ -140,23 +144,22 @@ impl Pollers {
         made.fold(found, |found, poller| poller.look_at_times(now, false) || found)
     }
 
-    /// Looks if nobody has for a while. By a processor that is busy; `gave_way` says whether its
-    /// last strand did so in the midst of its work.
-    pub(crate) fn look_at_times(&self, processor: ProcessorId, now: u64, gave_way: bool) {
+    fn look_at_times(&self, processor: ProcessorId, now: u64, gave_way: bool) {
         if let Some(poller) = self.minded(processor) {
             poller.look_at_times(now, gave_way);
         }
     }
 
-    /// Where this processor is to sleep, if it is not on its futex.
-    pub(crate) fn to_sleep_in(&self, processor: ProcessorId, is_sentinel: bool) -> Option<&Arc<Poller>> {
-        if is_sentinel || self.polling == Polling::PerProcessor { self.minded(processor) } else { None }
+    fn bed(&self, processor: ProcessorId, is_sentinel: bool) -> Option<&dyn Bed> {
+        if !is_sentinel && self.polling != Polling::PerProcessor {
+            return None;
+        }
+        self.minded(processor).map(|poller| &**poller as &dyn Bed)
     }
 
-    /// Lets the poller of a processor that is to retire be minded by another: the
-    /// descriptors that it knows are those of fibres that may be anywhere by now. By a
-    /// thread of the cluster's event scope, as the two that follow.
-    pub(crate) fn bequeath(&self, retiring: ProcessorId, heir: ProcessorId, idle: &Idle) -> io::Result<()> {
+    /// Another processor minds the poller of one that is to retire: the poller's descriptors are
+    /// those of fibres that may be anywhere by now.
+    fn bequeath(&self, retiring: ProcessorId, heir: ProcessorId, idle: &Idle) -> io::Result<()> {
         if self.polling != Polling::PerProcessor {
             return Ok(());
         }
@@ -177,8 +180,7 @@ impl Pollers {
         Ok(())
     }
 
-    /// By a processor that will not sleep in its poller any more, which was bequeathed.
-    pub(crate) fn abandon(&self, processor: ProcessorId) {
+    fn abandon(&self, processor: ProcessorId) {
         if self.polling != Polling::PerProcessor {
             return;
         }
@@ -187,8 +189,7 @@ impl Pollers {
         }
     }
 
-    /// Gives a processor that takes a seat the poller that belonged to the seat.
-    pub(crate) fn reclaim(&self, processor: ProcessorId) {
+    fn reclaim(&self, processor: ProcessorId) {
         if self.polling != Polling::PerProcessor {
             return;
         }
@@ -200,20 +201,34 @@ impl Pollers {
         }
     }
 
-    /// Ends the thread that polls, if one does. Nobody polls any more.
-    pub(crate) fn stop(&self) {
+    /// Ends the thread that polls, if one does.
+    fn stop(&self) {
         let thread = self.changing().thread.take();
         if let (Some(thread), Some(poller)) = (thread, self.made[0].get()) {
             // Release pairs with the Acquire in `start_thread`: the bell comes after it.
             self.stopped.store(true, Release);
             Arc::clone(poller.bell()).ring();
             if thread.join().is_err() {
-                crate::base::fatal("a poller panicked");
+                fatal("a poller panicked");
             }
         }
         let ended: Vec<_> = self.made.iter().filter_map(OnceLock::get).map(|poller| poller.number()).collect();
         if !ended.is_empty() {
             slots::orphan(&ended);
         }
+    }
+}
+
+impl Processor {
+    /// Returns the poller for what a fibre waits for that runs here.
+    pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
+        self.cluster().drivers().get::<Pollers>().poller(self.post().id(), self.cluster())
+    }
+}
+
+impl Cluster {
+    /// Says which kernel threads ask the kernel what has become ready.
+    pub fn polling(&self) -> Polling {
+        self.shared().drivers().get::<Pollers>().polling()
     }
 }

@@ -8,9 +8,9 @@
 
 use crate::base::prefetch::prefetch;
 use crate::base::spin::SpinLock;
+use crate::processor::waker::strand_of;
 use crate::stack::current_stack;
 use crate::strand::Strand;
-use crate::task::strand_of;
 use crate::wait::{self, End, Limit, Outcome, Queue, Resumed, Signalled, Told, wait_in, wait_in_async};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -284,7 +284,7 @@ impl Owned {
         }
         if let Some(stack) = current_stack() {
             self.slot.near.store((&raw const stack).cast::<u8>().cast_mut(), Relaxed);
-            self.slot.strand.store(std::ptr::from_ref(stack.record().strand()).cast_mut(), Relaxed);
+            self.slot.strand.store(std::ptr::from_ref(stack.strand()).cast_mut(), Relaxed);
         }
         let (lock, place, pass_on) = (&self.slot.state, End::Back, readiness.pass_on());
         match wait_in(lock, state, |state| &mut state.side(side).waiting, place, 0, limit, || drop(pass_on)) {

@@ -31,7 +31,6 @@ use crate::base::prefetch::prefetch;
 use crate::cancel::Cancelled;
 use crate::processor;
 use crate::stack::current_stack;
-use crate::task;
 use crate::wait::budget;
 use crate::wait::{self, Limit, Outcome, carried};
 use std::io;
@@ -136,7 +135,7 @@ impl Source {
         side: Side,
         mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
-        task::spend().await;
+        budget::spend_async().await;
         let mut descriptor = self.raw()?;
         let mut events = self.known.get().map(|known| known.slot.begin(side));
         loop {
@@ -163,7 +162,7 @@ impl Source {
         context: &mut Context<'_>,
         mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
     ) -> Poll<io::Result<T>> {
-        ready!(task::poll_spend(context));
+        ready!(budget::poll_spend(context));
         let descriptor = self.raw()?;
         let mut events = match self.known.get() {
             // As in `operate`.
@@ -184,7 +183,7 @@ impl Source {
 
     /// Waits until it is worth trying, for a task, which may leave it at that.
     pub(crate) async fn ready_async(&self, side: Side) -> io::Result<()> {
-        task::spend().await;
+        budget::spend_async().await;
         self.raw()?;
         let slot = &self.known(side)?.slot;
         let events = slot.wait_async(side).await;
@@ -196,7 +195,7 @@ impl Source {
     /// As [`ready_async`](Source::ready_async), for one who polls: on each side, the last who
     /// did is woken.
     pub(crate) fn poll_ready(&self, side: Side, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(task::poll_spend(context));
+        ready!(budget::poll_spend(context));
         self.raw()?;
         self.known(side)?.slot.poll(side, context.waker()).map(|_| Ok(()))
     }

@@ -51,7 +51,7 @@
 
 use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use crate::base::fence;
-use crate::wait::{self, Party};
+use crate::strand::Owed;
 use std::num::NonZeroU64;
 
 /// Everybody may spawn.
@@ -101,7 +101,7 @@ pub(crate) enum Way {
     /// Spawn: the strand is counted.
     Open,
     /// Nothing but signal this party, if there is one.
-    Closed(Option<Party>),
+    Closed(Option<Owed>),
 }
 
 impl Drain {
@@ -126,7 +126,7 @@ impl Drain {
     /// By a processor, when a strand has finished and its tally says so. Returns the party to
     /// signal, if there is one.
     #[inline]
-    pub(crate) fn one_finished(&self) -> Option<Party> {
+    pub(crate) fn one_finished(&self) -> Option<Owed> {
         // Pairs with the heavy fence in `close`.
         fence::light();
         if self.word.load(Relaxed) == OPEN { None } else { self.tell() }
@@ -134,10 +134,10 @@ impl Drain {
 
     /// `AWAKE | a party -> AWAKE`. The party is the caller's to signal.
     #[cold]
-    fn tell(&self) -> Option<Party> {
+    fn tell(&self) -> Option<Owed> {
         // Release: what was counted, for `enter`. Acquire: what the party stands for, from there.
         let before = self.word.swap(AWAKE, AcqRel);
-        NonZeroU64::new(before).filter(|before| before.get() > AWAKE).map(Party::from_number)
+        NonZeroU64::new(before).filter(|before| before.get() > AWAKE).map(Owed::taken)
     }
 
     /// Returns the number of strands that are live, given the tallies of all posts. It is 0
@@ -157,26 +157,15 @@ impl Drain {
         fence::heavy();
     }
 
-    /// Blocks the caller until `is_over`, which counts what is [live](Drain::live). By the
-    /// drainer, after `close`.
-    pub(crate) fn wait(&self, is_over: impl Fn() -> bool) {
-        while !is_over() {
-            wait::block(|party| {
-                self.enter(party);
-                !(is_over() && self.withdraw(party))
-            });
-        }
-    }
-
     /// `AWAKE -> the party`.
-    fn enter(&self, party: Party) {
+    pub(crate) fn enter(&self, party: NonZeroU64) {
         // Acquire pairs with the Release in `tell`. Release: the party, for `tell`.
-        self.word.swap(party.number().get(), AcqRel);
+        self.word.swap(party.get(), AcqRel);
     }
 
     /// `the party -> AWAKE`. Returns `false` if its signal is on its way.
-    fn withdraw(&self, party: Party) -> bool {
+    pub(crate) fn withdraw(&self, party: NonZeroU64) -> bool {
         // Relaxed: the drainer orders nothing here; a signal orders the rest.
-        self.word.compare_exchange(party.number().get(), AWAKE, Relaxed, Relaxed).is_ok()
+        self.word.compare_exchange(party.get(), AWAKE, Relaxed, Relaxed).is_ok()
     }
 }

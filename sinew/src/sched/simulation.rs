@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// A strand that is never run.
 fn strand(now: u64) -> Ready {
-    static KIND: Kind = Kind { run: |_, _| unreachable!("a simulated strand is not run"), free };
+    static KIND: Kind = Kind { run: |_| unreachable!("a simulated strand is not run"), free };
     /// # Safety
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(strand: NonNull<Strand>) {

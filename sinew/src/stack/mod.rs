@@ -5,4 +5,4 @@ pub(crate) mod pool;
 mod switch;
 pub(crate) mod unwinding;
 
-pub(crate) use switch::{Stack, current_stack};
+pub(crate) use switch::{Entry, Stack, current_stack};

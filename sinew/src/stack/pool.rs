@@ -128,7 +128,7 @@ pub(crate) fn refund(class: Class) {
     shared(class).promised -= 1;
 }
 
-/// What the process holds for fibres; see [`memory`].
+/// What the process holds for fibres; see [`usage`](crate::memory::usage).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
@@ -144,7 +144,7 @@ pub struct Memory {
 }
 
 /// Counts the stacks of the process, and the memory of its records.
-pub fn memory() -> Memory {
+pub(crate) fn usage() -> Memory {
     let none = Memory { record_bytes: blocks::set_aside(), ..Memory::default() };
     Class::all().map(shared).fold(none, |sum, class| Memory {
         promised_stacks: sum.promised_stacks + class.promised as usize,
@@ -153,26 +153,14 @@ pub fn memory() -> Memory {
     })
 }
 
-/// Gives memory back to the kernel that the stacks of fibres which have ended still hold: a page
-/// for each, up to 64 MiB of them. How many bytes these were.
-///
-/// They are kept because the next fibre is likely to come soon. Who knows that many have ended
-/// whose like will not be seen for a while calls this. What processors keep for themselves, some
-/// tens of stacks each, is left to them. A fibre that calls this gives others a turn at times.
-///
-/// ```
-/// sinew::run(|| {
-///     let fibres: Vec<_> = (0..1000).map(|_| sinew::spawn(sinew::yield_now)).collect();
-///     fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
-///     println!("{} bytes less", sinew::trim());
-/// });
-/// ```
-pub fn trim() -> usize {
-    Class::all().map(trim_class).sum::<usize>() * PAGE
+/// Gives pages of free stacks back to the kernel. Calls `give_way` between two batches. Returns
+/// the number of bytes.
+pub(crate) fn trim(give_way: impl Fn()) -> usize {
+    Class::all().map(|class| trim_class(class, &give_way)).sum::<usize>() * PAGE
 }
 
 /// How many stacks have given their page back.
-fn trim_class(class: Class) -> usize {
+fn trim_class(class: Class, give_way: impl Fn()) -> usize {
     // Those that come meanwhile may stay: this has an end.
     let (all, mut done) = (shared(class).warm.len(), 0);
     while done < all {
@@ -180,7 +168,7 @@ fn trim_class(class: Class) -> usize {
             0 => break,
             some => done += some,
         }
-        crate::yield_now();
+        give_way();
     }
     done
 }

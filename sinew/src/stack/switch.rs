@@ -1,12 +1,9 @@
-//! A stack in use: the coroutine that runs on it, and the record at its top by
-//! which the code that runs there finds its fibre and its processor.
+//! A stack in use: the coroutine that runs on it, and the words at its top by which the code
+//! that runs there finds its strand.
 #![allow(unsafe_code)]
 
 use super::arena::{self, PAGE, Slot};
-use super::unwinding;
 use crate::base::here;
-use crate::fibre::record::Record;
-use crate::processor;
 use crate::strand::{After, Strand};
 use corosensei::stack::StackPointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -25,8 +22,8 @@ type Body = Coroutine<(), (), (), Room>;
 /// below it, it is one cache line.
 #[repr(C, align(16))]
 pub(crate) struct Top {
-    /// The fibre that the stack serves.
-    record: Cell<*const Record>,
+    /// The strand that the stack serves.
+    strand: Cell<*const Strand>,
     /// How its code gets back to the processor.
     yielder: Cell<*const Yielder<(), ()>>,
     /// Alive from `Stack::begin` to the fibre's end.
@@ -49,6 +46,12 @@ unsafe impl corosensei::stack::Stack for Room {
     fn limit(&self) -> StackPointer {
         StackPointer::new(Stack { top: self.top }.slot().bottom()).expect("the arena is not at address 0")
     }
+}
+
+/// What runs on a stack.
+pub(crate) trait Entry {
+    /// Runs the strand from its beginning to its end.
+    fn execute(strand: &Strand);
 }
 
 /// A carved slot that belongs to the holder.
@@ -87,29 +90,29 @@ impl Stack {
         unsafe { self.top.as_ref() }
     }
 
-    /// Sets the stack up to run `record`'s closure at the first resume.
-    pub(crate) fn begin(self, record: &Record) {
+    /// Sets the stack up to execute `strand` at the first resume.
+    pub(crate) fn begin<E: Entry>(self, strand: &Strand) {
         self.mark();
         let top = self.top();
-        top.record.set(record);
+        top.strand.set(strand);
         let body = Body::with_stack(Room { top: self.top }, |yielder, ()| {
             let stack = current_stack().expect("this is the fibre's stack");
             stack.top().yielder.set(yielder);
-            stack.record().execute();
+            E::execute(stack.strand());
         });
         // SAFETY: we own the stack, and no body is alive on it.
         unsafe { (*top.body.get()).write(body) };
     }
 
-    /// The fibre that the stack serves.
+    /// Returns the strand that the stack serves.
     #[inline(always)]
-    pub(crate) fn record<'a>(self) -> &'a Record {
-        // SAFETY: set by `begin`; the record is freed only after the fibre has
-        // ended and its stack has been put back.
-        unsafe { &*self.top().record.get() }
+    pub(crate) fn strand<'a>(self) -> &'a Strand {
+        // SAFETY: `begin` set it. The strand is freed only after it has ended and its stack has
+        // been put back.
+        unsafe { &*self.top().strand.get() }
     }
 
-    /// Runs the fibre until it gives up the processor.
+    /// Runs the strand until it gives up the processor.
     #[inline(always)]
     pub(crate) fn resume(self, strand: &Strand) -> After {
         const { assert!(size_of::<Top>() == 48) };
@@ -124,7 +127,7 @@ impl Stack {
             CoroutineResult::Return(()) => {
                 // SAFETY: the body has returned: dropping it touches only itself.
                 unsafe { (*top.body.get()).assume_init_drop() };
-                top.record.set(std::ptr::null());
+                top.strand.set(std::ptr::null());
                 After::Finished
             }
         }
@@ -176,45 +179,16 @@ impl Stack {
     /// Gives up the processor.
     ///
     /// # Safety
-    /// The caller is the fibre that this stack serves.
+    /// The caller is the strand that this stack serves, and has no panic in flight: see
+    /// [`unwinding`](super::unwinding).
     ///
-    /// Inlined, as everything that leads here should be: the processor comes
-    /// back by a jump that looks like a return, and each call that lies between
-    /// is a return that the CPU predicts wrongly (7 ns each here).
+    /// Inlined, and so is everything that leads here: the processor comes back by a jump that
+    /// looks like a return. Each call that lies between is a return that the CPU predicts
+    /// wrongly (7 ns each here).
     #[inline(always)]
-    pub(crate) unsafe fn suspend(self, after: After) {
-        if unwinding::is_in_flight() {
-            // SAFETY: the caller's promise is the same.
-            unsafe { self.suspend_unwinding(after) };
-        } else {
-            // SAFETY: as above.
-            unsafe { self.switch(after) };
-        }
-    }
-
-    /// # Safety
-    /// As for [`suspend`](Stack::suspend).
-    #[inline(always)]
-    unsafe fn switch(self, after: After) {
-        let top = self.top();
-        self.record().strand().after().set(after);
-        // SAFETY: set when the fibre began, and valid until it ends.
-        unsafe { (*top.yielder.get()).suspend(()) };
-    }
-
-    /// As [`suspend`](Stack::suspend), for a fibre that is unwinding.
-    ///
-    /// # Safety
-    /// The same.
-    #[cold]
-    #[inline(never)]
-    unsafe fn suspend_unwinding(self, after: After) {
-        let record = self.record();
-        processor::with_current(|processor| record.pin(processor.expect("fibres run on processors")));
-        let panics = unwinding::lay_down();
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.switch(after) };
-        panics.take_up();
-        record.unpin();
+    pub(crate) unsafe fn switch(self, after: After) {
+        self.strand().after().set(after);
+        // SAFETY: set when the strand began, and valid until it ends.
+        unsafe { (*self.top().yielder.get()).suspend(()) };
     }
 }

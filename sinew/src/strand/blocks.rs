@@ -10,7 +10,6 @@
 #![allow(unsafe_code)]
 
 use crate::base::fork;
-use crate::processor;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -67,17 +66,17 @@ pub(crate) struct Blocks {
     free: [RefCell<Vec<Block>>; SIZES.len()],
 }
 
-/// Memory for a value of this layout.
+/// Returns memory for a value of this layout, from `own` if the caller is a processor.
 #[inline]
-pub(crate) fn take(layout: Layout) -> NonNull<u8> {
+pub(crate) fn take(own: Option<&Blocks>, layout: Layout) -> NonNull<u8> {
     let Some(size) = size_for(layout) else {
         // SAFETY: records are not empty.
         let memory = unsafe { alloc(layout) };
         return NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout));
     };
-    let block = processor::with_current(|processor| match processor {
-        Some(processor) => {
-            let mut free = processor.blocks().free[size].borrow_mut();
+    let block = match own {
+        Some(own) => {
+            let mut free = own.free[size].borrow_mut();
             if free.is_empty() {
                 refill(size, &mut free);
             }
@@ -90,30 +89,30 @@ pub(crate) fn take(layout: Layout) -> NonNull<u8> {
             }
             free.pop()
         }
-    });
+    };
     block.expect("a list was refilled just now").0
 }
 
-/// Gives memory back.
+/// Gives memory back, to `own` if the caller is a processor.
 ///
 /// # Safety
 /// It came from `take` with the same layout, and is not used any more.
 #[inline]
-pub(crate) unsafe fn put(memory: NonNull<u8>, layout: Layout) {
+pub(crate) unsafe fn put(own: Option<&Blocks>, memory: NonNull<u8>, layout: Layout) {
     let Some(size) = size_for(layout) else {
         // SAFETY: by the contract; such a layout was allocated alone.
         return unsafe { dealloc(memory.as_ptr(), layout) };
     };
-    processor::with_current(|processor| match processor {
-        Some(processor) => {
-            let mut free = processor.blocks().free[size].borrow_mut();
+    match own {
+        Some(own) => {
+            let mut free = own.free[size].borrow_mut();
             free.push(Block(memory));
             if free.len() > KEPT {
                 give_half(size, &mut free);
             }
         }
         None => shared(size).push(Block(memory)),
-    });
+    }
 }
 
 #[cold]

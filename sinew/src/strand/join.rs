@@ -13,6 +13,7 @@
 //! one signal that it waits for. So a waiter whose time is up may go only if it
 //! can withdraw its number, and waits for that signal otherwise.
 
+use super::Owed;
 use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use std::num::NonZeroU64;
 
@@ -45,8 +46,8 @@ pub(crate) enum Completed {
     Kept,
     /// There is no handle any more: drop the result.
     Unwanted,
-    /// Wake this waiter, which is the caller's now.
-    Wake(Waiter),
+    /// Signal this waiter.
+    Wake(Owed),
 }
 
 /// What the handle that is dropped now owes.
@@ -99,7 +100,7 @@ impl<'a> Join<'a> {
         match self.0.swap(DONE, AcqRel) {
             RUNNING => Completed::Kept,
             DETACHED => Completed::Unwanted,
-            waiter => Completed::Wake(Waiter::new(waiter).expect("RUNNING is 0")),
+            waiter => Completed::Wake(Owed::taken(Waiter::new(waiter).expect("RUNNING is 0"))),
         }
     }
 

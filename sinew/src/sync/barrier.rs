@@ -8,7 +8,6 @@
 use crate::base::Deadline;
 use crate::base::atomic::const_fn;
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::task;
 use crate::wait::budget;
 use crate::wait::{self, End, Limit, Outcome, Queue, wait_in, wait_in_async};
 use std::fmt;
@@ -111,7 +110,7 @@ impl Barrier {
     /// As [`wait`](Barrier::wait), for tasks. Dropped before all parties have come, it is not
     /// counted any more.
     pub async fn wait_async(&self) -> BarrierWaitResult {
-        task::spend().await;
+        budget::spend_async().await;
         let Some(state) = self.arrive(|| ()) else { return BarrierWaitResult(true) };
         let generation = state.generation;
         let abandoned = |is_told: bool, ()| {

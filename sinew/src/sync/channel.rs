@@ -16,7 +16,6 @@
 //! Messages are dropped, and memory is freed, when the lock has been released.
 
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::task;
 use crate::wait::budget;
 use crate::wait::{Batch, End, Limit, Outcome, Queue, Told, wait_in, wait_in_async};
 use std::collections::VecDeque;
@@ -300,7 +299,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// As [`recv`](Core::recv), for a task. If it is dropped, a message that it was given
     /// is for the next.
     pub(super) async fn recv_async(&self) -> Result<T, RecvError> {
-        task::spend().await;
+        budget::spend_async().await;
         match self.take() {
             Ok(message) => Ok(message),
             Err(Unreceived::Closed) => Err(RecvError),
@@ -338,7 +337,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
     /// As [`send`](Core::send), for a task. If it is dropped before the message was
     /// accepted, so is the message.
     pub(super) async fn send_async(&self, message: T) -> Result<(), SendError<T>> {
-        task::spend().await;
+        budget::spend_async().await;
         match self.offer(message) {
             Ok(()) => Ok(()),
             Err(Unsent::Closed(message)) => Err(SendError(message)),

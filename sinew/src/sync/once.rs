@@ -7,7 +7,7 @@
 use crate::base::Deadline;
 use crate::base::atomic::{Acquire, AtomicBool, Release, const_fn, of_thread};
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::fibre::with_record;
+use crate::wait::with_stackful;
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -282,7 +282,7 @@ impl Drop for Running<'_> {
 /// A number that nobody else has while the caller is there: the address of the
 /// fibre's record, or of something of the kernel thread's own.
 fn caller() -> usize {
-    with_record(|record| record.map_or_else(kernel_thread, |record| std::ptr::from_ref(record).addr()))
+    with_stackful(|fibre| fibre.map_or_else(kernel_thread, |fibre| std::ptr::from_ref(fibre).addr()))
 }
 
 #[inline(never)]

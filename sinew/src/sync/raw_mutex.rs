@@ -22,7 +22,7 @@ use super::Policy;
 use crate::base::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn, spin_loop};
 use crate::base::clock;
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::task;
+use crate::wait::budget;
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
 
 const LOCKED: u32 = 1;
@@ -107,7 +107,7 @@ impl RawMutex {
     /// As [`lock`](RawMutex::lock), for a task. If it is dropped, the lock that it was
     /// given, or told to try, is for the next.
     pub(crate) async fn lock_async(&self) {
-        task::spend().await;
+        budget::spend_async().await;
         if self.try_lock() {
             return;
         }

@@ -13,7 +13,7 @@
 
 use crate::base::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn};
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::task;
+use crate::wait::budget;
 use crate::wait::{self, Batch, End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
 
 const WRITER: u32 = 1;
@@ -89,7 +89,7 @@ impl RawRwLock {
 
     /// For a task. If it is dropped, the lock that it was given is released.
     async fn take_async(&self, access: Access) {
-        task::spend().await;
+        budget::spend_async().await;
         if self.try_take(access) {
             return;
         }

@@ -11,7 +11,7 @@
 
 use crate::base::atomic::{Acquire, AtomicU64, Relaxed, Release, const_fn};
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::task;
+use crate::wait::budget;
 use crate::wait::{self, Batch, End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
 
 const QUEUED: u64 = 1;
@@ -71,7 +71,7 @@ impl RawSemaphore {
     /// As [`take`](RawSemaphore::take), for a task. If it is dropped, permits that it was
     /// given are given back, though there are not to be more than `most`.
     pub(crate) async fn take_async(&self, count: u64, most: u64) {
-        task::spend().await;
+        budget::spend_async().await;
         let Some(queue) = self.take_or_lock(count) else { return };
         let abandoned = |is_told, count| {
             let _ = if is_told { self.give(count, most) } else { self.give_slow(0, most) };

@@ -13,11 +13,11 @@
 //! not touch the fibre itself: neither would a token of the user's be used up, nor a signal
 //! be given that nobody waits for. One who waits is signalled once, by the one who found
 //! WAITING.
-#![allow(unsafe_code)]
 
 use crate::base::atomic::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release};
-use crate::time;
-use crate::wait::{self, Limit, Party};
+use crate::processor::runs_a_task;
+use crate::strand::Owed;
+use crate::wait::{self, Limit, Minder, Party};
 use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::Arc;
@@ -67,8 +67,8 @@ impl Wake for Blocked {
         // Release: what the waker did is seen by the poll. Acquire: the party.
         if self.word.swap(WOKEN, AcqRel) == WAITING {
             let party = NonZeroU64::new(self.party.load(Relaxed)).expect("who waits has said who it is");
-            // SAFETY: it was entered, and we alone found WAITING.
-            unsafe { Party::from_number(party).signal() };
+            // It was entered, and we alone found WAITING.
+            Party::signal_owed(Owed::taken(party));
         }
     }
 }
@@ -91,12 +91,12 @@ impl Wake for Blocked {
 /// # Panics
 /// If the future does. In a task: that would hold up its processor.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    assert!(!super::is_running(), "a task may not block its processor: await the future");
+    assert!(!runs_a_task(), "a task may not block its processor: await the future");
     let blocked = Arc::new(Blocked::new());
     let waker = Waker::from(Arc::clone(&blocked));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
-    let minder = time::minder();
+    let minder = Minder::begin();
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return value;

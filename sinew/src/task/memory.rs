@@ -9,18 +9,16 @@
 use super::handle::JoinError;
 use super::life::{Begin, Life};
 use crate::processor::cluster::ClusterShared;
-use crate::processor::{self, Processor};
-use crate::strand::blocks;
+use crate::processor::waker::borrowed_waker;
+use crate::processor::{Processor, put_memory, take_memory, with_current};
 use crate::strand::join::{Completed, Join};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
-use crate::wait::Party;
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
-use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use std::task::{Context, Poll};
 
 /// Aligned as strands are to be.
 #[repr(C, align(64))]
@@ -49,7 +47,7 @@ pub(super) unsafe fn create<F: Future>(
     priority: Priority,
     future: F,
 ) -> (Ready, StrandArc, Taker<F::Output>) {
-    let memory = blocks::take(Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
+    let memory = take_memory(Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
     // SAFETY: the memory is large enough, and ours.
     let (strand, stage) = unsafe { (&raw mut (*memory.as_ptr()).strand, &raw mut (*memory.as_ptr()).stage) };
     // SAFETY: as above.
@@ -94,14 +92,18 @@ impl<F: Future> Allocation<F> {
     }
 
     /// Polls the future that `strand` is for.
-    fn run(strand: &Strand, processor: &Processor) -> After {
+    fn run(strand: &Strand) -> After {
+        with_current(|processor| Self::run_on(strand, processor.expect("strands run on processors")))
+    }
+
+    fn run_on(strand: &Strand, processor: &Processor) -> After {
         let _running = processor.begin_task(strand);
         // SAFETY: this is the `run` of a kind that such allocations have alone.
         let stage = unsafe { Self::stage(strand) };
         if Life::of(strand).begin() == Begin::End {
             return Self::end(strand, processor, stage, Err(JoinError::aborted()));
         }
-        let waker = ManuallyDrop::new(borrowed_waker(strand));
+        let waker = borrowed_waker(strand);
         let mut context = Context::from_waker(&waker);
         strand.after().set(After::Parking);
         // SAFETY: a task that has not ended has its future, which is the processor's and
@@ -148,7 +150,7 @@ impl<F: Future> Allocation<F> {
             Completed::Kept => {}
             // SAFETY: there is no handle any more, so the result is ours.
             Completed::Unwanted => quietly(|| drop(unsafe { stage.replace(Stage::Empty) })),
-            Completed::Wake(waiter) => processor.owe_signal(Party::from_number(waiter)),
+            Completed::Wake(waiter) => processor.owe_signal(waiter),
         }
         After::Finished
     }
@@ -170,7 +172,7 @@ impl<F: Future> Allocation<F> {
         // SAFETY: `create` made it, and no reference is left.
         unsafe { allocation.drop_in_place() };
         // SAFETY: as above; the layout is the one that it was taken with.
-        unsafe { blocks::put(allocation.cast(), Layout::new::<Self>()) };
+        unsafe { put_memory(allocation.cast(), Layout::new::<Self>()) };
     }
 }
 
@@ -179,93 +181,6 @@ fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         // To drop it might panic again.
         std::mem::forget(payload);
-    }
-}
-
-/// A waker is a [`StrandArc`]; its `data` is the strand's address.
-static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
-
-fn raw(strand: NonNull<Strand>) -> RawWaker {
-    RawWaker::new(strand.as_ptr().cast_const().cast(), &WAKER)
-}
-
-/// A waker without a reference of its own: for as long as the task runs, and not to be
-/// dropped.
-#[inline]
-fn borrowed_waker(strand: &Strand) -> Waker {
-    // SAFETY: the functions of the table keep the contract of wakers: the strand may be
-    // unparked from anywhere, and lives as long as a reference to it.
-    unsafe { Waker::from_raw(raw(NonNull::from(strand))) }
-}
-
-/// # Safety
-/// `data` is that of a waker with this table.
-#[inline]
-unsafe fn strand<'a>(data: *const ()) -> &'a Strand {
-    // SAFETY: by the contract; the waker's reference keeps it.
-    unsafe { &*data.cast() }
-}
-
-/// # Safety
-/// As for [`strand`]; the waker's reference is used up.
-#[inline]
-unsafe fn arc(data: *const ()) -> StrandArc {
-    // SAFETY: by the contract.
-    unsafe { StrandArc::from_raw(NonNull::from(strand(data))) }
-}
-
-/// # Safety
-/// As for [`strand`].
-unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: by the contract.
-    raw(StrandArc::new(unsafe { strand(data) }).into_raw())
-}
-
-/// # Safety
-/// As for [`arc`].
-unsafe fn wake(data: *const ()) {
-    // SAFETY: by the contract.
-    let arc = unsafe { arc(data) };
-    unpark(arc.strand());
-}
-
-/// # Safety
-/// As for [`strand`].
-unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: by the contract.
-    unpark(unsafe { strand(data) });
-}
-
-/// # Safety
-/// As for [`arc`].
-unsafe fn drop_waker(data: *const ()) {
-    // SAFETY: by the contract.
-    drop(unsafe { arc(data) });
-}
-
-#[inline]
-fn unpark(strand: &Strand) {
-    if let Some(ready) = strand.unpark() {
-        processor::make_ready(ready);
-    }
-}
-
-/// The strand of the task whose waker this is, if it is one.
-#[inline]
-pub(crate) fn strand_of(waker: &Waker) -> Option<*const Strand> {
-    std::ptr::eq(waker.vtable(), &WAKER).then(|| waker.data().cast())
-}
-
-/// The waker as the reference to a task that it is; itself if it is another's.
-#[inline]
-pub(crate) fn task_of(waker: Waker) -> Result<StrandArc, Waker> {
-    match strand_of(&waker) {
-        None => Err(waker),
-        Some(_) => {
-            let waker = ManuallyDrop::new(waker);
-            // SAFETY: the table is ours, and the waker's reference is used up.
-            Ok(unsafe { arc(waker.data()) })
-        }
     }
 }
 

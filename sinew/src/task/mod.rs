@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 pub(crate) mod block_on;
-mod budget;
 mod handle;
 pub(crate) mod life;
 mod memory;
@@ -13,32 +12,9 @@ pub use handle::{AbortHandle, JoinError, JoinHandle};
 pub use set::JoinSet;
 pub use spawn::{TaskBuilder, spawn, spawn_local};
 
-pub(crate) use budget::{OPERATIONS, poll_spend, spend};
-pub(crate) use memory::{strand_of, task_of};
-
-use crate::processor::with_current;
-use crate::strand::After;
+use crate::wait::budget::give_way_async;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-
-/// Whether a task runs the caller.
-pub(crate) fn is_running() -> bool {
-    with_current(|processor| processor.is_some_and(|processor| processor.task().is_some()))
-}
-
-/// Sees to it that whoever is polled with this context is polled again, after others.
-#[inline]
-pub(crate) fn give_way(context: &Context<'_>) {
-    let polled = strand_of(context.waker());
-    let yielded = with_current(|processor| {
-        let task = processor.and_then(|processor| processor.task()).filter(|task| polled == Some(*task));
-        // Only who runs it may touch this.
-        task.map(|task| task.after().set(After::Yielded)).is_some()
-    });
-    if !yielded {
-        context.waker().wake_by_ref();
-    }
-}
 
 /// Gives others a turn, when it is awaited.
 ///
@@ -70,7 +46,7 @@ impl Future for YieldNow {
         if std::mem::replace(&mut self.yielded, true) {
             return Poll::Ready(());
         }
-        give_way(context);
+        give_way_async(context);
         Poll::Pending
     }
 }

@@ -3,8 +3,8 @@
 
 use super::handle::JoinHandle;
 use super::memory::create;
-use crate::fibre::{Origin, SpawnError};
 use crate::processor::cluster::Cluster;
+use crate::processor::spawn::{Origin, SpawnError};
 use crate::processor::with_current;
 use crate::strand::{Priority, bound};
 
@@ -145,5 +145,23 @@ impl TaskBuilder {
         });
         // A future that was refused is dropped here, where that may block, or panic.
         spawned.map_err(|(error, _future)| error)
+    }
+}
+
+impl Cluster {
+    /// Starts a task on this cluster, from anywhere.
+    ///
+    /// # Panics
+    /// If the runtime has ended.
+    #[track_caller]
+    pub fn spawn_task<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        match TaskBuilder::new().cluster(self).spawn(future) {
+            Ok(handle) => handle,
+            Err(error) => refused(&error),
+        }
     }
 }

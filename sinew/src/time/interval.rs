@@ -48,7 +48,7 @@ impl Interval {
 
     /// Waits for the next tick; returns when that was due.
     pub fn tick(&mut self) -> Instant {
-        crate::sleep_until(self.next);
+        super::sleep_until(self.next);
         self.advance()
     }
 

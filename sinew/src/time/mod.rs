@@ -8,8 +8,26 @@ mod interval;
 mod sleep;
 mod timeout;
 
-pub use crate::fibre::{sleep, sleep_until};
 pub use interval::Interval;
-pub(crate) use sleep::minder;
 pub use sleep::{Elapsed, Sleep, Timeout, deadline_async, sleep_async, sleep_until_async, timeout_async};
 pub use timeout::{deadline, timeout, try_sleep};
+
+use crate::base::Deadline;
+use crate::wait::{self, Limit, budget};
+use std::time::{Duration, Instant};
+
+/// Lets `duration` pass, at least. On a kernel thread that runs no fibre the
+/// thread sleeps.
+pub fn sleep(duration: Duration) {
+    let deadline = Deadline::after(duration);
+    if deadline.is_past() {
+        budget::spend(budget::MESSAGE);
+    } else {
+        let _ = wait::sleep(Limit::until(deadline));
+    }
+}
+
+/// Lets time pass until `deadline`.
+pub fn sleep_until(deadline: Instant) {
+    sleep(deadline.saturating_duration_since(Instant::now()));
+}

@@ -5,104 +5,13 @@
 #![allow(unsafe_code)]
 
 use crate::base::Deadline;
-use crate::processor::cluster::ClusterShared;
-use crate::processor::with_current;
-use crate::task;
-use crate::wait::Awaiting;
-use crate::wait::{Expiry, Timer, Timers};
-use std::cell::{Cell, OnceCell};
+use crate::wait::budget;
+use crate::wait::{Awaiting, Expiry, Timer, TimerOwner};
 use std::fmt;
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-
-thread_local! {
-    /// How many calls of `block_on` are at work on this thread, outside of runtimes.
-    static MINDED: Cell<u32> = const { Cell::new(0) };
-    static OWN: OnceCell<Arc<Timers>> = const { OnceCell::new() };
-}
-
-/// Minds the timers of a kernel thread that is no processor, while it polls futures.
-pub(crate) struct Minder {
-    is_needed: bool,
-}
-
-/// For the caller, which may be a fibre: then there is nothing to mind.
-pub(crate) fn minder() -> Minder {
-    let is_needed = with_current(|processor| processor.is_none());
-    if is_needed {
-        MINDED.set(MINDED.get() + 1);
-    }
-    Minder { is_needed }
-}
-
-impl Minder {
-    /// When to look again.
-    pub(crate) fn next(&self) -> Deadline {
-        if !self.is_needed {
-            return Deadline::NEVER;
-        }
-        OWN.with(|own| own.get().map_or(Deadline::NEVER, |timers| timers.next()))
-    }
-
-    pub(crate) fn fire_due(&self) {
-        if self.is_needed
-            && let Some(timers) = OWN.with(|own| own.get().cloned())
-        {
-            timers.fire_due();
-        }
-    }
-}
-
-impl Drop for Minder {
-    fn drop(&mut self) {
-        if self.is_needed {
-            MINDED.set(MINDED.get() - 1);
-        }
-    }
-}
-
-/// Whose timer it is.
-enum Home {
-    Cluster(Arc<ClusterShared>),
-    Thread(Arc<Timers>),
-}
-
-impl Home {
-    /// That of the caller.
-    #[track_caller]
-    fn current() -> Home {
-        let cluster = with_current(|processor| processor.map(|processor| processor.cluster().to_arc()));
-        match cluster {
-            Some(cluster) => Home::Cluster(cluster),
-            None if MINDED.get() > 0 => {
-                Home::Thread(OWN.with(|own| Arc::clone(own.get_or_init(|| Arc::new(Timers::new())))))
-            }
-            None => panic!("nobody minds the time here: sleep in a task, or inside of `sinew::block_on`"),
-        }
-    }
-
-    fn timers(&self) -> &Timers {
-        match self {
-            Home::Cluster(cluster) => cluster.timers(),
-            Home::Thread(timers) => timers,
-        }
-    }
-
-    /// Whether it will be minded although the future has moved to where it is polled now: the
-    /// runtime that it comes from may end at any time.
-    fn is_minded(&self) -> bool {
-        match self {
-            Home::Cluster(cluster) => with_current(|processor| match processor {
-                Some(processor) => std::ptr::eq(processor.cluster(), &**cluster),
-                None => MINDED.get() == 0,
-            }),
-            Home::Thread(timers) => OWN.with(|own| own.get().is_some_and(|own| Arc::ptr_eq(own, timers))),
-        }
-    }
-}
 
 /// Lets `duration` pass, at least, when it is awaited.
 ///
@@ -130,7 +39,7 @@ pub struct Sleep {
     deadline: Deadline,
     awaiting: Awaiting,
     /// While the timer is armed, or has fired and this does not know it yet.
-    home: Option<Home>,
+    owner: Option<TimerOwner>,
     timer: Option<Timer<Expiry>>,
 }
 
@@ -141,7 +50,7 @@ unsafe impl Sync for Sleep {}
 
 impl Sleep {
     fn until(deadline: Deadline) -> Sleep {
-        Sleep { deadline, awaiting: Awaiting::new(), home: None, timer: None }
+        Sleep { deadline, awaiting: Awaiting::new(), owner: None, timer: None }
     }
 
     /// Whether the time has come.
@@ -159,7 +68,7 @@ impl Sleep {
     }
 
     fn arm(&mut self, context: &Context<'_>) {
-        let home = self.home.insert(Home::current());
+        let owner = self.owner.insert(TimerOwner::current());
         // SAFETY: the caller is pinned.
         let awaiting = unsafe { Pin::new_unchecked(&mut self.awaiting) };
         let alarm = Expiry(NonNull::from(awaiting.begin(context.waker())));
@@ -167,17 +76,17 @@ impl Sleep {
         // SAFETY: as above.
         let timer = unsafe { Pin::new_unchecked(&*timer) };
         // SAFETY: neither the timer nor the wait is moved or dropped before `disarm`.
-        let earliest = unsafe { home.timers().arm(timer, self.deadline) };
-        if let (true, Home::Cluster(cluster)) = (earliest, home) {
+        let earliest = unsafe { owner.timers().arm(timer, self.deadline) };
+        if let (true, TimerOwner::Cluster(cluster)) = (earliest, owner) {
             cluster.idle().wake_sentinel();
         }
     }
 
     fn disarm(&mut self) {
-        let (Some(home), Some(timer)) = (self.home.take(), &self.timer) else { return };
+        let (Some(owner), Some(timer)) = (self.owner.take(), &self.timer) else { return };
         // SAFETY: it has been pinned since it was armed.
         let timer = unsafe { Pin::new_unchecked(timer) };
-        if home.timers().disarm(timer) {
+        if owner.timers().disarm(timer) {
             drop(self.awaiting.retract());
         }
     }
@@ -190,12 +99,12 @@ impl Future for Sleep {
         // SAFETY: what is pinned is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         loop {
-            if let Some(home) = &this.home {
-                if home.is_minded() && this.awaiting.poll(context).is_pending() {
+            if let Some(owner) = &this.owner {
+                if owner.is_minded() && this.awaiting.poll(context).is_pending() {
                     return Poll::Pending;
                 }
                 this.disarm();
-            } else if task::poll_spend(context).is_pending() {
+            } else if budget::poll_spend(context).is_pending() {
                 return Poll::Pending;
             }
             if this.deadline.is_past() {

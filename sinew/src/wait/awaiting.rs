@@ -5,7 +5,7 @@ use super::handover::{Borrowed, Handover, PutBack, Taken};
 use super::queue::{End, Node, Queue};
 use super::{Party, Wait};
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::task::strand_of;
+use crate::processor::waker::strand_of;
 use std::cell::UnsafeCell;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;

@@ -11,7 +11,11 @@
 //! no filling up when another fibre comes. A fibre that gives way is not short-changed
 //! by those before it, and one that does not is the only one that spends.
 
-use crate::processor;
+use super::yield_now;
+use crate::processor::{runs_a_task, waker, with_current};
+use crate::strand::After;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
 
 /// What a processor has to spend between two yields. A unit is some 20 ns, so this is
 /// some 20 to 50 µs; and it is a thousand times what the cheapest operation costs, so
@@ -33,7 +37,7 @@ pub(crate) const LOCK: u32 = MESSAGE;
 /// suspended. Six instructions.
 #[inline(always)]
 pub(crate) fn spend(units: u32) {
-    let is_spent = processor::with_current(|processor| {
+    let is_spent = with_current(|processor| {
         processor.is_some_and(|processor| {
             let (left, is_spent) = processor.budget().get().overflowing_sub(units);
             processor.budget().set(left);
@@ -48,14 +52,51 @@ pub(crate) fn spend(units: u32) {
 #[cold]
 #[inline(never)]
 fn give_way() {
-    processor::with_current(|processor| {
+    with_current(|processor| {
         if let Some(processor) = processor {
             processor.budget().set(UNITS);
             processor.read_clock_next();
         }
     });
     // A task has a budget of its own, and gives way where it awaits.
-    if !crate::task::is_running() {
-        crate::yield_now();
+    if !runs_a_task() {
+        yield_now();
+    }
+}
+
+/// Is awaited before an operation that may succeed at once: the form of [`spend`] for tasks.
+#[inline]
+pub(crate) fn spend_async() -> impl Future<Output = ()> {
+    poll_fn(poll_spend)
+}
+
+/// As [`spend_async`]. Ready at once outside of tasks: code that polls there has its own way of
+/// being fair.
+#[inline]
+pub(crate) fn poll_spend(context: &mut Context<'_>) -> Poll<()> {
+    let is_spent = with_current(|processor| {
+        let Some(processor) = processor.filter(|processor| processor.task().is_some()) else { return false };
+        let left = processor.task_budget().get();
+        processor.task_budget().set(left.saturating_sub(1));
+        left == 0
+    });
+    if !is_spent {
+        return Poll::Ready(());
+    }
+    give_way_async(context);
+    Poll::Pending
+}
+
+/// Lets the task that is polled with this context be polled again, after others.
+#[inline]
+pub(crate) fn give_way_async(context: &Context<'_>) {
+    let polled = waker::strand_of(context.waker());
+    let yielded = with_current(|processor| {
+        let task = processor.and_then(|processor| processor.task()).filter(|task| polled == Some(*task));
+        // Only the processor that runs the task may touch this.
+        task.map(|task| task.after().set(After::Yielded)).is_some()
+    });
+    if !yielded {
+        context.waker().wake_by_ref();
     }
 }

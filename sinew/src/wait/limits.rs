@@ -2,8 +2,8 @@
 //! what the caller carries from further out.
 #![allow(unsafe_code)]
 
+use super::stackful::Stackful;
 use crate::base::Deadline;
-use crate::fibre::record::Record;
 use crate::stack::current_stack;
 use std::cell::Cell;
 
@@ -44,10 +44,10 @@ impl Limit {
         self.may_be_cancelled
     }
 
-    /// The limit that this is for the fibre whose record this is.
+    /// The limit that this is for the strand that waits.
     #[inline(always)]
-    pub(super) fn as_carried_by(self, record: &Record) -> Limit {
-        if !self.may_be_cancelled || record.limits().get().is_null() {
+    pub(super) fn as_carried_by(self, waiter: &Stackful) -> Limit {
+        if !self.may_be_cancelled || waiter.limits().get().is_null() {
             return self;
         }
         self.within(carried())
@@ -81,7 +81,7 @@ thread_local!(static OF_THREAD: Cell<*const Limits> = const { Cell::new(std::ptr
 /// What the caller carries.
 pub(crate) fn carried() -> Limits {
     let limits = match current_stack() {
-        Some(stack) => stack.record().limits().get(),
+        Some(stack) => Stackful::on(stack).limits().get(),
         None => OF_THREAD.get(),
     };
     // SAFETY: `carrying` keeps them as long as they are there to be found.
@@ -102,7 +102,7 @@ pub(crate) fn carrying<T>(limits: Limits, f: impl FnOnce() -> T) -> T {
 
 fn exchange(limits: *const Limits) -> *const Limits {
     match current_stack() {
-        Some(stack) => stack.record().limits().replace(limits),
+        Some(stack) => Stackful::on(stack).limits().replace(limits),
         None => OF_THREAD.replace(limits),
     }
 }

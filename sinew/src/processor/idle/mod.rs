@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+use super::driver::Bell;
 use crate::base::atomic::{AcqRel, Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release};
 use crate::base::fence;
 use crate::sched::{ProcessorId, Wake};
@@ -13,8 +14,8 @@ const ASLEEP: u32 = 2;
 const NOTIFIED: u32 = 3;
 /// Added to the second and third for a sleeper that `Idle::word` does not count.
 const HIDDEN: u32 = 4;
-/// As ASLEEP, but in the poller.
-const POLLING: u32 = 8;
+/// As ASLEEP, but in the bed of a driver.
+const IN_BED: u32 = 8;
 
 /// Whether the state says that the sleeper is counted, and may be woken.
 fn is_counted(state: u32) -> bool {
@@ -40,7 +41,7 @@ pub(crate) struct Idle {
     top: AtomicU64,
     /// The index plus one of the sentinel, or 0.
     sentinel: AtomicU32,
-    /// How often a sentinel has left its seat for what it found itself.
+    /// How often a sentinel has left for what it found itself.
     departures: AtomicU32,
     sleepers: Box<[Sleeper]>,
 }
@@ -51,14 +52,21 @@ struct Sleeper {
     below: AtomicU32,
     /// Whether it is in the stack, be it asleep or a leftover from before.
     stacked: AtomicBool,
-    /// What rings where it is when its state is POLLING.
+    /// Rings where it sleeps when its state is IN_BED.
     bell: OnceLock<Arc<dyn Bell>>,
 }
 
-/// Wakes a processor that sleeps elsewhere than on its own word: in a poller. It rings
-/// until that processor hears it, so a ring that comes first is not lost.
-pub(crate) trait Bell: Send + Sync {
-    fn ring(self: Arc<Self>);
+/// What an idle processor is to the others. See the essay for the transitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It runs only strands that are bound to it, and is woken for nothing else.
+    Hidden,
+    /// It sleeps until it is notified.
+    Sleeper,
+    /// A sleeper that wakes up at times, to see whether there is a sentinel.
+    Deputy,
+    /// The one sleeper that minds the drivers for the others.
+    Sentinel,
 }
 
 impl Idle {
@@ -138,7 +146,7 @@ impl Idle {
     /// To be called by a processor that will not search for the others any more.
     /// If it was the only one awake, somebody else has to become the sentinel.
     pub(crate) fn relieve(&self) {
-        // The seat is left first, then a sleeper looked for. Pairs with the heavy fence in
+        // The sentinel leaves first, then a sleeper looked for. Pairs with the heavy fence in
         // `announce`.
         fence::light();
         if self.sleeping() > 0 {
@@ -146,7 +154,7 @@ impl Idle {
         }
     }
 
-    /// How often a sentinel has left its seat for what it found itself.
+    /// How often a sentinel has left for what it found itself.
     pub(crate) fn departures(&self) -> u32 {
         self.departures.load(Relaxed)
     }
@@ -175,15 +183,15 @@ impl Idle {
         self.claim_if(id, |_| true)
     }
 
-    /// `SEARCHING | ASLEEP | POLLING -> NOTIFIED`, if the state is of the kind asked for: an
+    /// `SEARCHING | ASLEEP | IN_BED -> NOTIFIED`, if the state is of the kind asked for: an
     /// entry in the stack may be one that a processor left before it hid.
     fn claim_if(&self, id: ProcessorId, kind: impl Fn(u32) -> bool) -> bool {
         let state = &self.sleepers[id.index()].state;
         let mut seen = state.load(Relaxed);
-        while matches!(seen & !HIDDEN, SEARCHING | ASLEEP | POLLING) && kind(seen) {
+        while matches!(seen & !HIDDEN, SEARCHING | ASLEEP | IN_BED) && kind(seen) {
             // Release: the sleeper sees what the notifier published; pairs with
-            // the Acquire in `Announced::sleep`, `sleep_polling` and `retract`.
-            // Acquire pairs with the Release in `announce` and `sleep_polling`.
+            // the Acquire in `Announced::sleep`, `sleep_in_bed` and `retract`.
+            // Acquire pairs with the Release in `announce` and `sleep_in_bed`.
             match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Relaxed) {
                 Ok(_) => {
                     if is_counted(seen) {
@@ -191,7 +199,7 @@ impl Idle {
                     }
                     if seen & !HIDDEN == ASLEEP {
                         kernel_wake(state);
-                    } else if seen == POLLING
+                    } else if seen == IN_BED
                         && let Some(bell) = self.sleepers[id.index()].bell.get()
                     {
                         Arc::clone(bell).ring();
@@ -215,7 +223,7 @@ impl Idle {
         loop {
             sleeper.below.store(top as u32, Relaxed);
             let new = next_stamp(top) | u64::from(id.0 + 1);
-            // Release: whoever pops us reads our `below`.
+            // Release: the one that pops us reads our `below`.
             match self.top.compare_exchange_weak(top, new, Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,
@@ -255,7 +263,7 @@ impl Idle {
         self.sleepers[id.index()].state.store(SEARCHING | HIDDEN, Relaxed);
         // As in `announce`.
         fence::heavy();
-        Announced { idle: self, id, sentinel: false, deputy: false, hidden: true }
+        Announced { idle: self, id, role: Role::Hidden }
     }
 }
 
@@ -310,7 +318,7 @@ impl<'a> Lingering<'a> {
     /// It found work. If it was the last to linger, strands for which nobody
     /// was woken because of it become another sleeper's matter.
     pub(crate) fn found(self) {
-        // Acquire: whoever is counted as a sleeper here has pushed itself before it
+        // Acquire: a processor that is counted as a sleeper here has pushed itself before it
         // ceased to linger; pairs with the Release in `announce`.
         let before = self.idle.word.fetch_sub(LINGERER, AcqRel);
         if before & LINGERERS == LINGERER && before & SLEEPERS != 0 {
@@ -335,8 +343,8 @@ impl<'a> Lingering<'a> {
         // Announce first, then search. Pairs with the light fences in `notify`,
         // `notify_processor` and `wake_sentinel`.
         fence::heavy();
-        let mut announced = Announced { idle, id, sentinel, deputy: false, hidden: false };
-        // Announce first, then look at the seat once more: a sentinel that retires leaves it
+        let mut announced = Announced { idle, id, role: if sentinel { Role::Sentinel } else { Role::Sleeper } };
+        // Announce first, then look for the sentinel once more: a sentinel that retires leaves
         // first, and then looks for a sleeper. Pairs with the light fence in `relieve`.
         if idle.sentinel.load(Relaxed) == 0 {
             announced.become_sentinel();
@@ -352,9 +360,7 @@ impl<'a> Lingering<'a> {
 pub(crate) struct Announced<'a> {
     idle: &'a Idle,
     id: ProcessorId,
-    sentinel: bool,
-    deputy: bool,
-    hidden: bool,
+    role: Role,
 }
 
 /// How a sleep ended.
@@ -367,9 +373,8 @@ pub(crate) enum Slept<'a> {
 }
 
 impl<'a> Announced<'a> {
-    /// Whether this is the one sleeper that minds the clock for the others.
-    pub(crate) fn is_sentinel(&self) -> bool {
-        self.sentinel
+    pub(crate) fn role(&self) -> Role {
+        self.role
     }
 
     /// Whether the sentinel keeps watch over single strands.
@@ -381,7 +386,7 @@ impl<'a> Announced<'a> {
     /// single strands whose processor does not get to them. Having ceased, the
     /// caller has to search once more.
     pub(crate) fn keep_watch(&self, watch: bool) {
-        debug_assert!(self.sentinel);
+        debug_assert_eq!(self.role, Role::Sentinel);
         if watch {
             self.idle.word.fetch_or(WATCHED, AcqRel);
         } else if self.idle.word.fetch_and(!WATCHED, AcqRel) & WATCHED != 0 {
@@ -390,34 +395,36 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Becomes the deputy, if there is none: to wake up soon by itself, and to look
-    /// whether the seat of the sentinel is empty. Whether it is the deputy.
+    /// `Sleeper -> Deputy`, if there is no other deputy: it wakes up soon by itself, and looks
+    /// whether there is a sentinel. Returns whether it is the deputy.
     pub(crate) fn deputise(&mut self) -> bool {
-        debug_assert!(!self.sentinel);
-        if !self.deputy {
-            self.deputy = self.idle.word.fetch_or(DEPUTISED, AcqRel) & DEPUTISED == 0;
+        debug_assert!(matches!(self.role, Role::Sleeper | Role::Deputy));
+        if self.role == Role::Sleeper && self.idle.word.fetch_or(DEPUTISED, AcqRel) & DEPUTISED == 0 {
+            self.role = Role::Deputy;
         }
-        self.deputy
+        self.role == Role::Deputy
     }
 
-    /// The deputy ceases to be it. The caller has to try the seat of the sentinel.
+    /// `Deputy -> Sleeper`. The caller has to try to become the sentinel.
     pub(crate) fn resign(&mut self) {
-        if self.deputy {
-            self.deputy = false;
+        if self.role == Role::Deputy {
+            self.role = Role::Sleeper;
             self.idle.word.fetch_and(!DEPUTISED, AcqRel);
-            // Cease first, then look at the seat. Pairs with the light fence in `depart`.
+            // Resign first, then look for the sentinel. Pairs with the light fence in `depart`.
             fence::heavy();
         }
     }
 
-    /// Takes the seat of the sentinel, if it is empty.
+    /// `Sleeper | Deputy -> Sentinel`, if there is no sentinel.
     pub(crate) fn become_sentinel(&mut self) {
-        let seat = &self.idle.sentinel;
-        if !self.sentinel && seat.compare_exchange(0, u32::from(self.id.0) + 1, Relaxed, Relaxed).is_ok() {
-            self.sentinel = true;
+        let sentinel = &self.idle.sentinel;
+        if self.role != Role::Sentinel
+            && sentinel.compare_exchange(0, u32::from(self.id.0) + 1, Relaxed, Relaxed).is_ok()
+        {
             self.resign();
-            // Take the seat first, then look at the clock and the poller. Pairs with the light
-            // fence in `wake_sentinel`.
+            self.role = Role::Sentinel;
+            // Become the sentinel first, then look at the drivers. Pairs with the light fence in
+            // `wake_sentinel`.
             fence::heavy();
         }
     }
@@ -425,7 +432,7 @@ impl<'a> Announced<'a> {
     /// Sleeps until notified or until `timeout` has passed.
     pub(crate) fn sleep(self, timeout: Option<Duration>) -> Slept<'a> {
         let state = &self.idle.sleepers[self.id.index()].state;
-        let hidden = if self.hidden { HIDDEN } else { 0 };
+        let hidden = if self.role == Role::Hidden { HIDDEN } else { 0 };
         let (searching, asleep) = (SEARCHING | hidden, ASLEEP | hidden);
         // Acquire pairs with the Release in `claim`.
         let notified = state.compare_exchange(searching, asleep, AcqRel, Acquire).is_err()
@@ -438,22 +445,22 @@ impl<'a> Announced<'a> {
         Slept::Notified
     }
 
-    /// As [`sleep`](Announced::sleep), but `poll` does it. `poll` ceases to wait when `bell`
-    /// rings, at the latest. It calls the function that it is given when it has ceased to wait,
-    /// before it makes any strand ready: the bell need not ring for these strands.
-    pub(crate) fn sleep_polling<B: Bell + 'static>(self, bell: &Arc<B>, poll: impl FnOnce(&dyn Fn())) -> Slept<'a> {
+    /// As [`sleep`](Announced::sleep), but `sleep` does it, in a driver's bed. It ends when the
+    /// bell rings, at the latest. It calls the function that it is given when it is awake, before
+    /// it makes any strand ready: the bell need not ring for these strands.
+    pub(crate) fn sleep_in_bed(self, bell: impl FnOnce() -> Arc<dyn Bell>, sleep: impl FnOnce(&dyn Fn())) -> Slept<'a> {
         let sleeper = &self.idle.sleepers[self.id.index()];
-        sleeper.bell.get_or_init(|| Arc::<B>::clone(bell));
+        sleeper.bell.get_or_init(bell);
         // Release: who claims a sleeper in the poller finds its bell; pairs with the Acquire
         // in `claim_if`. Acquire pairs with the Release there.
-        let mut notified = sleeper.state.compare_exchange(SEARCHING, POLLING, AcqRel, Acquire).is_err();
+        let mut notified = sleeper.state.compare_exchange(SEARCHING, IN_BED, AcqRel, Acquire).is_err();
         if !notified {
-            let waited = || {
+            let woke = || {
                 // If it has been claimed already, that is seen below.
-                let _ = sleeper.state.compare_exchange(POLLING, SEARCHING, Relaxed, Relaxed);
+                let _ = sleeper.state.compare_exchange(IN_BED, SEARCHING, Relaxed, Relaxed);
             };
-            poll(&waited);
-            waited();
+            sleep(&woke);
+            woke();
             // Acquire pairs with the Release in `claim_if`.
             notified = sleeper.state.load(Acquire) == NOTIFIED;
         }
@@ -472,13 +479,13 @@ impl<'a> Announced<'a> {
         // Only a claim changes it meanwhile. Acquire pairs with the Release in
         // `claim`.
         let claimed = state.swap(AWAKE, AcqRel) == NOTIFIED;
-        if self.hidden {
+        if self.role == Role::Hidden {
             return;
         }
         if !claimed {
             self.idle.word.fetch_sub(SLEEPER, AcqRel);
         }
-        self.leave_post();
+        self.leave_role();
         self.idle.notify(Wake::Backlog);
     }
 
@@ -487,15 +494,15 @@ impl<'a> Announced<'a> {
     /// back, or the deputy sees that it does not. Unless there is no deputy, or it owed
     /// something: its watch, or an answer to who notified it.
     pub(crate) fn depart(self) {
-        debug_assert!(self.sentinel && !self.hidden);
+        debug_assert_eq!(self.role, Role::Sentinel);
         // As in `retract`.
         let claimed = self.idle.sleepers[self.id.index()].state.swap(AWAKE, AcqRel) == NOTIFIED;
         if !claimed {
             self.idle.word.fetch_sub(SLEEPER, AcqRel);
         }
         self.idle.departures.fetch_add(1, Relaxed);
-        let watched = self.leave_post();
-        // The seat is left first, then the deputy looked for. Pairs with the heavy fence in
+        let watched = self.leave_role();
+        // The sentinel leaves first, then the deputy looked for. Pairs with the heavy fence in
         // `resign`.
         fence::light();
         if claimed || watched || self.idle.word.load(Relaxed) & DEPUTISED == 0 {
@@ -506,19 +513,22 @@ impl<'a> Announced<'a> {
     /// `NOTIFIED -> AWAKE`.
     fn wake_up(self) {
         self.idle.sleepers[self.id.index()].state.store(AWAKE, Relaxed);
-        self.leave_post();
+        self.leave_role();
     }
 
-    /// Whether it kept watch.
-    fn leave_post(&self) -> bool {
-        if self.deputy {
-            self.idle.word.fetch_and(!DEPUTISED, AcqRel);
+    /// Gives up its role. Returns whether it kept watch.
+    fn leave_role(&self) -> bool {
+        match self.role {
+            Role::Hidden | Role::Sleeper => false,
+            Role::Deputy => {
+                self.idle.word.fetch_and(!DEPUTISED, AcqRel);
+                false
+            }
+            Role::Sentinel => {
+                let before = self.idle.word.fetch_and(!WATCHED, AcqRel);
+                self.idle.sentinel.store(0, Relaxed);
+                before & WATCHED != 0
+            }
         }
-        if !self.sentinel {
-            return false;
-        }
-        let before = self.idle.word.fetch_and(!WATCHED, AcqRel);
-        self.idle.sentinel.store(0, Relaxed);
-        before & WATCHED != 0
     }
 }

@@ -1,18 +1,22 @@
 //! The timers of a cluster.
 #![allow(unsafe_code)]
 
-pub(crate) mod wheel;
+mod minder;
+mod wheel;
+
+pub(crate) use minder::{Minder, TimerOwner};
+pub(crate) use wheel::Timer;
 
 use super::{Lent, Outcome, Signalled, Wait};
 use crate::base::Deadline;
 use crate::base::clock;
-use crate::processor::idle::Idle;
+use crate::processor::cluster::ClusterShared;
+use crate::processor::driver::Driver;
 use std::pin::{Pin, pin};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
-pub(crate) use wheel::Timer;
 use wheel::Wheel;
 
 /// The wait to end when its time has come.
@@ -37,25 +41,6 @@ impl Timers {
 
     fn wheel(&self) -> MutexGuard<'_, Wheel<Expiry>> {
         self.wheel.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Calls `stop`, in which the caller, a fibre, stops until its wait is settled;
-    /// at `deadline` the timer settles it.
-    pub(crate) fn with_alarm(&self, idle: &Idle, wait: &Wait, deadline: Deadline, stop: impl FnOnce()) {
-        if deadline.is_never() {
-            return stop();
-        }
-        let timer = pin!(Timer::new(Expiry(NonNull::from(wait))));
-        let timer = timer.as_ref();
-        let lent = Lent::begin();
-        // SAFETY: disarmed below, before the timer and the wait go out of scope: nothing
-        // unwinds before that.
-        if unsafe { self.arm(timer, deadline) } {
-            idle.wake_sentinel();
-        }
-        stop();
-        self.disarm(timer);
-        lent.returned();
     }
 
     /// Whether a deadline has passed, as far as that is worth asking the clock: one that is not
@@ -91,19 +76,6 @@ impl Timers {
         Deadline::at_ns(self.next_ns.load(Ordering::Relaxed))
     }
 
-    /// How long a sleeper that minds the clock may sleep.
-    pub(crate) fn until_next(&self) -> Option<Duration> {
-        let next_ns = self.next_ns.load(Ordering::Relaxed);
-        (next_ns != u64::MAX).then(|| Duration::from_nanos(next_ns.saturating_sub(clock::now_ns())))
-    }
-
-    /// Ends the waits whose time has come. Whether there were any.
-    #[inline]
-    pub(crate) fn fire_due(&self) -> bool {
-        let next_ns = self.next_ns.load(Ordering::Relaxed);
-        next_ns != u64::MAX && self.fire_due_slow(next_ns)
-    }
-
     #[cold]
     fn fire_due_slow(&self, next_ns: u64) -> bool {
         let now_ns = clock::now_ns();
@@ -123,5 +95,46 @@ impl Timers {
         self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
         drop(wheel);
         signalled.go_on() > 0
+    }
+}
+
+impl Driver for Timers {
+    /// Ends the waits whose time has come.
+    #[inline]
+    fn fire_due(&self) -> bool {
+        let next_ns = self.next_ns.load(Ordering::Relaxed);
+        next_ns != u64::MAX && self.fire_due_slow(next_ns)
+    }
+
+    fn until_next(&self) -> Option<Duration> {
+        let next_ns = self.next_ns.load(Ordering::Relaxed);
+        (next_ns != u64::MAX).then(|| Duration::from_nanos(next_ns.saturating_sub(clock::now_ns())))
+    }
+}
+
+impl ClusterShared {
+    #[inline]
+    pub(crate) fn timers(&self) -> &Timers {
+        self.drivers().get()
+    }
+
+    /// Calls `stop`, in which the caller, a fibre, stops until its wait is settled. At `deadline` a
+    /// timer settles it.
+    pub(super) fn with_timer(&self, wait: &Wait, deadline: Deadline, stop: impl FnOnce()) {
+        if deadline.is_never() {
+            return stop();
+        }
+        let timer = pin!(Timer::new(Expiry(NonNull::from(wait))));
+        let timer = timer.as_ref();
+        let timers = self.timers();
+        let lent = Lent::begin();
+        // SAFETY: disarmed below, before the timer and the wait go out of scope: nothing unwinds
+        // before that.
+        if unsafe { timers.arm(timer, deadline) } {
+            self.idle().wake_sentinel();
+        }
+        stop();
+        timers.disarm(timer);
+        lent.returned();
     }
 }

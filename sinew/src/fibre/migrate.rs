@@ -1,0 +1,35 @@
+//! A fibre that moves to another cluster.
+
+use super::with_record;
+use crate::processor::cluster::{Cluster, MigrateError};
+use crate::stack::current_stack;
+use crate::strand::{After, bound};
+use crate::wait::suspend;
+
+/// Moves the calling fibre to `cluster`, where it goes on.
+///
+/// # Errors
+/// [`MigrateError`] says why it may not. Then it goes on where it is.
+pub fn migrate_to(cluster: &Cluster) -> Result<(), MigrateError> {
+    let check = with_record(|record| {
+        let strand = record.ok_or(MigrateError::NotAFibre)?.strand();
+        if !strand.cluster().is_of_same_runtime(cluster.shared()) {
+            return Err(MigrateError::OtherRuntime);
+        }
+        if strand.is_bound(bound::STARTED) {
+            return Err(MigrateError::NotMigrating);
+        }
+        if strand.is_bound(u8::MAX) || std::thread::panicking() {
+            return Err(MigrateError::Bound);
+        }
+        let elsewhere = !std::ptr::eq(strand.cluster(), cluster.shared());
+        if elsewhere {
+            strand.set_cluster(cluster.shared());
+        }
+        Ok(elsewhere)
+    });
+    if check? {
+        suspend(current_stack().expect("a fibre has a stack"), After::Moving);
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The kernel threads of a cluster: processors that come and go.
+//!
+//! The essay of [`processor`](crate::processor) has how a processor retires.
+
+use super::{ClusterShared, ResizeError};
+use crate::base::{fatal, kernel};
+use crate::processor::post::{Order, Post};
+use crate::sched::{MAX_PROCESSORS, ProcessorId};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
+use std::{io, thread};
+
+#[derive(Default)]
+pub(super) struct Crew {
+    members: Vec<Member>,
+    /// The CPUs that processors are pinned to, in turn; none if empty.
+    cpus: Vec<usize>,
+    /// Whether the runtime has ended.
+    stopped: bool,
+}
+
+struct Member {
+    post: Arc<Post>,
+    thread: thread::JoinHandle<()>,
+    retiring: bool,
+}
+
+impl Crew {
+    pub(super) fn new(cpus: Vec<usize>) -> Crew {
+        Crew { cpus, ..Crew::default() }
+    }
+
+    /// Joins the threads of processors that have ended.
+    fn dismiss_ended(&mut self) {
+        for member in self.members.extract_if(.., |member| member.thread.is_finished()) {
+            let _ = member.thread.join();
+        }
+    }
+
+    /// Returns the lowest number that no processor has.
+    fn free_number(&self) -> Option<usize> {
+        let is_free = |index: &usize| self.members.iter().all(|member| member.post.id().index() != *index);
+        (0..MAX_PROCESSORS).find(is_free)
+    }
+
+    /// Returns the CPU that the next processor is pinned to.
+    fn next_cpu(&self) -> Option<usize> {
+        (!self.cpus.is_empty()).then(|| self.cpus[self.members.len() % self.cpus.len()])
+    }
+
+    /// Returns the number of removed processors that still run strands.
+    pub(super) fn retiring(&mut self) -> usize {
+        self.dismiss_ended();
+        self.members.iter().filter(|member| member.retiring).count()
+    }
+}
+
+impl ClusterShared {
+    pub(super) fn crew(&self) -> MutexGuard<'_, Crew> {
+        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `f` on a thread of the cluster's home.
+    fn at_home(&self, f: impl FnOnce(&ClusterShared) -> io::Result<()> + Send + 'static) -> Result<(), ResizeError> {
+        let cluster = self.to_arc();
+        self.threads.call(Box::new(move || f(&cluster))).map_err(ResizeError::Kernel)
+    }
+
+    /// Starts one more processor.
+    pub(super) fn hire(&self) -> Result<ProcessorId, ResizeError> {
+        let mut crew = self.crew();
+        if crew.stopped {
+            return Err(ResizeError::Stopped);
+        }
+        crew.dismiss_ended();
+        let index = crew.free_number().ok_or(ResizeError::TooMany)?;
+        let id = ProcessorId(index as u16);
+        let post = Arc::clone(self.posts[index].get_or_init(|| Arc::new(Post::new(id))));
+        post.give_order(Order::Serve);
+        self.at_home(move |cluster| {
+            cluster.drivers.reclaim(id);
+            Ok(())
+        })?;
+        let thread = self.start_thread(&post, crew.next_cpu()).map_err(ResizeError::Kernel)?;
+        self.serving.fetch_add(1, Ordering::Relaxed);
+        crew.members.push(Member { post, thread, retiring: false });
+        Ok(id)
+    }
+
+    /// Starts the kernel thread of a processor. Returns when it is pinned to its CPU.
+    fn start_thread(&self, post: &Arc<Post>, cpu: Option<usize>) -> io::Result<thread::JoinHandle<()>> {
+        let (cluster, its_post, serve) = (self.to_arc(), Arc::clone(post), self.serve);
+        let (report, reported) = mpsc::channel();
+        let name = format!("{}-{}", self.name, post.id().index());
+        let thread = self.threads.spawn(
+            name,
+            Box::new(move || {
+                let pinned = cpu.map_or(Ok(()), |cpu| kernel::pin_thread(&[cpu]));
+                let failed = pinned.is_err();
+                let _ = report.send(pinned);
+                if !failed {
+                    serve(cluster, its_post);
+                }
+            }),
+        )?;
+        reported.recv().expect("the thread reports before it serves")?;
+        Ok(thread)
+    }
+
+    /// Lets one processor go: this one, or else the one that came last.
+    pub(super) fn dismiss(&self, which: Option<ProcessorId>) -> Result<ProcessorId, ResizeError> {
+        let mut crew = self.crew();
+        if crew.members.iter().filter(|member| !member.retiring).count() < 2 {
+            return Err(ResizeError::LastProcessor);
+        }
+        let fits = |member: &Member| !member.retiring && which.is_none_or(|id| id == member.post.id());
+        let leaving = crew.members.iter().rposition(fits).ok_or(ResizeError::NoSuchProcessor)?;
+        let stays = |(index, member): &(usize, &Member)| *index != leaving && !member.retiring;
+        let heir = crew.members.iter().enumerate().find(stays).expect("there are two at least").1.post.id();
+        let id = crew.members[leaving].post.id();
+        self.at_home(move |cluster| cluster.drivers.bequeath(id, heir, &cluster.idle))?;
+        let member = &mut crew.members[leaving];
+        member.retiring = true;
+        member.post.give_order(Order::Retire);
+        drop(crew);
+        self.serving.fetch_sub(1, Ordering::Relaxed);
+        self.idle.wake_processor(id);
+        Ok(id)
+    }
+
+    /// Ends all processors. Every strand of the runtime has finished.
+    pub(crate) fn stop(&self) {
+        let mut crew = self.crew();
+        crew.stopped = true;
+        for member in &crew.members {
+            member.post.give_order(Order::Stop);
+            self.idle.wake_processor(member.post.id());
+        }
+        let members = std::mem::take(&mut crew.members);
+        drop(crew);
+        for member in members {
+            if member.thread.join().is_err() {
+                fatal("a processor panicked");
+            }
+        }
+        self.drivers.stop();
+    }
+}

@@ -1,0 +1,139 @@
+//! Why a cluster cannot be built, resized or moved to.
+
+use crate::sched::MAX_PROCESSORS;
+use crate::stack::arena::LARGEST_STACK;
+use std::{fmt, io};
+
+/// Why a runtime or a cluster could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Zero processors were asked for.
+    NoProcessors,
+    /// More than [`MAX_PROCESSORS`] were.
+    TooManyProcessors,
+    /// The stack asked for is larger than the largest that there is.
+    StackTooLarge {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The name contains a NUL byte.
+    NameContainsNul,
+    /// An empty list of CPUs to pin processors to.
+    EmptyCpuSet,
+    /// The kernel refused to start a thread, or to pin it to its CPU.
+    Kernel(io::Error),
+    /// The kernel has no room for the stacks' addresses.
+    NoAddressSpace(io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::NoProcessors => {
+                f.write_str("a runtime needs at least one processor: give `processors` 1 or more")
+            }
+            BuildError::TooManyProcessors => write!(f, "a cluster has at most {MAX_PROCESSORS} processors"),
+            BuildError::StackTooLarge { bytes } => {
+                write!(f, "a stack of {bytes} bytes is too large: give `stack_size` at most {LARGEST_STACK}")
+            }
+            BuildError::NameContainsNul => f.write_str("the name of a runtime may not contain a NUL byte"),
+            BuildError::EmptyCpuSet => f.write_str("`pin_cpus` was given no CPU"),
+            BuildError::Kernel(error) => write!(f, "the kernel refused a processor: {error}"),
+            BuildError::NoAddressSpace(error) => {
+                write!(f, "no address space for stacks: {error}; the limit on it (ulimit -v) is too low")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Kernel(error) | BuildError::NoAddressSpace(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl BuildError {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            BuildError::Kernel(error) => error.kind(),
+            BuildError::NoAddressSpace(_) => io::ErrorKind::OutOfMemory,
+            _ => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
+impl From<BuildError> for io::Error {
+    fn from(error: BuildError) -> io::Error {
+        io::Error::new(error.kind(), error)
+    }
+}
+
+/// Why the processors of a cluster could not be changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ResizeError {
+    /// A cluster keeps at least one processor.
+    LastProcessor,
+    /// There is none with that number, or it has been removed already.
+    NoSuchProcessor,
+    /// The cluster has [`MAX_PROCESSORS`] already.
+    TooMany,
+    /// The runtime has ended.
+    Stopped,
+    /// The kernel refused to start the thread, to pin it to its CPU, or to let another processor
+    /// inherit the poller of the removed one.
+    Kernel(io::Error),
+}
+
+impl fmt::Display for ResizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ResizeError::LastProcessor => f.write_str("a cluster cannot lose its last processor"),
+            ResizeError::NoSuchProcessor => f.write_str("the cluster has no such processor"),
+            ResizeError::TooMany => write!(f, "a cluster has at most {MAX_PROCESSORS} processors"),
+            ResizeError::Stopped => f.write_str("the runtime of the cluster has ended"),
+            ResizeError::Kernel(error) => write!(f, "the kernel refused a processor: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ResizeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ResizeError::Kernel(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Why a fibre could not move to another cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MigrateError {
+    /// The caller is not a fibre.
+    NotAFibre,
+    /// Started fibres of this runtime do not migrate: see
+    /// [`Builder::migrating`](crate::Builder::migrating).
+    NotMigrating,
+    /// The fibre is pinned, or it is unwinding from a panic.
+    Bound,
+    /// The cluster belongs to another runtime.
+    OtherRuntime,
+}
+
+impl fmt::Display for MigrateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MigrateError::NotAFibre => "only a fibre can migrate",
+            MigrateError::NotMigrating => "started fibres of this runtime do not migrate: see `Builder::migrating`",
+            MigrateError::Bound => "a fibre that is pinned or unwinding does not migrate",
+            MigrateError::OtherRuntime => "the cluster belongs to another runtime",
+        })
+    }
+}
+
+impl std::error::Error for MigrateError {}

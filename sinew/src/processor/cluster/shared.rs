@@ -1,0 +1,164 @@
+//! What the processors of a cluster share.
+
+use super::crew::Crew;
+use crate::base::spin::SpinLock;
+use crate::processor::drain::Tally;
+use crate::processor::driver::{Drivers, Threads};
+use crate::processor::idle::Idle;
+use crate::processor::post::Post;
+use crate::processor::shared::RuntimeShared;
+use crate::sched::{MAX_PROCESSORS, Scheduler, Topology, Wake};
+use crate::stack::arena::Class;
+use crate::strand::{Fifo, Priority, Ready};
+use std::any::Any;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+pub(crate) struct ClusterShared {
+    pub(super) name: String,
+    scheduler: Box<dyn Scheduler>,
+    pub(super) idle: Idle,
+    pub(super) drivers: Drivers,
+    /// Where its kernel threads are started.
+    pub(super) threads: Box<dyn Threads>,
+    /// The life of a processor.
+    pub(super) serve: fn(Arc<ClusterShared>, Arc<Post>),
+    /// Background strands, in the order in which they became ready.
+    deferred: SpinLock<Fifo>,
+    /// Their number. Written under the lock.
+    deferred_len: AtomicUsize,
+    /// By number. An entry stays when its processor has ended.
+    pub(super) posts: Box<[OnceLock<Arc<Post>>]>,
+    /// The number of processors that run any strand of the cluster.
+    pub(super) serving: AtomicU32,
+    pub(super) crew: Mutex<Crew>,
+    class: Class,
+    topology: Arc<Topology>,
+    runtime: Arc<RuntimeShared>,
+    itself: Weak<ClusterShared>,
+}
+
+/// What a cluster is made with.
+pub(crate) struct ClusterPlan {
+    pub(crate) name: String,
+    pub(crate) processors: usize,
+    pub(crate) scheduler: Box<dyn Scheduler>,
+    pub(crate) class: Class,
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) drivers: Drivers,
+    pub(crate) threads: Box<dyn Threads>,
+    pub(crate) serve: fn(Arc<ClusterShared>, Arc<Post>),
+}
+
+impl ClusterShared {
+    pub(super) fn new(plan: ClusterPlan, runtime: Arc<RuntimeShared>) -> Arc<ClusterShared> {
+        Arc::new_cyclic(|itself| ClusterShared {
+            name: plan.name,
+            scheduler: plan.scheduler,
+            idle: Idle::new(MAX_PROCESSORS),
+            drivers: plan.drivers,
+            threads: plan.threads,
+            serve: plan.serve,
+            deferred: SpinLock::new(Fifo::new()),
+            deferred_len: AtomicUsize::new(0),
+            posts: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
+            serving: AtomicU32::new(0),
+            crew: Mutex::new(Crew::new(plan.cpus)),
+            class: plan.class,
+            topology: plan.topology,
+            runtime,
+            itself: itself.clone(),
+        })
+    }
+
+    pub(crate) fn to_arc(&self) -> Arc<ClusterShared> {
+        self.itself.upgrade().expect("a cluster is used while it lives")
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn scheduler(&self) -> &dyn Scheduler {
+        &*self.scheduler
+    }
+
+    #[inline]
+    pub(crate) fn idle(&self) -> &Idle {
+        &self.idle
+    }
+
+    #[inline]
+    pub(crate) fn drivers(&self) -> &Drivers {
+        &self.drivers
+    }
+
+    /// Returns what starts its kernel threads, which is of this type.
+    pub(crate) fn threads<T: Threads>(&self) -> &T {
+        (&*self.threads as &dyn Any).downcast_ref().expect("a cluster is built with it")
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.topology)
+    }
+
+    #[inline]
+    pub(crate) fn runtime(&self) -> &RuntimeShared {
+        &self.runtime
+    }
+
+    pub(crate) fn is_of_same_runtime(&self, other: &ClusterShared) -> bool {
+        Arc::ptr_eq(&self.runtime, &other.runtime)
+    }
+
+    /// Returns the number of processors that run any strand of the cluster.
+    pub(crate) fn serving(&self) -> u32 {
+        self.serving.load(Ordering::Relaxed)
+    }
+
+    /// Returns the size of stacks, unless a fibre asks for another.
+    #[inline]
+    pub(crate) fn default_class(&self) -> Class {
+        self.class
+    }
+
+    /// Takes a strand of this cluster that was made ready by a processor of another cluster, or
+    /// by no processor at all.
+    pub(crate) fn accept(&self, ready: Ready) {
+        if let Some(post) = self.post_of(&ready) {
+            post.deliver(self, ready);
+        } else if ready.priority() == Priority::Background {
+            self.defer(ready);
+        } else {
+            let now = ready.ready_at();
+            let wake = self.scheduler().inject(ready, now);
+            self.idle().notify(wake);
+        }
+    }
+
+    /// Puts a background strand where processors look that find nothing else.
+    fn defer(&self, ready: Ready) {
+        let mut deferred = self.deferred.lock();
+        deferred.push(ready);
+        self.deferred_len.fetch_add(1, Ordering::Relaxed);
+        drop(deferred);
+        self.idle.notify(Wake::Backlog);
+    }
+
+    /// Takes the first background strand, if it was ready at `ready_at` already.
+    pub(crate) fn take_deferred(&self, ready_at: u64) -> Option<Ready> {
+        if self.deferred_len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut deferred = self.deferred.lock();
+        let strand = if deferred.ready_at()? <= ready_at { deferred.pop() } else { None };
+        self.deferred_len.fetch_sub(strand.is_some().into(), Ordering::Relaxed);
+        strand
+    }
+
+    /// Returns the counts of its processors. Those that have ended are included.
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> + Clone {
+        self.posts.iter().filter_map(OnceLock::get).map(|post| post.tally())
+    }
+}

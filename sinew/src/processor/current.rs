@@ -1,0 +1,82 @@
+//! The processor that runs the caller.
+#![allow(unsafe_code)]
+
+use super::Processor;
+use crate::base::here;
+use crate::strand::{Strand, blocks};
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// Calls `f` with the processor that runs the caller, if there is one. `f` must not suspend the
+/// calling fibre.
+#[inline]
+pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
+    // SAFETY: `enter` set the word. A processor outlives what runs on it, and `f` does not leave
+    // the processor.
+    f(unsafe { here::processor().cast::<Processor>().as_ref() })
+}
+
+/// Calls `f` on this kernel thread, which is `processor` meanwhile.
+pub(super) fn enter(processor: &Processor, f: impl FnOnce()) {
+    here::set_processor(std::ptr::from_ref(processor).cast());
+    f();
+    here::set_processor(std::ptr::null());
+}
+
+/// Says whether a task runs the caller.
+pub(crate) fn runs_a_task() -> bool {
+    with_current(|processor| processor.is_some_and(|processor| processor.task().is_some()))
+}
+
+/// Returns memory for a record of this layout.
+#[inline]
+pub(crate) fn take_memory(layout: Layout) -> NonNull<u8> {
+    with_current(|processor| blocks::take(processor.map(Processor::blocks), layout))
+}
+
+/// Gives the memory of a record back.
+///
+/// # Safety
+/// It came from `take_memory` with the same layout, and is not used any more.
+#[inline]
+pub(crate) unsafe fn put_memory(memory: NonNull<u8>, layout: Layout) {
+    // SAFETY: by the contract.
+    with_current(|processor| unsafe { blocks::put(processor.map(Processor::blocks), memory, layout) });
+}
+
+/// The task that a processor runs.
+pub(super) struct CurrentTask(Cell<*const Strand>);
+
+impl CurrentTask {
+    pub(super) const fn none() -> CurrentTask {
+        CurrentTask(Cell::new(std::ptr::null()))
+    }
+
+    #[inline]
+    pub(super) fn is_some(&self) -> bool {
+        !self.0.get().is_null()
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> Option<&Strand> {
+        // SAFETY: `begin` holds a reference to it as long as it is here.
+        unsafe { self.0.get().as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn begin<'a>(&'a self, task: &'a Strand) -> RunningTask<'a> {
+        self.0.set(task);
+        RunningTask(self)
+    }
+}
+
+/// Exists while a task runs.
+pub(crate) struct RunningTask<'a>(&'a CurrentTask);
+
+impl Drop for RunningTask<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.0.set(std::ptr::null());
+    }
+}

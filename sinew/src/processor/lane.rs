@@ -1,0 +1,96 @@
+//! The lane: strands that may run on one processor only.
+
+use crate::base::clock::cycles_in_us;
+use crate::sched::Claim;
+use crate::strand::{Fifo, Levels, PassedOver, Priority, Ready};
+use std::cell::{Cell, RefCell};
+
+/// A background strand waits this long behind others, and a busy processor gives such strands
+/// turns at this distance. Unmeasured: a hundred turns a second cost the others nothing, and are
+/// enough for a lock to be released.
+const BACKGROUND_WAIT_US: u64 = 10_000;
+
+/// Owner: the processor.
+pub(super) struct Lane {
+    levels: RefCell<Levels>,
+    /// Background strands of this processor. They run when nothing else does, or after a while.
+    background: RefCell<Fifo>,
+    /// Counts for the less urgent of the lane and the scheduler's queue.
+    passed_over: RefCell<PassedOver>,
+    /// When a background strand may run next although there are others.
+    next_background: Cell<u64>,
+    background_wait: u64,
+}
+
+impl Lane {
+    pub(super) fn new() -> Lane {
+        Lane {
+            levels: RefCell::new(Levels::new()),
+            background: RefCell::new(Fifo::new()),
+            passed_over: RefCell::new(PassedOver::new()),
+            next_background: Cell::new(0),
+            background_wait: cycles_in_us(BACKGROUND_WAIT_US),
+        }
+    }
+
+    /// Enters a strand that is bound to this processor. Returns whether it is one that competes
+    /// with others.
+    pub(super) fn push(&self, ready: Ready) -> bool {
+        let competes = ready.priority() != Priority::Background;
+        if competes {
+            self.levels.borrow_mut().push(ready);
+        } else {
+            self.background.borrow_mut().push(ready);
+        }
+        competes
+    }
+
+    pub(super) fn pop(&self) -> Option<Ready> {
+        let mut levels = self.levels.borrow_mut();
+        let next = levels.pop();
+        levels.prefetch_head();
+        next
+    }
+
+    /// Says whether no strand competes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.levels.borrow().is_empty()
+    }
+
+    /// Says whether the scheduler's queue, whose claim is `queue`, has the next turn.
+    pub(super) fn gives_way_to(&self, queue: Option<Claim>) -> bool {
+        let claim = self.levels.borrow().claim();
+        queue.is_some_and(|queue| claim.is_none_or(|claim| self.goes_first(queue, claim)))
+    }
+
+    fn goes_first(&self, queue: Claim, lane: Claim) -> bool {
+        let is_first = queue < lane;
+        let less_urgent = if is_first { lane } else { queue };
+        let may_pass = queue.priority == lane.priority || self.passed_over.borrow_mut().may_be(less_urgent.ready_at);
+        is_first == may_pass
+    }
+
+    /// Takes the background strand that has waited longest, if it was ready at `ready_at`
+    /// already: one of the lane, or one that `deferred` returns if it was ready at the time given.
+    pub(super) fn take_background(&self, ready_at: u64, deferred: impl Fn(u64) -> Option<Ready>) -> Option<Ready> {
+        let mut background = self.background.borrow_mut();
+        match background.ready_at() {
+            Some(since) if since <= ready_at => deferred(since).or_else(|| background.pop()),
+            _ => deferred(ready_at),
+        }
+    }
+
+    /// Lets one background strand that has waited for long compete with the others. Returns
+    /// whether there was one.
+    pub(super) fn relieve_background(&self, now: u64, deferred: impl Fn(u64) -> Option<Ready>) -> bool {
+        if now < self.next_background.get() {
+            return false;
+        }
+        let Some(strand) = self.take_background(now.saturating_sub(self.background_wait), deferred) else {
+            return false;
+        };
+        self.next_background.set(now + self.background_wait);
+        self.levels.borrow_mut().push(strand);
+        true
+    }
+}

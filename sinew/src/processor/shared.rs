@@ -1,0 +1,76 @@
+//! What the clusters of a runtime share, and how a runtime ends.
+
+use super::cluster::ClusterShared;
+use super::drain::{Drain, Way};
+use crate::strand::Owed;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) struct RuntimeShared {
+    migrating: bool,
+    clusters: Mutex<Vec<Arc<ClusterShared>>>,
+    drain: Drain,
+    /// Signals the party that waits for the end. The layer above knows parties.
+    signal: fn(Owed),
+}
+
+impl RuntimeShared {
+    pub(crate) fn new(migrating: bool, signal: fn(Owed)) -> RuntimeShared {
+        RuntimeShared { migrating, clusters: Mutex::default(), drain: Drain::new(), signal }
+    }
+
+    pub(crate) fn is_migrating(&self) -> bool {
+        self.migrating
+    }
+
+    fn clusters(&self) -> MutexGuard<'_, Vec<Arc<ClusterShared>>> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn enter(&self, cluster: &ClusterShared) {
+        self.clusters().push(cluster.to_arc());
+    }
+
+    /// Counts a strand that is about to be spawned by somebody who is no strand of the runtime.
+    /// Returns `false` if the runtime ends: then it must not be spawned.
+    pub(super) fn count_spawned_outside(&self) -> bool {
+        match self.drain.let_in() {
+            Way::Open => true,
+            Way::Closed(drainer) => {
+                drainer.into_iter().for_each(self.signal);
+                false
+            }
+        }
+    }
+
+    /// Returns the number of strands that have been spawned and have not finished.
+    pub(crate) fn live(&self) -> u64 {
+        let clusters = self.clusters();
+        self.drain.live(clusters.iter().flat_map(|cluster| cluster.tallies()))
+    }
+
+    /// By a processor, when a strand has finished and has been counted.
+    #[inline]
+    pub(super) fn one_finished(&self) {
+        if let Some(drainer) = self.drain.one_finished() {
+            (self.signal)(drainer);
+        }
+    }
+
+    /// Ends the runtime: lets nobody in any more, waits for the last strand, then stops all
+    /// processors. `block` blocks the caller as a party, until it is signalled, if the function
+    /// that it is given says that it will be.
+    pub(crate) fn end(&self, block: impl Fn(&dyn Fn(NonZeroU64) -> bool)) {
+        self.drain.close();
+        while self.live() != 0 {
+            block(&|party| {
+                self.drain.enter(party);
+                !(self.live() == 0 && self.drain.withdraw(party))
+            });
+        }
+        let clusters = std::mem::take(&mut *self.clusters());
+        for cluster in clusters {
+            cluster.stop();
+        }
+    }
+}

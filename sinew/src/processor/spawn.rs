@@ -1,0 +1,170 @@
+//! How a strand of any kind enters a runtime.
+
+use super::cluster::{BuildError, Cluster, ClusterShared};
+use super::{Processor, make_ready_from_outside};
+use crate::stack::arena::{Class, LARGEST_STACK};
+use crate::stack::pool;
+use crate::strand::{Ready, fresh_ids};
+use std::num::NonZeroU64;
+use std::{fmt, io};
+
+/// Why a fibre could not be spawned.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The caller is a kernel thread that runs no fibre, and named no cluster.
+    NoRuntime,
+    /// The process's own runtime, which [`thread`](crate::thread) uses outside of fibres,
+    /// could not be built.
+    NoProcessWideRuntime(BuildError),
+    /// The name contains a NUL byte.
+    NameContainsNul,
+    /// The stack asked for is larger than the largest that there is.
+    StackTooLarge {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The kernel gives no memory, or no mapping, for another stack.
+    OutOfStacks(io::Error),
+    /// The runtime of the cluster has been dropped, and the caller is not one of
+    /// its fibres or tasks.
+    Ended,
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpawnError::NoRuntime => f.write_str(
+                "there is no runtime here: call this inside of `sinew::run`, or spawn on a `Runtime` or `Cluster`",
+            ),
+            SpawnError::NoProcessWideRuntime(error) => write!(f, "the process's own runtime cannot be built: {error}"),
+            SpawnError::Ended => f.write_str("the runtime has ended"),
+            SpawnError::NameContainsNul => f.write_str("the name of a fibre may not contain a NUL byte"),
+            SpawnError::StackTooLarge { bytes } => {
+                write!(f, "a stack of {bytes} bytes is too large: the largest has {LARGEST_STACK}")
+            }
+            SpawnError::OutOfStacks(error) => write!(
+                f,
+                "no memory for another stack: {error} (a limit of the process or, where guards need one mapping each, vm.max_map_count)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SpawnError::OutOfStacks(error) => Some(error),
+            SpawnError::NoProcessWideRuntime(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<SpawnError> for io::Error {
+    fn from(error: SpawnError) -> io::Error {
+        let kind = match &error {
+            SpawnError::NoProcessWideRuntime(error) => error.kind(),
+            SpawnError::OutOfStacks(_) => io::ErrorKind::OutOfMemory,
+            SpawnError::NoRuntime | SpawnError::Ended => io::ErrorKind::Unsupported,
+            _ => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+impl SpawnError {
+    /// The value of a spawn that has to succeed.
+    #[track_caller]
+    #[inline(always)]
+    pub(crate) fn expect_none<T>(spawned: Result<T, SpawnError>) -> T {
+        match spawned {
+            Ok(value) => value,
+            // Not in a closure, for which there is no caller to blame.
+            Err(error) => error.panic(),
+        }
+    }
+
+    #[track_caller]
+    #[cold]
+    fn panic(self) -> ! {
+        panic!("cannot spawn a fibre: {self}")
+    }
+}
+
+/// Who spawns, and where to.
+pub(crate) enum Origin<'a> {
+    /// A strand that runs on a processor, to a cluster of its own runtime, which cannot end
+    /// before the strand does.
+    Strand(&'a Processor, &'a ClusterShared),
+    /// Anyone else, to whom the cluster's runtime may be closed: a kernel thread, a strand of
+    /// another runtime, a waker that a processor calls between two strands.
+    Outside(&'a ClusterShared),
+}
+
+impl<'a> Origin<'a> {
+    /// The caller, on this processor if on any, and the cluster that was named or else the
+    /// processor's.
+    #[inline(always)]
+    pub(crate) fn new(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
+        let cluster = match (named, caller) {
+            (Some(cluster), _) => cluster.shared(),
+            (None, Some(processor)) => processor.cluster(),
+            (None, None) => return Err(SpawnError::NoRuntime),
+        };
+        match caller {
+            Some(processor) if processor.runs_a_strand() && processor.is_of_runtime(cluster) => {
+                Ok(Origin::Strand(processor, cluster))
+            }
+            _ => Ok(Origin::Outside(cluster)),
+        }
+    }
+
+    /// As [`new`](Origin::new), and counts the strand, which has to be created then.
+    #[inline]
+    pub(crate) fn admit(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
+        let origin = Origin::new(named, caller)?;
+        if origin.count() { Ok(origin) } else { Err(SpawnError::Ended) }
+    }
+
+    #[inline]
+    pub(crate) fn cluster(&self) -> &'a ClusterShared {
+        let (Origin::Strand(_, cluster) | Origin::Outside(cluster)) = *self;
+        cluster
+    }
+
+    #[inline(always)]
+    pub(crate) fn promise_stack(&self, class: Class) -> io::Result<()> {
+        match self {
+            Origin::Strand(processor, _) => processor.stacks().promise(class),
+            Origin::Outside(_) => pool::promise(class),
+        }
+    }
+
+    pub(crate) fn fresh_id(&self) -> NonZeroU64 {
+        match self {
+            Origin::Strand(processor, _) => processor.fresh_id(),
+            Origin::Outside(_) => fresh_ids(1),
+        }
+    }
+
+    /// Counts the new strand; `false` if its runtime has ended.
+    #[inline]
+    pub(crate) fn count(&self) -> bool {
+        match self {
+            Origin::Strand(processor, _) => {
+                processor.post().tally().count_spawned();
+                true
+            }
+            Origin::Outside(cluster) => cluster.runtime().count_spawned_outside(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn start(&self, ready: Ready) {
+        match self {
+            Origin::Strand(processor, _) => processor.make_ready(ready),
+            Origin::Outside(_) => make_ready_from_outside(ready),
+        }
+    }
+}

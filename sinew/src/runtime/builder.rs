@@ -1,0 +1,269 @@
+//! Builders: what a runtime, or a further cluster of one, is to be like.
+
+use super::plug::Fibres;
+use super::{Leftovers, Runtime};
+use crate::base::fallback::{Facility, denied};
+use crate::base::{fence, fork};
+use crate::fibre;
+use crate::io::{EventScope, Home, Pollers, Polling};
+use crate::processor::cluster::{BuildError, Cluster, ClusterPlan};
+use crate::processor::driver::{Driver, Drivers};
+use crate::processor::{self, Processor, RuntimeShared};
+use crate::sched::{self, Fair, MAX_PROCESSORS, Scheduler, Topology};
+use crate::stack::arena::{self, Class};
+use crate::wait::{Party, Timers};
+use std::sync::Arc;
+use std::{fmt, thread};
+
+/// The stack that a fibre gets unless something else is asked for.
+const DEFAULT_STACK: usize = 64 * 1024;
+
+/// Says what a [`Cluster`] is to be like: for [`Runtime::cluster`].
+#[must_use]
+pub struct ClusterBuilder {
+    processors: Option<usize>,
+    stack_size: usize,
+    scheduler: Box<dyn Scheduler>,
+    name: String,
+    cpus: Option<Vec<usize>>,
+    topology: Option<Topology>,
+    polling: Polling,
+    event_scope: Option<EventScope>,
+}
+
+impl Cluster {
+    /// Returns a builder for a cluster like the first one of [`run`](crate::run).
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder {
+            processors: None,
+            stack_size: DEFAULT_STACK,
+            scheduler: Box::new(Fair::default()),
+            name: "sinew".to_owned(),
+            cpus: None,
+            topology: None,
+            polling: Polling::default(),
+            event_scope: None,
+        }
+    }
+}
+
+impl ClusterBuilder {
+    /// Sets the number of processors. Without this, there is one for each CPU that the process may
+    /// use: its affinity and the quota of its container count.
+    pub fn processors(mut self, processors: usize) -> Self {
+        self.processors = Some(processors);
+        self
+    }
+
+    /// Sets the least size of stacks, unless a fibre asks for another size. Without this, 64 KiB;
+    /// see [`FibreBuilder::stack_size`](crate::FibreBuilder::stack_size).
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = bytes;
+        self
+    }
+
+    /// Sets the scheduler. Without this, [`Fair`].
+    pub fn scheduler(mut self, scheduler: impl Scheduler) -> Self {
+        self.scheduler = sched::admit(scheduler);
+        self
+    }
+
+    /// Names the kernel threads; a number is added. Without this, "sinew".
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Pins each processor to one of these CPUs, in turn.
+    pub fn pin_cpus(mut self, cpus: impl Into<Vec<usize>>) -> Self {
+        self.cpus = Some(cpus.into());
+        self
+    }
+
+    /// Says which caches CPUs share. Without this, the kernel tells.
+    pub fn topology(mut self, topology: Topology) -> Self {
+        self.topology = Some(topology);
+        self
+    }
+
+    /// Says which kernel threads ask the kernel what has become ready. Without this, the
+    /// processors do, together.
+    pub fn polling(mut self, polling: Polling) -> Self {
+        self.polling = polling;
+        self
+    }
+
+    /// Sets the event scope that the processors are in. Without this, it is the caller's.
+    pub fn event_scope(mut self, scope: &EventScope) -> Self {
+        self.event_scope = Some(scope.clone());
+        self
+    }
+
+    pub(super) fn plan(self) -> Result<ClusterPlan, BuildError> {
+        let processors = match self.processors {
+            Some(0) => return Err(BuildError::NoProcessors),
+            Some(processors) if processors > MAX_PROCESSORS => return Err(BuildError::TooManyProcessors),
+            Some(processors) => processors,
+            None => thread::available_parallelism().map_or(1, |cpus| cpus.get().min(MAX_PROCESSORS)),
+        };
+        let class = Class::of_size(self.stack_size).ok_or(BuildError::StackTooLarge { bytes: self.stack_size })?;
+        if self.name.contains('\0') {
+            return Err(BuildError::NameContainsNul);
+        }
+        if self.cpus.as_ref().is_some_and(Vec::is_empty) {
+            return Err(BuildError::EmptyCpuSet);
+        }
+        let topology = self.topology.unwrap_or_else(|| match denied(Facility::Topology) {
+            true => Topology::flat(processors),
+            false => Topology::detect(),
+        });
+        // Timers first: they are asked for most often.
+        let drivers: [Box<dyn Driver>; 2] = [Box::new(Timers::new()), Box::new(Pollers::new(self.polling))];
+        Ok(ClusterPlan {
+            name: self.name,
+            processors,
+            scheduler: self.scheduler,
+            class,
+            cpus: self.cpus.unwrap_or_default(),
+            topology: Arc::new(topology),
+            drivers: Drivers::new(drivers),
+            threads: Box::new(Home::new(self.event_scope)),
+            serve: Processor::serve::<Fibres>,
+        })
+    }
+}
+
+impl fmt::Debug for ClusterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterBuilder")
+            .field("name", &self.name)
+            .field("processors", &self.processors)
+            .field("scheduler", &self.scheduler.name())
+            .field("stack_size", &self.stack_size)
+            .field("cpus", &self.cpus)
+            .field("topology", &self.topology)
+            .field("polling", &self.polling)
+            .field("event_scope", &self.event_scope)
+            .finish()
+    }
+}
+
+/// Says what a [`Runtime`] is to be like: its first cluster, and how it ends.
+#[derive(Debug)]
+#[must_use]
+pub struct Builder {
+    cluster: ClusterBuilder,
+    leftovers: Leftovers,
+    migrating: bool,
+}
+
+/// A runtime whose first cluster is like this.
+impl From<ClusterBuilder> for Builder {
+    fn from(cluster: ClusterBuilder) -> Builder {
+        Builder { cluster, leftovers: Leftovers::default(), migrating: false }
+    }
+}
+
+impl Builder {
+    pub(super) fn new() -> Builder {
+        Builder::from(Cluster::builder())
+    }
+
+    fn with(mut self, set: impl FnOnce(ClusterBuilder) -> ClusterBuilder) -> Self {
+        self.cluster = set(self.cluster);
+        self
+    }
+
+    /// See [`ClusterBuilder::processors`].
+    pub fn processors(self, processors: usize) -> Self {
+        self.with(|cluster| cluster.processors(processors))
+    }
+
+    /// See [`ClusterBuilder::stack_size`].
+    pub fn stack_size(self, bytes: usize) -> Self {
+        self.with(|cluster| cluster.stack_size(bytes))
+    }
+
+    /// See [`ClusterBuilder::scheduler`].
+    pub fn scheduler(self, scheduler: impl Scheduler) -> Self {
+        self.with(|cluster| cluster.scheduler(scheduler))
+    }
+
+    /// See [`ClusterBuilder::name`].
+    pub fn name(self, name: impl Into<String>) -> Self {
+        self.with(|cluster| cluster.name(name))
+    }
+
+    /// See [`ClusterBuilder::pin_cpus`].
+    pub fn pin_cpus(self, cpus: impl Into<Vec<usize>>) -> Self {
+        self.with(|cluster| cluster.pin_cpus(cpus))
+    }
+
+    /// See [`ClusterBuilder::topology`].
+    pub fn topology(self, topology: Topology) -> Self {
+        self.with(|cluster| cluster.topology(topology))
+    }
+
+    /// See [`ClusterBuilder::polling`].
+    pub fn polling(self, polling: Polling) -> Self {
+        self.with(|cluster| cluster.polling(polling))
+    }
+
+    /// See [`ClusterBuilder::event_scope`].
+    pub fn event_scope(self, scope: &EventScope) -> Self {
+        self.with(|cluster| cluster.event_scope(scope))
+    }
+
+    /// Says what dropping the runtime does about fibres that have not finished.
+    pub fn leftovers(mut self, leftovers: Leftovers) -> Self {
+        self.leftovers = leftovers;
+        self
+    }
+
+    /// Lets fibres that have begun go on on other kernel threads of their
+    /// cluster, so that all of them, and not only new ones, are shared out
+    /// fairly.
+    ///
+    /// # Safety
+    ///
+    /// Whenever a fibre can be suspended (it calls a function of this crate that
+    /// may block or yield, directly or through others), it must not hold
+    /// anything that is bound to a kernel thread and is used after that point:
+    ///
+    /// - no value that is not [`Send`] and was obtained from, or is shared with,
+    ///   something outside of the fibre: an `Rc` cloned out of a `thread_local!`,
+    ///   a guard of a lock that has to be released by the thread that took it
+    ///   (`std::sync::MutexGuard`);
+    /// - no reference into, or address of, a `thread_local!` variable; in
+    ///   particular no suspension inside of `LocalKey::with`;
+    /// - no function that uses a `thread_local!` variable both before and after a
+    ///   suspension within one function body, including what is inlined into it:
+    ///   the compiler may compute the variable's address once. A function that is
+    ///   not inlined and returns the *value* is the way around this;
+    /// - no identity of the kernel thread (`thread::current().id()`, `errno`, a C
+    ///   library's per-thread handle) that is relied on to stay the same.
+    ///
+    /// Values that are created, used and dropped within one fibre may be of any
+    /// type. [`pinned`](crate::pinned) keeps a fibre in place for as long as this
+    /// cannot be upheld.
+    #[allow(unsafe_code)]
+    pub unsafe fn migrating(mut self) -> Self {
+        self.migrating = true;
+        self
+    }
+
+    /// Builds the runtime and starts its processors.
+    ///
+    /// # Errors
+    /// [`BuildError`] says what to change. Nothing is left running.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        fork::check();
+        arena::reserve().map_err(BuildError::NoAddressSpace)?;
+        fork::watch(processor::beat_next);
+        fence::register();
+        fibre::install_overflow_handler();
+        let shared = Arc::new(RuntimeShared::new(self.migrating, Party::signal_owed));
+        let main = Cluster::start(self.cluster.plan()?, Arc::clone(&shared))?;
+        Ok(Runtime { main, shared, leftovers: self.leftovers })
+    }
+}

@@ -1,0 +1,62 @@
+//! How a kernel thread waits that runs no fibre.
+#![allow(unsafe_code)]
+
+use crate::base::Deadline;
+use crate::base::atomic::{Acquire, AtomicU32, Release};
+
+/// What a kernel thread waits for: a word on its stack. Aligned so that there is room for
+/// a party's tag.
+#[repr(align(8))]
+pub(super) struct Parker(AtomicU32);
+
+const SILENT: u32 = 0;
+const RUNG: u32 = 1;
+
+impl Parker {
+    pub(super) fn new() -> Self {
+        Parker(AtomicU32::new(SILENT))
+    }
+
+    /// # Safety
+    /// The parker is there until it rings.
+    pub(super) unsafe fn ring(parker: *const Parker) {
+        // SAFETY: by the contract.
+        let word = unsafe { &raw const (*parker).0 };
+        // Release pairs with the Acquire in `wait`. The word may be gone after
+        // this: the kernel takes its address for a key, and a thread that waits
+        // for something else there by now looks again when it is woken.
+        // SAFETY: by the contract.
+        unsafe { &*word }.store(RUNG, Release);
+        kernel_wake(word);
+    }
+
+    /// Waits until it rings; not beyond `deadline`. Whether it rang.
+    pub(super) fn wait(&self, deadline: Deadline) -> bool {
+        // Acquire pairs with the Release in `ring`.
+        while self.0.load(Acquire) == SILENT {
+            if deadline.is_past() {
+                return false;
+            }
+            kernel_wait(&self.0, deadline);
+        }
+        true
+    }
+}
+
+#[cfg(not(sinew_loom))]
+fn kernel_wake(word: *const AtomicU32) {
+    crate::base::kernel::futex_wake(word);
+}
+
+#[cfg(not(sinew_loom))]
+fn kernel_wait(word: &AtomicU32, deadline: Deadline) {
+    crate::base::kernel::futex_wait(word, SILENT, (!deadline.is_never()).then(|| deadline.remaining()));
+}
+
+#[cfg(sinew_loom)]
+fn kernel_wake(_word: *const AtomicU32) {}
+
+#[cfg(sinew_loom)]
+fn kernel_wait(_word: &AtomicU32, _deadline: Deadline) {
+    loom::thread::yield_now();
+}

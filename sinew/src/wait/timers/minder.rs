@@ -1,0 +1,95 @@
+//! Timers outside of runtimes: a kernel thread minds its own.
+
+use super::Timers;
+use crate::base::Deadline;
+use crate::processor::cluster::ClusterShared;
+use crate::processor::driver::Driver;
+use crate::processor::with_current;
+use std::cell::{Cell, OnceCell};
+use std::sync::Arc;
+
+thread_local! {
+    /// How many calls of `block_on` are at work on this thread, outside of runtimes.
+    static MINDED: Cell<u32> = const { Cell::new(0) };
+    static OWN: OnceCell<Arc<Timers>> = const { OnceCell::new() };
+}
+
+/// Minds the timers of a kernel thread that is no processor, while it polls futures.
+pub(crate) struct Minder {
+    is_needed: bool,
+}
+
+impl Minder {
+    /// For the caller, which may be a fibre: then there is nothing to mind.
+    pub(crate) fn begin() -> Minder {
+        let is_needed = with_current(|processor| processor.is_none());
+        if is_needed {
+            MINDED.set(MINDED.get() + 1);
+        }
+        Minder { is_needed }
+    }
+
+    /// When to look again.
+    pub(crate) fn next(&self) -> Deadline {
+        if !self.is_needed {
+            return Deadline::NEVER;
+        }
+        OWN.with(|own| own.get().map_or(Deadline::NEVER, |timers| timers.next()))
+    }
+
+    pub(crate) fn fire_due(&self) {
+        if self.is_needed
+            && let Some(timers) = OWN.with(|own| own.get().cloned())
+        {
+            timers.fire_due();
+        }
+    }
+}
+
+impl Drop for Minder {
+    fn drop(&mut self) {
+        if self.is_needed {
+            MINDED.set(MINDED.get() - 1);
+        }
+    }
+}
+
+/// Whose timer it is.
+pub(crate) enum TimerOwner {
+    Cluster(Arc<ClusterShared>),
+    Thread(Arc<Timers>),
+}
+
+impl TimerOwner {
+    /// That of the caller.
+    #[track_caller]
+    pub(crate) fn current() -> TimerOwner {
+        let cluster = with_current(|processor| processor.map(|processor| processor.cluster().to_arc()));
+        match cluster {
+            Some(cluster) => TimerOwner::Cluster(cluster),
+            None if MINDED.get() > 0 => {
+                TimerOwner::Thread(OWN.with(|own| Arc::clone(own.get_or_init(|| Arc::new(Timers::new())))))
+            }
+            None => panic!("nobody minds the time here: sleep in a task, or inside of `sinew::block_on`"),
+        }
+    }
+
+    pub(crate) fn timers(&self) -> &Timers {
+        match self {
+            TimerOwner::Cluster(cluster) => cluster.timers(),
+            TimerOwner::Thread(timers) => timers,
+        }
+    }
+
+    /// Whether it will be minded although the future has moved to where it is polled now: the
+    /// runtime that it comes from may end at any time.
+    pub(crate) fn is_minded(&self) -> bool {
+        match self {
+            TimerOwner::Cluster(cluster) => with_current(|processor| match processor {
+                Some(processor) => std::ptr::eq(processor.cluster(), &**cluster),
+                None => MINDED.get() == 0,
+            }),
+            TimerOwner::Thread(timers) => OWN.with(|own| own.get().is_some_and(|own| Arc::ptr_eq(own, timers))),
+        }
+    }
+}
