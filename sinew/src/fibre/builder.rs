@@ -163,6 +163,7 @@ impl FibreBuilder {
             };
             let plan = Plan {
                 cluster: origin.cluster(),
+                blocks: origin.blocks(),
                 priority: self.priority,
                 class,
                 pinned: self.pinned,

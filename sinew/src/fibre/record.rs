@@ -9,9 +9,10 @@ use super::locals::Locals;
 use super::scope::{Entered, ScopeShared};
 use crate::base::atomic::{AtomicU64, Relaxed};
 use crate::processor::cluster::ClusterShared;
-use crate::processor::{self, Processor, put_memory, take_memory};
+use crate::processor::{self, Processor, put_memory};
 use crate::stack::arena::Class;
 use crate::stack::{Entry, Stack};
+use crate::strand::blocks::{self, Blocks};
 use crate::strand::join::{Completed, Detached, Join};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
 use crate::wait::{Cancel, Stackful};
@@ -61,6 +62,8 @@ struct Typed {
 /// What a fibre is made with.
 pub(crate) struct Plan<'a> {
     pub(crate) cluster: &'a ClusterShared,
+    /// The memory of the processor that spawns the fibre, if one does.
+    pub(crate) blocks: Option<&'a Blocks>,
     pub(crate) priority: Priority,
     pub(crate) class: Class,
     pub(crate) pinned: bool,
@@ -96,7 +99,7 @@ impl Record {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let memory = take_memory(Layout::new::<Allocation<F, T>>()).cast::<Allocation<F, T>>();
+        let memory = blocks::take(plan.blocks, Layout::new::<Allocation<F, T>>()).cast::<Allocation<F, T>>();
         // Written field by field: a record that is built elsewhere and copied
         // costs 15 ns more, for the copy reads what has not reached the cache.
         // SAFETY: the memory is large enough, and ours.

@@ -44,10 +44,10 @@ impl Strand {
 
     /// Takes `reasons` away. By its processor, or by the strand itself.
     pub(crate) fn unbind(&self, reasons: u8) {
-        let post = self.bound_to();
-        let (before, left) = self.take_bound(reasons);
-        if before != 0 && left == 0 {
-            post.expect("a bound strand has a post").freed_one();
+        let post = self.take_bound(reasons).cast::<Post>();
+        // SAFETY: as in `bound_to`.
+        if let Some(post) = unsafe { post.as_ref() } {
+            post.freed_one();
         }
     }
 }

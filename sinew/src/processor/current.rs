@@ -29,16 +29,10 @@ pub(crate) fn runs_a_task() -> bool {
     with_current(|processor| processor.is_some_and(|processor| processor.task().is_some()))
 }
 
-/// Returns memory for a record of this layout.
-#[inline]
-pub(crate) fn take_memory(layout: Layout) -> NonNull<u8> {
-    with_current(|processor| blocks::take(processor.map(Processor::blocks), layout))
-}
-
 /// Gives the memory of a record back.
 ///
 /// # Safety
-/// It came from `take_memory` with the same layout, and is not used any more.
+/// It came from [`blocks::take`] with the same layout, and is not used any more.
 #[inline]
 pub(crate) unsafe fn put_memory(memory: NonNull<u8>, layout: Layout) {
     // SAFETY: by the contract.

@@ -16,7 +16,7 @@ mod shared;
 pub(crate) mod spawn;
 pub(crate) mod waker;
 
-pub(crate) use current::{put_memory, runs_a_task, take_memory, with_current};
+pub(crate) use current::{put_memory, runs_a_task, with_current};
 pub(crate) use plug::Plug;
 pub(crate) use post::Post;
 pub(crate) use shared::RuntimeShared;
@@ -118,7 +118,14 @@ impl Processor {
     /// Runs strands until the processor is to end.
     fn run<P: Plug>(&self) {
         let mut next = None;
-        while let Some(strand) = next.take().or_else(|| self.next()).or_else(|| self.wait_for_work()) {
+        loop {
+            let strand = match next.take().or_else(|| self.next()) {
+                Some(strand) => strand,
+                None => match self.wait_for_work() {
+                    Some(strand) => strand,
+                    None => break,
+                },
+            };
             let after = plug::run::<P>(strand.strand(), self);
             if self.clock.count_dispatch() {
                 self.beat(after);
@@ -367,7 +374,7 @@ impl Processor {
     }
 
     #[inline]
-    fn blocks(&self) -> &Blocks {
+    pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 

@@ -4,6 +4,7 @@ use super::cluster::{BuildError, Cluster, ClusterShared};
 use super::{Processor, make_ready_from_outside};
 use crate::stack::arena::{Class, LARGEST_STACK};
 use crate::stack::pool;
+use crate::strand::blocks::Blocks;
 use crate::strand::{Ready, fresh_ids};
 use std::num::NonZeroU64;
 use std::{fmt, io};
@@ -131,6 +132,15 @@ impl<'a> Origin<'a> {
     pub(crate) fn cluster(&self) -> &'a ClusterShared {
         let (Origin::Strand(_, cluster) | Origin::Outside(cluster)) = *self;
         cluster
+    }
+
+    /// Returns the caller's own memory for records.
+    #[inline(always)]
+    pub(crate) fn blocks(&self) -> Option<&'a Blocks> {
+        match self {
+            Origin::Strand(processor, _) => Some(processor.blocks()),
+            Origin::Outside(_) => None,
+        }
     }
 
     #[inline(always)]

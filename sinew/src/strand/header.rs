@@ -159,11 +159,12 @@ impl Strand {
         before
     }
 
-    /// Takes reasons away. Returns those that there were before, and those that are left.
-    pub(crate) fn take_bound(&self, reasons: u8) -> (u8, u8) {
+    /// Takes reasons away. Returns the address of the post if the strand was bound and is free now,
+    /// null otherwise.
+    pub(crate) fn take_bound(&self, reasons: u8) -> *const () {
         let before = self.bound.load(Ordering::Relaxed);
         self.bound.store(before & !reasons, Ordering::Relaxed);
-        (before, before & !reasons)
+        if before != 0 && before & !reasons == 0 { self.post.load(Ordering::Relaxed) } else { std::ptr::null() }
     }
 
     /// Unparks the strand: `Some` if it was parked and is now the caller's.

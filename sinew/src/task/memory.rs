@@ -8,9 +8,10 @@
 
 use super::handle::JoinError;
 use super::life::{Begin, Life};
-use crate::processor::cluster::ClusterShared;
+use crate::processor::spawn::Origin;
 use crate::processor::waker::borrowed_waker;
-use crate::processor::{Processor, put_memory, take_memory, with_current};
+use crate::processor::{Processor, put_memory, with_current};
+use crate::strand::blocks;
 use crate::strand::join::{Completed, Join};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
 use std::alloc::Layout;
@@ -43,17 +44,17 @@ enum Stage<F: Future> {
 /// If `F` is not `Send`, the strand is bound to the calling processor before anybody else
 /// gets it; if it borrows, what it borrows outlives the task.
 pub(super) unsafe fn create<F: Future>(
-    cluster: &ClusterShared,
+    origin: &Origin<'_>,
     priority: Priority,
     future: F,
 ) -> (Ready, StrandArc, Taker<F::Output>) {
-    let memory = take_memory(Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
+    let memory = blocks::take(origin.blocks(), Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
     // SAFETY: the memory is large enough, and ours.
     let (strand, stage) = unsafe { (&raw mut (*memory.as_ptr()).strand, &raw mut (*memory.as_ptr()).stage) };
     // SAFETY: as above.
     unsafe { stage.write(UnsafeCell::new(Stage::Future(future))) };
     // SAFETY: as above.
-    unsafe { strand.write(Strand::new(Allocation::<F>::KIND, cluster, priority)) };
+    unsafe { strand.write(Strand::new(Allocation::<F>::KIND, origin.cluster(), priority)) };
     // SAFETY: the strand is new, and its kind frees it.
     let (ready, arc) = unsafe { Ready::of_new(memory.cast()) };
     (ready, arc, Taker(Allocation::<F>::take))

@@ -63,11 +63,12 @@ where
 {
     let spawned = with_current(|processor| {
         let Some(processor) = processor else { return Err((SpawnError::NoRuntime, future)) };
-        if let Err(error) = Origin::admit(None, Some(processor)) {
-            return Err((error, future));
-        }
+        let origin = match Origin::admit(None, Some(processor)) {
+            Ok(origin) => origin,
+            Err(error) => return Err((error, future)),
+        };
         // SAFETY: bound below, before anybody else gets it; it borrows nothing.
-        let (ready, task, taker) = unsafe { create(processor.cluster(), Priority::Normal, future) };
+        let (ready, task, taker) = unsafe { create(&origin, Priority::Normal, future) };
         task.strand().bind(processor.post(), bound::PINNED);
         // SAFETY: the task is new.
         let handle = unsafe { JoinHandle::new(task, taker) };
@@ -137,7 +138,7 @@ impl TaskBuilder {
                 Err(error) => return Err((error, future)),
             };
             // SAFETY: the future is `Send` and borrows nothing.
-            let (ready, task, taker) = unsafe { create(origin.cluster(), self.priority, future) };
+            let (ready, task, taker) = unsafe { create(&origin, self.priority, future) };
             // SAFETY: the task is new.
             let handle = unsafe { JoinHandle::new(task, taker) };
             origin.start(ready);
