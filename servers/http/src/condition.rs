@@ -1,7 +1,8 @@
 //! Whether the client has it already.
 
-use crate::date;
 use crate::head::{Field, Request};
+use httpdate::HttpDate;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the conditions of a request come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub fn judge(request: &Request<'_>, version: Version<'_>) -> Verdict {
 
 #[cold]
 fn judge_slow(request: &Request<'_>, version: Version<'_>) -> Verdict {
-    let time = |field: Field<'_>| field.value().and_then(date::parse);
+    let time = |field: Field<'_>| field.value().and_then(seconds);
     match request.if_match {
         Field::Absent => {
             if time(request.if_unmodified_since).is_some_and(|since| version.modified > since) {
@@ -60,9 +61,16 @@ pub fn range_counts(request: &Request<'_>, version: Version<'_>) -> bool {
     match request.if_range {
         Field::Absent => true,
         Field::Once(tag) if tag.first() == Some(&b'"') => tag == version.tag,
-        Field::Once(date) => date::parse(date) == Some(version.modified),
+        Field::Once(date) => seconds(date) == Some(version.modified),
         Field::Repeated => false,
     }
+}
+
+/// Returns the seconds since 1970 of a date in one of HTTP's three forms.
+fn seconds(text: &[u8]) -> Option<i64> {
+    let date: HttpDate = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let since_1970 = SystemTime::from(date).duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since_1970.as_secs()).ok()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What is in a directory, as a page that is made piece by piece.
 
+use super::clock;
 use super::files::{Name, Names};
-use sinew_http_protocol::date;
 use sinew_http_protocol::target::{Place, encode};
 use std::fmt::Write;
 use std::time::Duration;
@@ -154,10 +154,15 @@ fn readable(size: u64) -> String {
     format!("{value:.1} {}", unit.unwrap_or(&""))
 }
 
+/// The names of the months, as HTTP dates have them.
+const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+
+/// Returns a time as `1994-11-06 08:49`.
 fn minute(seconds: i64) -> String {
-    let (year, month, day) = date::civil(seconds.div_euclid(86_400));
-    let second = seconds.rem_euclid(86_400);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02}", second / 3600, second / 60 % 60)
+    let date = clock::http_date(seconds);
+    let date = String::from_utf8_lossy(&date);
+    let month = MONTHS.find(&date[8..11]).map_or(0, |at| at / 3 + 1);
+    format!("{}-{month:02}-{} {}", &date[12..16], &date[5..7], &date[17..22])
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::{memory, message};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use sinew::sync::{Condvar, Mutex, MutexGuard};
-use sinew_http_protocol::{Request, date};
+use sinew_http_protocol::Request;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -277,7 +277,7 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// `06/Nov/1994:08:49:37 +0000`.
 fn moment(seconds: i64) -> String {
-    let text = date::format(seconds);
+    let text = clock::http_date(seconds);
     let text = String::from_utf8_lossy(&text);
     let (day, time) = (text[5..16].replace(' ', "/"), &text[17..25]);
     format!("{day}:{time} +0000")

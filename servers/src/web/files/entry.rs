@@ -2,12 +2,13 @@
 
 use super::beneath::{Kind, Top};
 use crate::memory;
+use crate::web::clock;
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 use sinew::fs::File;
 use sinew_http_protocol::condition::Version;
 use sinew_http_protocol::encoding::{Encoding, is_accepted};
-use sinew_http_protocol::{date, media};
+use sinew_http_protocol::media;
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
@@ -87,7 +88,7 @@ impl Form {
         let suffix = encoding.map_or("", Encoding::suffix);
         let tag = format!("\"{seconds:x}{nanoseconds:08x}-{:x}{suffix}\"", identity.size);
         let mut fields = format!("Content-Type: {}\r\n", media::content_type(path));
-        let modified = date::format(seconds);
+        let modified = clock::http_date(seconds);
         // Writing to a string does not fail.
         let _ = write!(
             fields,
