@@ -6,6 +6,7 @@ mod memcached;
 mod memory;
 mod message;
 mod runtime;
+mod serving;
 mod signals;
 mod web;
 

@@ -5,6 +5,7 @@ use super::stream::{Connection, tcp_text};
 use super::traffic::{Admitted, Reason};
 use super::udp::Mailbox;
 use super::{Options, Server};
+use crate::serving::{accept, listen_error, spawn};
 use crate::{memory, message};
 use sinew::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use sinew::{FibreBuilder, Scope};
@@ -13,7 +14,7 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where the server listens.
 pub enum Door {
@@ -34,7 +35,7 @@ const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 /// The kernel's, with the address.
 pub fn open(options: &Options) -> io::Result<Vec<Door>> {
     if let Some(path) = &options.unix_socket {
-        let listener = open_unix(path, options.unix_mask).map_err(|error| explain(&path.display(), error))?;
+        let listener = open_unix(path, options.unix_mask).map_err(|error| listen_error(&path.display(), &error))?;
         return Ok(vec![Door::Unix(listener)]);
     }
     let open = |address: &String| {
@@ -46,10 +47,11 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
             }
             _ => listener.bind((address.trim_matches(['[', ']']), options.tcp_port())),
         };
-        let listener = bound.map_err(|error| explain(&address, error))?;
-        // Connections inherit it. A client that is gone without a word is found out by it; there
-        // is no limit to how long others may be silent.
+        let listener = bound.map_err(|error| listen_error(address, &error))?;
+        // Connections inherit both. Keep-alive finds clients that are gone without a word: there is
+        // no limit to how long a client may be silent.
         rustix::net::sockopt::set_socket_keepalive(&listener, true)?;
+        rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         Ok(Door::Tcp(listener))
     };
     let mut doors = options.listen.iter().map(open).collect::<io::Result<Vec<Door>>>()?;
@@ -60,7 +62,7 @@ pub fn open(options: &Options) -> io::Result<Vec<Door>> {
                 _ => address,
             };
             let mailbox = Mailbox::open(host.trim_matches(['[', ']']), port);
-            doors.push(Door::Udp(mailbox.map_err(|error| explain(&address, error))?));
+            doors.push(Door::Udp(mailbox.map_err(|error| listen_error(address, &error))?));
         }
     }
     Ok(doors)
@@ -79,10 +81,6 @@ pub fn write_ports(doors: &[Door]) -> io::Result<()> {
     std::fs::rename(&temporary, name)
 }
 
-fn explain(address: &dyn std::fmt::Display, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
-}
-
 /// A socket that a server before this one has left behind is in the way.
 fn open_unix(path: &Path, mask: u32) -> io::Result<UnixListener> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
@@ -93,8 +91,31 @@ fn open_unix(path: &Path, mask: u32) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Which file is there: a server that comes after this one may have put its own in its place.
-pub fn identity(path: &Path) -> Option<(u64, u64)> {
+/// The file of the Unix socket. It is removed when this value is dropped.
+pub struct SocketFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// Returns the file that is at this path now.
+    pub fn of(path: &Path) -> SocketFile {
+        SocketFile { path: path.to_owned(), identity: identity(path) }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Another server may have put its own file there.
+        if identity(&self.path) == self.identity {
+            // The file may be gone already.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Returns the file system and the inode of the file at this path.
+fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
@@ -148,44 +169,26 @@ impl Door {
         }
     }
 
-    /// Lets clients in, each to a fibre of its own, until this fibre is cancelled.
+    /// Accepts clients, each to a fibre of its own, until the server stops.
     pub fn serve<'scope>(&self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
         match self {
             Door::Udp(mailbox) => mailbox.serve(server),
             Door::Tcp(listener) => {
-                for stream in listener.incoming() {
-                    if server.is_stopping() {
-                        return;
-                    }
-                    match stream {
-                        Ok(stream) => {
-                            // One that breaks off at once notices later.
-                            let _ = stream.set_nodelay(true);
-                            admit(server, scope, stream);
-                        }
-                        Err(error) => server.log(1, || format!("accept: {error}")),
-                    }
-                }
+                accept(server, listener.incoming(), || (), |(), stream| admit(server, scope, stream));
             }
             Door::Unix(listener) => {
-                for stream in listener.incoming() {
-                    if server.is_stopping() {
-                        return;
-                    }
-                    match stream {
-                        Ok(stream) => admit(server, scope, stream),
-                        Err(error) => server.log(1, || format!("accept: {error}")),
-                    }
-                }
+                accept(server, listener.incoming(), || (), |(), stream| admit(server, scope, stream));
             }
         }
     }
 }
 
+/// Serves a connection, or refuses it if there are too many. Then waits until there is room for
+/// another one, unless the user wants refusals (`maxconns_fast`).
 fn admit<'scope, S: Connection>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
     let Some(admitted) = server.connections.admit(stream.any(), server.clock.now()) else {
         server.log(1, || "too many open connections".to_owned());
-        // There is room for this much, or there is nobody to read it.
+        // A new socket has room for this. An error means that the client is gone.
         let _ = stream.write(TOO_MANY);
         return;
     };
@@ -205,10 +208,9 @@ pub struct Client<S> {
 impl<S: Connection> Client<S> {
     /// Serves it, in a fibre of its own. Closes the connection if there is no memory for that.
     fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
-        if let Err(error) = memory::room_for_connection() {
-            server.log(1, || format!("no memory for a connection: {error}"));
-        } else if let Err(error) = FibreBuilder::new().spawn_scoped(scope, move || self.session(server)) {
-            server.log(0, || format!("no fibre for a connection: {error}"));
+        match memory::room_for_connection() {
+            Ok(()) => spawn(server, scope, FibreBuilder::new(), move || self.session(server)),
+            Err(error) => server.log(1, || format!("no memory for a connection: {error}")),
         }
     }
 

@@ -39,17 +39,20 @@ mod watch;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::signals::{Signal, Signals};
-use crate::{descriptors, message, runtime};
+use crate::serving::{self, Serve, Stop};
+use crate::signals::Signal;
+use crate::{message, runtime};
 use authentication::Authentication;
 use clock::Clock;
 use input::Allowance;
-use listen::AnyClient;
+use listen::{AnyClient, Door, SocketFile};
 use options::{Extended, Protocol};
 use process::PidFile;
 use session::Known;
+use sinew::Scope;
 use stats::Prefixes;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -94,8 +97,7 @@ pub struct Server {
     flushes: AtomicU64,
     /// How often a session let others go first.
     yields: AtomicU64,
-    /// When the last session has to have ended. Set when the server is told to stop.
-    stop: OnceLock<Instant>,
+    stop: Stop,
 }
 
 impl Server {
@@ -199,42 +201,90 @@ impl Server {
         self.verbosity.store(level.min(2), Relaxed);
     }
 
-    /// Says something on standard error, if so much is wanted.
+    /// Writes a message to standard error, if messages of this level are wanted.
     #[inline]
     fn log(&self, level: u32, text: impl FnOnce() -> String) {
-        if self.verbosity() >= level {
-            say(&text());
-        }
+        serving::report(self, level, text);
     }
 
-    /// Whether it has been told to stop.
+    /// Returns whether the server has been told to stop.
     #[inline]
     fn is_stopping(&self) -> bool {
-        self.stop.get().is_some()
+        self.stop.is_told()
     }
 
     fn stop_deadline(&self) -> Instant {
-        self.stop.get().copied().unwrap_or_else(|| Instant::now() + GRACE)
+        self.stop.deadline()
     }
 }
 
-#[cold]
-#[inline(never)]
-fn say(text: &str) {
-    message::say(format_args!("sinew: memcached: {text}"));
-}
+impl Serve for Server {
+    const NAME: &'static str = "memcached";
+    type Door = Door;
+    type Client = AnyClient;
+    type Marks = (Option<PidFile>, Option<SocketFile>);
 
-/// Waits for a signal that ends the server, with memcached's words for each. SIGHUP does not end
-/// it: memcached loads its passwords again, and here are none.
-fn until_told(server: &Server, signals: &mut Signals) -> io::Result<()> {
-    loop {
-        match signals.next()? {
-            Signal::HangUp => continue,
+    fn lobby(&self) -> &Lobby<AnyClient> {
+        &self.lobby
+    }
+
+    fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    fn descriptors(&self) -> (u64, &'static str) {
+        (self.options.conn_limit.into(), "-c")
+    }
+
+    fn open(&self) -> io::Result<Vec<Door>> {
+        listen::open(&self.options)
+    }
+
+    fn announce(&self, doors: &[Door]) -> io::Result<Self::Marks> {
+        let socket_file = self.options.unix_socket.as_deref().map(SocketFile::of);
+        let _ = self.doors.set(doors.iter().map(Door::describe).collect());
+        listen::write_ports(doors)?;
+        let pid_file = PidFile::write(&self.options)?;
+        doors.iter().for_each(Door::announce);
+        Ok((pid_file, socket_file))
+    }
+
+    fn attend<'scope>(&'scope self, door: &Door, scope: &'scope Scope<'scope, '_>) {
+        door.serve(self, scope);
+    }
+
+    fn resume<'scope>(&'scope self, client: AnyClient, scope: &'scope Scope<'scope, '_>) {
+        client.serve(self, scope);
+    }
+
+    fn assist<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        scope.spawn(|| self.sweeper.run(&self.store, || self.moment()));
+        let idle_timeout = self.extended().idle_timeout;
+        if idle_timeout > 0 {
+            scope.spawn(move || self.kick(idle_timeout));
+        }
+    }
+
+    /// Ends the server with memcached's words for each signal. SIGHUP does not end it: memcached
+    /// loads its passwords again, and this server has none.
+    fn obey(&self, signal: Signal) -> ControlFlow<()> {
+        match signal {
+            Signal::HangUp => return ControlFlow::Continue(()),
             Signal::User => message::say(format_args!("Gracefully stopping")),
-            Signal::Stop if server.verbosity() > 0 => message::say(format_args!("Exiting normally")),
+            Signal::Stop if self.verbosity() > 0 => message::say(format_args!("Exiting normally")),
             Signal::Stop => {}
         }
-        return Ok(());
+        ControlFlow::Break(())
+    }
+
+    fn end(&self) {
+        self.sweeper.wake();
+        self.watchers.close();
+    }
+
+    #[inline]
+    fn wants(&self, level: u32) -> bool {
+        self.verbosity() >= level
     }
 }
 
@@ -288,45 +338,11 @@ pub fn run(options: Options) -> io::Result<()> {
         verbosity: AtomicU32::new(options.verbose.into()),
         flushes: AtomicU64::new(0),
         yields: AtomicU64::new(0),
-        stop: OnceLock::new(),
+        stop: Stop::new(GRACE),
         options,
     };
     if extended.temp_lru {
         server.store.protect(extended.temporary_ttl);
     }
-    descriptors::allow(server.options.conn_limit.into(), "-c")?;
-    let mut signals = Signals::catch()?;
-    let doors = runtime.run(|| listen::open(&server.options))?;
-    let socket = server.options.unix_socket.as_deref().map(|path| (path, listen::identity(path)));
-    let _ = server.doors.set(doors.iter().map(listen::Door::describe).collect());
-    listen::write_ports(&doors)?;
-    let _pid_file = PidFile::write(&server.options)?;
-    doors.iter().for_each(listen::Door::announce);
-    runtime.run(|| {
-        sinew::scope(|scope| {
-            for door in &doors {
-                let server = &server;
-                scope.spawn(move || door.serve(server, scope));
-            }
-            let server = &server;
-            scope.spawn(move || server.lobby.attend(|client| client.serve(server, scope)));
-            scope.spawn(|| server.sweeper.run(&server.store, || server.moment()));
-            if extended.idle_timeout > 0 {
-                scope.spawn(move || server.kick(extended.idle_timeout));
-            }
-            let told = until_told(server, &mut signals);
-            let _ = server.stop.set(Instant::now() + GRACE);
-            scope.cancel();
-            server.sweeper.wake();
-            server.watchers.close();
-            told
-        })
-    })?;
-    if let Some((path, ours)) = socket
-        && listen::identity(path) == ours
-    {
-        // It may have been taken away.
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
+    serving::run(&runtime, &server)
 }

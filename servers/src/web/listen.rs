@@ -3,11 +3,12 @@
 use super::session::{self, Client};
 use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
-use crate::{memory, message};
+use crate::memory;
+use crate::serving::{accept, listen_error, report, spawn};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::Semaphore;
 use sinew::time::deadline_async;
-use sinew::{FibreBuilder, Scope, SpawnError};
+use sinew::{FibreBuilder, Scope};
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -33,10 +34,8 @@ pub fn open(options: &Options) -> io::Result<Vec<TcpListener>> {
         rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         Ok(listener)
     };
-    let explain = |address: &String, error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
-    };
-    options.listen.iter().map(|address| open(address).map_err(|error| explain(address, error))).collect()
+    let open = |address| open(address).map_err(|error| listen_error(address, &error));
+    options.listen.iter().map(open).collect()
 }
 
 /// Says where it listens.
@@ -52,20 +51,10 @@ pub fn announce(options: &Options, doors: &[TcpListener]) -> io::Result<()> {
     output.flush()
 }
 
-/// Lets clients in, each to a fibre of its own, until this fibre is cancelled.
+/// Accepts clients, each to a fibre of its own, until the server stops.
 pub fn serve<'scope>(server: &'scope Server, door: &TcpListener, scope: &'scope Scope<'scope, '_>) {
-    let mut incoming = door.incoming();
-    loop {
-        let place = Place::take(&server.room);
-        let stream = incoming.next().expect("connections come for ever");
-        if server.is_stopping() {
-            return;
-        }
-        match stream {
-            Ok(stream) => admit(server, scope, place, stream),
-            Err(error) => message::say(format_args!("sinew: web: accept: {error}")),
-        }
-    }
+    let admit = |place, stream| admit(server, scope, place, stream);
+    accept(server, door.incoming(), || Place::take(&server.room), admit);
 }
 
 /// A connection's part of the room that there is for connections.
@@ -93,22 +82,15 @@ fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, place
         return Guest { stream, _place: place, client: Client { address }, deadline }.serve(server, scope);
     };
     if !memory::is_left(tls::MEMORY) {
-        return message::say(format_args!("sinew: web: no memory for a connection"));
+        return report(server, 1, || "no memory for a connection".to_owned());
     }
     let config = Arc::clone(config);
-    let spawned = FibreBuilder::new().stack_size(tls::STACK).spawn_scoped(scope, move || {
+    spawn(server, scope, FibreBuilder::new().stack_size(tls::STACK), move || {
         let _place = place;
         if let Ok(mut secure) = Secure::new(stream, config, server.options.send_timeout) {
             session::serve(server, &mut secure, Client { address }, deadline, false);
         }
     });
-    complain(spawned);
-}
-
-fn complain<T>(spawned: Result<T, SpawnError>) {
-    if let Err(error) = spawned {
-        message::say(format_args!("sinew: web: no fibre for a connection: {error}"));
-    }
 }
 
 /// A connection without TLS, whose session may give up its fibre and go on in another.
@@ -123,13 +105,13 @@ pub struct Guest {
 impl Guest {
     /// Serves it, in a fibre of its own: until all has been said, or nothing is.
     pub fn serve<'scope>(mut self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
-        complain(FibreBuilder::new().spawn_scoped(scope, move || {
+        spawn(server, scope, FibreBuilder::new(), move || {
             let mut plain = Plain::new(self.stream.clone(), server.options.send_timeout);
             if let Some(deadline) = session::serve(server, &mut plain, self.client, self.deadline, true) {
                 self.deadline = deadline;
                 self.rest(server);
             }
-        }));
+        });
     }
 
     /// Lets it wait in the lobby, to be called in time if nothing comes. A function of its own:
