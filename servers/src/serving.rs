@@ -10,10 +10,10 @@
 //!   5  mark the server as stopping, cancel the scope, wait for the sessions
 //! ```
 //!
-//! A server supplies what differs, by the trait [`Serve`]. Cancellation ends every wait of the
-//! scope, so a fibre that sees an error asks [`Stop::is_told`] before it reports anything.
-//! When the process is short of descriptors or memory, the listener rests before it accepts again:
-//! that is done by `incoming` of `sinew::net`.
+//! Each server supplies what differs, by the trait [`Serve`]. Cancellation ends every wait of the
+//! scope with an error. So a fibre that gets an error asks [`Stop::is_told`] before it reports it.
+//! A listener that is short of descriptors or memory rests before it accepts again: `incoming` of
+//! `sinew::net` does that.
 
 use crate::lobby::Lobby;
 use crate::signals::{Signal, Signals};
@@ -25,7 +25,7 @@ use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// What a server supplies.
+/// The part of a server that the skeleton does not know.
 pub trait Serve: Sync {
     /// The server's name in messages.
     const NAME: &'static str;
@@ -48,13 +48,13 @@ pub trait Serve: Sync {
     /// Binds all doors. Runs in a fibre.
     ///
     /// # Errors
-    /// The kernel's, with the address ([`listen_error`]).
+    /// The error of the kernel, with the address ([`listen_error`]).
     fn open(&self) -> io::Result<Vec<Self::Door>>;
 
     /// Tells the user where the server listens.
     ///
     /// # Errors
-    /// Those of writing this down.
+    /// The addresses cannot be written.
     fn announce(&self, doors: &[Self::Door]) -> io::Result<Self::Marks>;
 
     /// Accepts clients at a door until the server stops; see [`accept`].
@@ -79,7 +79,7 @@ pub trait Serve: Sync {
     }
 }
 
-/// Whether a server has been told to stop, and when its last session has to end.
+/// The end of a server: whether it has been told to stop, and the time by which it has ended.
 pub struct Stop {
     grace: Duration,
     /// Set once, before the sessions are cancelled.

@@ -1,30 +1,30 @@
-//! Whether the client has it already.
+//! Conditional requests: whether the client has the file already.
 
 use crate::head::{Field, Request};
 use httpdate::HttpDate;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What the conditions of a request come to.
+/// The result of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They hold, or there are none: answer.
+    /// They hold, or there are none: answer with the file.
     Answer,
-    /// 304: the client has it.
+    /// 304: the client has this version.
     NotModified,
-    /// 412: it is not what the client takes it for.
+    /// 412: the file is not the version that the client expects.
     Failed,
 }
 
-/// A file as conditions know it.
+/// The version of a file, as conditions compare it.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
-    /// Its tag, with the quotes. It is a strong one.
+    /// The entity tag, with its quotes. It is a strong one.
     pub tag: &'a [u8],
-    /// When it was changed, in seconds since 1970.
+    /// The time of the last change, in seconds since 1970.
     pub modified: i64,
 }
 
-/// Judges a request for a file, in the order of RFC 9110, section 13.2.2.
+/// Judges the conditions of a request, in the order of RFC 9110, section 13.2.2.
 #[inline]
 pub fn judge(request: &Request<'_>, version: Version<'_>) -> Verdict {
     let is_conditional = request.if_none_match.is_present()
@@ -56,7 +56,7 @@ fn judge_slow(request: &Request<'_>, version: Version<'_>) -> Verdict {
     }
 }
 
-/// Whether `Range` counts: without `If-Range`, or if the client has a part of this version.
+/// Returns whether `Range` counts: there is no `If-Range`, or it names this version.
 pub fn range_counts(request: &Request<'_>, version: Version<'_>) -> bool {
     match request.if_range {
         Field::Absent => true,
@@ -85,7 +85,7 @@ fn matches(list: &[u8], tag: &[u8], comparison: Comparison) -> bool {
     if list == b"*" {
         return true;
     }
-    // No tag of ours has a comma in it, so one that does is cut into pieces that match nothing.
+    // Our tags have no comma. A tag with a comma is cut into pieces that match nothing.
     list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(|item| match item.strip_prefix(b"W/") {
         Some(item) => comparison == Comparison::Weak && item == tag,
         None => item == tag,

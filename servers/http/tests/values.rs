@@ -17,7 +17,7 @@ fn path(target: &str) -> Result<(String, bool), Status> {
 }
 
 #[test]
-fn targets_name_places_below_the_top() {
+fn targets_name_places_below_the_served_directory() {
     for (target, expected, is_directory) in [
         ("/", "", true),
         ("/a", "a", false),
@@ -42,7 +42,7 @@ fn targets_name_places_below_the_top() {
 }
 
 #[test]
-fn targets_that_lead_out_or_nowhere_are_refused() {
+fn targets_that_lead_out_or_are_malformed_are_refused() {
     for target in [
         "/..",
         "/../etc/passwd",
@@ -70,14 +70,14 @@ fn targets_that_lead_out_or_nowhere_are_refused() {
 }
 
 #[test]
-fn hidden_names_are_known() {
+fn names_that_begin_with_a_dot_are_hidden() {
     let hidden = |target: &str| place(target).unwrap().is_hidden();
     assert!(hidden("/.git/config") && hidden("/a/.htpasswd") && hidden("/%2egit/") && hidden("/.well-known/.x"));
     assert!(!hidden("/") && !hidden("/a.b/c.") && !hidden("/.well-known/acme"));
 }
 
 #[test]
-fn ranges_are_read() {
+fn ranges_are_parsed() {
     let parts = |value: &str| wanted(value.as_bytes(), 100);
     assert_eq!(parts("bytes=0-9"), Wanted::Part(0..10));
     assert_eq!(parts("Bytes= 90-"), Wanted::Part(90..100));
@@ -97,7 +97,7 @@ fn ranges_are_read() {
     assert_eq!(wanted(b"bytes=0-", 0), Wanted::Nothing);
 }
 
-/// Returns what a server answers to `If-Modified-Since: date` for a file that changed at `modified`.
+/// Judges a request with `If-Modified-Since: date` for a file that was changed at `modified`.
 fn judge_since(date: &str, modified: i64) -> Verdict {
     let head = format!("GET / HTTP/1.1\r\nHost: a\r\nIf-Modified-Since: {date}\r\n\r\n");
     let Ok(Some(request)) = parse(head.as_bytes(), &Limits { head: 1000, target: 100 }) else { panic!("{head:?}") };
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn every_name_can_be_written_and_read(name in prop::collection::vec(1u8..=255, 1..40)) {
+    fn every_encoded_name_is_decoded_to_itself(name in prop::collection::vec(1u8..=255, 1..40)) {
         let name: Vec<u8> = name.into_iter().filter(|&byte| byte != b'/').collect();
         prop_assume!(!matches!(&name[..], b"" | b"." | b".."));
         let mut target = "/".to_owned();
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_are_parts(value in "bytes=([0-9]{0,3}-[0-9]{0,3},? ?){0,20}", size in 0u64..1000) {
+    fn every_part_lies_within_the_file(value in "bytes=([0-9]{0,3}-[0-9]{0,3},? ?){0,20}", size in 0u64..1000) {
         let parts = match wanted(value.as_bytes(), size) {
             Wanted::Part(part) => vec![part],
             Wanted::Parts(parts) => parts,

@@ -1,20 +1,20 @@
-//! A memcached server: one fibre for each connection whose client has something to say.
+//! A memcached server: one fibre for each connection whose client is active.
 //!
 //! | module | |
 //! | --- | --- |
-//! | `listen` | where clients come in, and come back in from the lobby |
+//! | `listen` | accepts clients, and resumes those of the lobby |
 //! | `session` | one connection: read, answer, send |
-//! | `input` | what has been received, in as little memory as possible |
+//! | `input` | received bytes, in as little memory as possible |
 //! | `text`, `meta`, `binary` | requests and their answers |
 //! | `arithmetic` | numbers in values |
-//! | `administration` | commands for those who look after it |
-//! | `authentication` | who may speak |
-//! | `store` | where items are kept |
-//! | `clock` | seconds, and what was flushed when |
-//! | `stats`, `traffic` | what is told about it |
-//! | `watch`, `telling` | what happens, told as it happens |
+//! | `administration` | commands for administrators |
+//! | `authentication` | names and passwords of clients |
+//! | `store` | the items |
+//! | `clock` | seconds, and the times of flushes |
+//! | `stats`, `traffic` | statistics |
+//! | `watch`, `telling` | events, reported as they happen |
 //! | `udp` | requests in datagrams |
-//! | `process` | the process that it runs in |
+//! | `process` | the process that the server runs in |
 
 mod administration;
 mod arithmetic;
@@ -60,60 +60,60 @@ use store::{Moment, Plan, Sizing, Store, Sweeper};
 use traffic::{Connections, Traffic};
 use watch::Watchers;
 
-/// The version of memcached whose protocol is spoken: clients look at it.
+/// The version of memcached whose protocol is spoken. Clients look at it.
 const VERSION: &str = "1.6.18";
 
-/// For so long requests that have begun may take to be completed, when the server stops.
+/// When the server stops, requests that have begun have this much time.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What all sessions share.
+/// The state that all sessions share.
 pub struct Server {
     options: Options,
     store: Store,
     clock: Clock,
     sweeper: Sweeper,
     connections: Arc<Connections>,
-    /// Clients who say nothing.
+    /// Silent clients.
     lobby: Lobby<AnyClient>,
     traffic: Traffic,
-    /// For long requests.
+    /// Memory for long requests.
     allowance: Allowance,
     /// The largest item, as memcached counts it.
     largest: usize,
-    /// Bytes for items.
+    /// The number of bytes for items.
     limit: AtomicU64,
-    /// What `-o` chose, and what clients have changed. Never locked while something waits.
+    /// The settings of `-o`, as clients have changed them. The lock is never held across a wait.
     extended: Mutex<Extended>,
-    /// Sizes are tracked of items with higher unique numbers; `u64::MAX` if they are not.
+    /// The sizes of items with higher unique numbers are tracked. `u64::MAX` if none are.
     tracked: AtomicU64,
     watchers: Arc<Watchers>,
     prefixes: Prefixes,
     authentication: Authentication,
-    /// Where clients come in: number and address, in memcached's words.
+    /// The descriptor and the address of each door, in memcached's words.
     doors: OnceLock<Vec<(i32, String)>>,
     threads: usize,
     scheduler: &'static str,
     verbosity: AtomicU32,
     flushes: AtomicU64,
-    /// How often a session let others go first.
+    /// How often a session has yielded to others.
     yields: AtomicU64,
     stop: Stop,
 }
 
 impl Server {
-    /// Now.
+    /// Returns the current moment.
     #[inline]
     fn moment(&self) -> Moment {
         self.moment_at(Instant::now())
     }
 
-    /// As [`moment`](Server::moment), for one who knows the time.
+    /// Returns the moment of `now`, which the caller has read from the clock.
     #[inline]
     fn moment_at(&self, now: Instant) -> Moment {
         self.clock.moment(now, &self.store.fresh)
     }
 
-    /// The state of a client that has said nothing.
+    /// Returns the state of a client that has sent nothing.
     fn introduction(&self) -> Known {
         let is_authenticated = !self.authentication.is_needed();
         let is_binary = match self.options.protocol {
@@ -133,7 +133,7 @@ impl Server {
         *self.extended_mut()
     }
 
-    /// A unique number as clients see it.
+    /// Returns a unique number as clients see it.
     #[inline]
     fn shown(&self, unique: u64) -> u64 {
         if self.options.disable_cas { 0 } else { unique }
@@ -148,7 +148,7 @@ impl Server {
         self.store.set_limit(bytes);
     }
 
-    /// The unique number since which sizes are tracked, if they are.
+    /// Returns the unique number since which sizes are tracked, if they are.
     fn tracked_since(&self) -> Option<u64> {
         Some(self.tracked.load(Relaxed)).filter(|since| *since != u64::MAX)
     }
@@ -162,7 +162,7 @@ impl Server {
         self.tracked.store(since, Relaxed);
     }
 
-    /// Flushes, if that is allowed.
+    /// Flushes if the options allow it. Returns whether they do.
     fn flush(&self, delay: i64, moment: Moment) -> bool {
         let is_allowed = !self.options.disable_flush_all;
         self.flushes.fetch_add(1, Relaxed);
@@ -186,7 +186,8 @@ impl Server {
         self.yields.store(0, Relaxed);
     }
 
-    /// Ends connections that have been idle for too long, until the fibre is cancelled.
+    /// Closes connections that are idle for longer than `timeout` seconds, until the fibre is
+    /// cancelled.
     fn kick(&self, timeout: u32) {
         while sinew::time::try_sleep(Duration::from_secs(1)).is_ok() {
             self.connections.kick(self.clock.now(), timeout);
@@ -288,10 +289,10 @@ impl Serve for Server {
     }
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal ends the server.
 ///
 /// # Errors
-/// If it cannot begin to.
+/// The server cannot begin.
 pub fn run(options: Options) -> io::Result<()> {
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     let mut extended = Extended::parse(&options.extended).map_err(invalid)?;
@@ -302,7 +303,7 @@ pub fn run(options: Options) -> io::Result<()> {
         return Err(invalid("the largest item (-I) may take at most half of the memory (-m)".to_owned()));
     }
     if options.auth_file.is_some() && options.udp_port.number().is_some() {
-        return Err(invalid("datagrams (-U) cannot say who they come from (-Y)".to_owned()));
+        return Err(invalid("datagrams (-U) cannot be authenticated (-Y)".to_owned()));
     }
     let authentication = Authentication::read(options.auth_file.as_deref())?;
     if !process::prepare(&options)? {

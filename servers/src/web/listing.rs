@@ -1,4 +1,4 @@
-//! What is in a directory, as a page that is made piece by piece.
+//! The listing of a directory, as a page that is made piece by piece.
 
 use super::clock;
 use super::files::{Name, Names};
@@ -6,10 +6,10 @@ use sinew_http_protocol::target::{Place, encode};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The fields of an answer with a listing, which may be another one the next time.
+/// The fields of an answer with a listing. The next one may differ, so it must not be cached.
 pub const FIELDS: &str = "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-cache\r\n";
 
-/// For so long names that were read for one client are good for others.
+/// Names that were read for one client serve others for this time.
 pub const FRESH: Duration = Duration::from_secs(1);
 
 const STYLE: &str = "\
@@ -26,9 +26,9 @@ a{text-decoration:none;color:LinkText}a:hover{text-decoration:underline}
 footer{margin-top:1rem;font-size:.85rem;opacity:.6}
 ";
 
-/// A page on its way. It knows the last name that it showed, and goes on behind it in whatever
-/// names there are by then: no name is shown twice, and what comes or goes meanwhile is there or
-/// not.
+/// A page that is being sent. It knows the last name that it has shown, and goes on behind it in
+/// the names of that moment. No name is shown twice. A name that comes or goes meanwhile may be
+/// shown or not.
 pub struct Page<'a> {
     path: &'a [u8],
     /// The last name of the last piece, and whether it is a directory.
@@ -38,13 +38,12 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The page of the directory at this path.
+    /// Begins the page of the directory at this path.
     pub fn new(path: &'a [u8]) -> Page<'a> {
         Page { path, last: None, has_begun: false, shown: 0 }
     }
 
-    /// Appends a piece: until there are `most` bytes, give or take a name. Returns whether the
-    /// page is complete.
+    /// Appends a piece, until `into` has about `most` bytes. Returns whether the page is complete.
     pub fn piece(&mut self, names: &Names, into: &mut Vec<u8>, most: usize) -> bool {
         if !self.has_begun {
             self.begin(into);
@@ -83,7 +82,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Appends the end of the page, though there may be more names: they cannot be read.
+    /// Appends the end of the page when the remaining names cannot be read.
     pub fn break_off(&self, into: &mut Vec<u8>) {
         self.end(into, ", and then the directory could not be read any more");
     }
@@ -109,13 +108,13 @@ fn make_row(name: &Name<'_>, into: &mut String) {
     );
 }
 
-/// The place with a slash at its end, as a client has to write it.
+/// Returns the place with a slash at its end, as a client has to write it.
 pub fn with_slash(place: &Place<'_>) -> String {
     let mut location = "/".to_owned();
     encode(&place.path, &mut location);
     location.push('/');
     if let Some(query) = place.query {
-        // It came in a head, so it has neither spaces nor ends of lines.
+        // The query came in a head, so it has no spaces and no line ends.
         let _ = write!(location, "?{}", String::from_utf8_lossy(query));
     }
     location
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn names_mean_nothing_in_html() {
+    fn names_are_escaped_in_html() {
         assert_eq!(escaped(b"<a href='x'>&\"\x07\xff"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\u{fffd}\u{fffd}");
     }
 }

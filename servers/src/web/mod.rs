@@ -32,21 +32,21 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For so long answers that have begun may take to be completed, when the server stops.
+/// When the server stops, answers that have begun have this much time.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a client may say in a head. nginx allows for 32 KiB, in pieces of 8.
+/// The limits of a head. nginx allows 32 KiB, in pieces of 8.
 const LIMITS: Limits = Limits { head: desks::SIZE, target: 8 * 1024 };
 
-/// What all sessions share.
+/// The state that all sessions share.
 struct Server {
     options: Options,
     files: Files,
     desks: Desks,
-    /// A permit for each connection, and one for each listener but the first: each takes one
-    /// before it waits for a client.
+    /// One permit for each connection, and one for each listener but the first: a listener takes a
+    /// permit before it waits for a client.
     room: Arc<Semaphore>,
-    /// Clients who say nothing.
+    /// Silent clients.
     lobby: Lobby<Guest>,
     log: Option<Log>,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -61,7 +61,7 @@ impl Server {
     }
 }
 
-/// Returns the permits of [`Server::room`].
+/// Returns the number of permits in [`Server::room`].
 fn permits(options: &Options) -> u64 {
     u64::from(options.connections) + options.listen.len() as u64 - 1
 }
@@ -124,7 +124,7 @@ impl Serve for Server {
         guest.serve(self, scope);
     }
 
-    /// SIGHUP opens the log again, as everywhere; so does SIGUSR1, as in nginx.
+    /// SIGHUP opens the log again, as in other servers; so does SIGUSR1, as in nginx.
     fn obey(&self, signal: Signal) -> ControlFlow<()> {
         match signal {
             Signal::Stop => return ControlFlow::Break(()),
@@ -133,7 +133,8 @@ impl Serve for Server {
         ControlFlow::Continue(())
     }
 
-    /// Waits for all connections. Ends the process if they take longer than [`GRACE`].
+    /// Waits until all connections have ended. Ends the process if that takes longer than
+    /// [`GRACE`].
     fn end(&self) {
         if self.room.acquire_timeout(permits(&self.options), GRACE).is_err() {
             serving::report(self, 0, || format!("some connections did not end within {} s", GRACE.as_secs()));

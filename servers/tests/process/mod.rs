@@ -5,10 +5,10 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// The longest wait for anything. Only a server that hangs makes a test wait so long.
+/// The longest time that a test waits for anything. Only a server that hangs takes that long.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server process. It is killed when this value is dropped.
@@ -17,18 +17,46 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn new(child: Child) -> Process {
-        Process { child }
+    /// Starts a command.
+    pub fn start(command: &mut Command) -> io::Result<Process> {
+        command.spawn().map(|child| Process { child })
     }
 
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
+    /// Takes standard output, which the command has made a pipe.
+    pub fn output(&mut self) -> ChildStdout {
+        self.child.stdout.take().expect("stdout is a pipe")
+    }
+
+    /// Takes standard error, which the command has made a pipe.
+    pub fn errors(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("stderr is a pipe")
+    }
+
+    /// Takes standard error back, for [`messages`](Process::messages).
+    pub fn return_errors(&mut self, errors: ChildStderr) {
+        self.child.stderr = Some(errors);
+    }
+
+    /// Reads standard error to its end.
+    pub fn messages(&mut self) -> String {
+        let mut text = String::new();
+        self.errors().read_to_string(&mut text).expect("messages");
+        text
+    }
+
+    /// Sends a signal, such as `-HUP`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.pid().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
     /// Sends SIGTERM.
     pub fn terminate(&self) {
-        let sent = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
-        assert!(sent.expect("kill").success());
+        self.signal("-TERM");
     }
 
     pub fn has_ended(&mut self) -> bool {
@@ -56,7 +84,9 @@ impl Process {
 
     /// Returns the resident bytes.
     pub fn resident(&self) -> u64 {
-        memory(self.pid(), "VmRSS")
+        let sizes = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).expect("the sizes of the process");
+        let pages: u64 = sizes.split(' ').nth(1).expect("the resident pages").parse().expect("a number");
+        pages * rustix::param::page_size() as u64
     }
 }
 
@@ -66,13 +96,6 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Returns the bytes that a process has of one kind of memory, by the kernel's name for it.
-pub fn memory(pid: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the status of the process");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect("the name");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
 /// Prepares a connection for a test: no call waits longer than [`PATIENCE`], and bytes are sent at once.
@@ -86,7 +109,7 @@ pub fn prepare(stream: &TcpStream) {
 /// connection.
 ///
 /// # Panics
-/// On any other error; the message shows the bytes that came `before`.
+/// Panics on any other error. The message shows the bytes that came `before`.
 pub fn receive(stream: &mut TcpStream, buffer: &mut [u8], before: &[u8]) -> usize {
     match stream.read(buffer) {
         Ok(count) => count,

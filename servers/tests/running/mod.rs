@@ -45,13 +45,13 @@ impl Running {
     fn start(options: &[&str]) -> (Running, impl Read + use<>) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.args(["memcached", "-p", "0"]).args(options).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary of this package");
+        let mut process = Process::start(&mut command).expect("the binary of this package");
         let mut line = String::new();
-        let mut errors = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+        let mut errors = BufReader::new(process.errors());
         errors.read_line(&mut line).expect("the first line");
         let address = line.trim().strip_prefix("listening at ").unwrap_or_else(|| panic!("the server says: {line}"));
         let address = address.parse().unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        (Running { name: "sinew", address, process: Process::new(child) }, errors)
+        (Running { name: "sinew", address, process }, errors)
     }
 
     /// Starts the system's memcached, at a port of its own. Returns `None` if it is not installed.
@@ -61,13 +61,12 @@ impl Running {
             let address = free.expect("a free port");
             let mut command = Command::new("memcached");
             command.args(["-u", "root", "-l", "127.0.0.1", "-p", &address.port().to_string()]).args(options);
-            let child = command.stderr(Stdio::null()).spawn();
-            if child.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            let process = Process::start(command.stderr(Stdio::null()));
+            if process.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
                 eprintln!("memcached is not installed: nothing to compare with");
                 return None;
             }
-            let process = Process::new(child.expect("memcached"));
-            let mut running = Running { name: "memcached", address, process };
+            let mut running = Running { name: "memcached", address, process: process.expect("memcached") };
             let begin = Instant::now();
             while begin.elapsed() < PATIENCE && !running.process.has_ended() {
                 if TcpStream::connect(address).is_ok() {

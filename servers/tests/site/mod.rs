@@ -7,9 +7,9 @@
 #[path = "../process/mod.rs"]
 mod process;
 
-pub use process::PATIENCE;
+pub use process::{PATIENCE, Process};
 
-use process::{Process, Random};
+use process::Random;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -55,9 +55,25 @@ impl Site {
         fs::write(path, content).expect("a file");
     }
 
+    /// Returns the command that serves this directory. Its standard output is a pipe.
+    pub fn command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+        command.arg("web").arg(self.path("")).args(["--listen", "127.0.0.1:0"]).args(options);
+        command.stdout(Stdio::piped());
+        command
+    }
+
     pub fn serve(self, options: &[&str]) -> Serving {
         Serving::start(self, options)
     }
+}
+
+/// Reads the line in which a server announces an address, and returns the address.
+pub fn read_address(output: &mut impl BufRead) -> SocketAddr {
+    let mut line = String::new();
+    output.read_line(&mut line).expect("the first line");
+    let address = line.trim().rsplit("//").next().and_then(|address| address.parse().ok());
+    address.unwrap_or_else(|| panic!("the server says: {line}"))
 }
 
 impl Drop for Site {
@@ -75,16 +91,11 @@ pub struct Serving {
 
 impl Serving {
     fn start(site: Site, options: &[&str]) -> Serving {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-        command.arg("web").arg(site.path("")).args(["--listen", "127.0.0.1:0"]).args(options);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary of this package");
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        output.read_line(&mut line).expect("the first line");
+        let mut process = Process::start(&mut site.command(options)).expect("the binary of this package");
+        let mut output = BufReader::new(process.output());
+        let address = read_address(&mut output);
         process::discard(output);
-        let address = line.trim().rsplit("//").next().and_then(|address| address.parse().ok());
-        let address = address.unwrap_or_else(|| panic!("the server says: {line}"));
-        Serving { address, site, process: Process::new(child) }
+        Serving { address, site, process }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -257,7 +268,7 @@ impl Talk {
 /// Waits until a condition holds. The server notices some things only after about a second.
 ///
 /// # Panics
-/// If the condition does not hold within [`PATIENCE`].
+/// Panics if the condition does not hold within [`PATIENCE`].
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
