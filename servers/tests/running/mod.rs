@@ -155,11 +155,16 @@ impl Talk {
     /// Receives everything up to the end of a line, and no byte more.
     pub fn hear_line(&mut self) -> Vec<u8> {
         let mut line = Vec::new();
+        let mut buffer = [0; 4096];
         while line.last() != Some(&b'\n') {
-            match self.hear(1).as_slice() {
-                [byte] => line.push(*byte),
-                _ => break,
+            // An error shows again when the byte is received.
+            let seen = self.stream.peek(&mut buffer).unwrap_or(1);
+            let end = buffer[..seen].iter().position(|&byte| byte == b'\n').map_or(seen, |at| at + 1);
+            let part = self.hear(end);
+            if part.is_empty() {
+                break;
             }
+            line.extend(part);
         }
         line
     }
