@@ -142,22 +142,22 @@ fn until_told<S: Serve>(server: &S, signals: &mut Signals) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts connections until the server stops. Before each one, `take_place` waits until the server
-/// may have another connection; `admit` gets the place and the connection.
+/// Accepts connections until the server stops. Before each one, `take_permit` waits until the server
+/// may have another connection; `admit` gets the permit and the connection.
 pub fn accept<S: Serve, P, C>(
     server: &S,
     mut incoming: impl Iterator<Item = io::Result<C>>,
-    take_place: impl Fn() -> P,
+    take_permit: impl Fn() -> P,
     admit: impl Fn(P, C),
 ) {
     loop {
-        let place = take_place();
+        let permit = take_permit();
         let connection = incoming.next().expect("incoming never ends");
         if server.stop().is_told() {
             return;
         }
         match connection {
-            Ok(connection) => admit(place, connection),
+            Ok(connection) => admit(permit, connection),
             Err(error) => report(server, 1, || format!("accept: {error}")),
         }
     }

@@ -82,7 +82,7 @@ fn a_log_without_a_reader_delays_no_request_and_not_the_end() {
     let said = started.end();
     let [lost] = lost(&said)[..] else { panic!("{said}") };
     let mut log = String::new();
-    started.output.read_to_string(&mut log).expect("what is in the pipe");
+    started.output.read_to_string(&mut log).expect("the rest of the log");
     // Some lines that the writer held may have been written.
     assert!(lost + lines(&log) >= MANY as u64 && lost <= MANY as u64, "{lost} and {}", lines(&log));
 }
@@ -154,7 +154,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
     started.process.signal("-HUP");
     let mut errors = BufReader::new(started.process.errors());
     let mut line = String::new();
-    errors.read_line(&mut line).expect("what it says");
+    errors.read_line(&mut line).expect("a message");
     assert!(line.contains("the log is not opened again"), "{line}");
     started.process.return_errors(errors.into_inner());
     started.ask(10);

@@ -87,7 +87,7 @@ fn the_descriptor_limit_allows_for_all_forms_of_a_file() {
     command.args(["--connections", "10", "--cached-files", "100"]).stdout(Stdio::piped());
     let mut server = Process::start(&mut command).expect("a shell");
     let [_] = addresses(&mut server);
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).expect("its limits");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).expect("the limits");
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("descriptors");
     let limit: u64 = limit.split_whitespace().next().expect("a limit").parse().expect("a number");
     assert!(limit >= 10 + 3 * 100, "{limit}");
@@ -103,7 +103,7 @@ fn deleted_files_are_closed_though_no_client_asks_for_them() {
     std::fs::remove_file(serving.site.path("large")).expect("delete");
     eventually("the file is closed", || {
         assert_eq!(serving.get("/a").text(), "A");
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", serving.pid())).expect("its descriptors");
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", serving.pid())).expect("the descriptors");
         let mut links = descriptors.flatten().filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
         !links.any(|link| link.to_string_lossy().ends_with("large (deleted)"))
     });

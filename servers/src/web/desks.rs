@@ -43,7 +43,7 @@ pub struct Desk {
 pub struct Borrowed<'a> {
     /// `None` if there was no memory for another desk. Nothing can be received then.
     desk: Option<Box<Desk>>,
-    home: &'a Desks,
+    desks: &'a Desks,
 }
 
 impl Desks {
@@ -58,7 +58,7 @@ impl Desks {
         room.lent += 1;
         let (kept, lent) = (room.kept.pop(), room.lent);
         drop(room);
-        Borrowed { desk: kept.or_else(|| Desk::new(lent)), home: self }
+        Borrowed { desk: kept.or_else(|| Desk::new(lent)), desks: self }
     }
 }
 
@@ -85,7 +85,7 @@ impl Drop for Borrowed<'_> {
             // A buffer that has grown is not kept.
             desk.output.shrink_to(2 * SIZE);
         }
-        let mut room = self.home.room();
+        let mut room = self.desks.room();
         room.lent -= 1;
         if room.kept.len() < MOST_KEPT {
             room.kept.extend(self.desk.take());

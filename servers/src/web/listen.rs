@@ -54,40 +54,40 @@ pub fn announce(options: &Options, doors: &[TcpListener]) -> io::Result<()> {
 
 /// Accepts clients, each to a fibre of its own, until the server stops.
 pub fn serve<'scope>(server: &'scope Server, door: &TcpListener, scope: &'scope Scope<'scope, '_>) {
-    let admit = |place, stream| admit(server, scope, place, stream);
-    accept(server, door.incoming(), || Place::take(&server.room), admit);
+    let admit = |permit, stream| admit(server, scope, permit, stream);
+    accept(server, door.incoming(), || Permit::take(&server.room), admit);
 }
 
 /// A permit of [`Server::room`], held by a connection.
-struct Place(Arc<Semaphore>);
+struct Permit(Arc<Semaphore>);
 
-impl Place {
+impl Permit {
     /// Waits for a permit.
-    fn take(room: &Arc<Semaphore>) -> Place {
+    fn take(room: &Arc<Semaphore>) -> Permit {
         room.wait();
-        Place(Arc::clone(room))
+        Permit(Arc::clone(room))
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.post(1);
     }
 }
 
-fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, place: Place, stream: TcpStream) {
+fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, permit: Permit, stream: TcpStream) {
     // A client that has gone already has no address. Its line in the log does not matter.
     let address: Option<SocketAddr> = server.log.as_ref().and_then(|_| stream.peer_addr().ok());
     let deadline = Instant::now() + server.options.header_timeout;
     let Some(config) = &server.tls else {
-        return Guest { stream, _place: place, client: Client { address }, deadline }.serve(server, scope);
+        return Guest { stream, _permit: permit, client: Client { address }, deadline }.serve(server, scope);
     };
     if !memory::is_left(tls::MEMORY) {
         return report(server, 1, || "no memory for a connection".to_owned());
     }
     let config = Arc::clone(config);
     spawn(server, scope, FibreBuilder::new().stack_size(tls::STACK), move || {
-        let _place = place;
+        let _permit = permit;
         if let Ok(mut secure) = Secure::new(stream, config, server.options.send_timeout) {
             session::serve(server, &mut secure, Client { address }, deadline, false);
         }
@@ -97,7 +97,7 @@ fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, place
 /// A connection without TLS. Its session may end its fibre and go on in another one.
 pub struct Guest {
     stream: TcpStream,
-    _place: Place,
+    _permit: Permit,
     client: Client,
     /// The client has to send something before this time.
     deadline: Instant,
