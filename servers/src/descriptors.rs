@@ -1,16 +1,16 @@
-//! Descriptors for all that a server promises to keep open.
+//! The descriptor limit of the process.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{self, ErrorKind};
 
-/// What a server needs beside those of connections and of files: for pollers, alarms, listeners,
-/// the standard streams. Far more than these are.
+/// The descriptors that a server needs besides those of connections and files: for pollers, bells,
+/// listeners and the standard streams. 64 is far more than these need.
 pub const OTHERS: u64 = 64;
 
-/// Makes sure that there are as many, and some for the server itself.
+/// Raises the limit to `count` descriptors and those that the server itself needs.
 ///
 /// # Errors
-/// If the system does not allow it; `option` is what the user may lower.
+/// The system does not allow it. The message names `option`, which the user may lower.
 pub fn allow(count: u64, option: &str) -> io::Result<()> {
     let wanted = count + OTHERS;
     let mut limit = getrlimit(Resource::Nofile);
@@ -20,7 +20,7 @@ pub fn allow(count: u64, option: &str) -> io::Result<()> {
     limit.current = Some(wanted);
     limit.maximum = limit.maximum.map(|maximum| maximum.max(wanted));
     setrlimit(Resource::Nofile, limit).map_err(|error| {
-        let text = format!("no {wanted} descriptors: {error}; lower {option}, or see ulimit -n");
+        let text = format!("cannot have {wanted} descriptors: {error}; lower {option}, or see ulimit -n");
         io::Error::new(ErrorKind::PermissionDenied, text)
     })
 }

@@ -1,11 +1,11 @@
-//! Where sessions wait whose clients say nothing: without a fibre.
+//! A place without fibres for sessions whose clients are silent.
 //!
-//! A fibre that waits costs a page, for its stack, and a server has many connections of which
-//! few are at work. So a session whose client has been silent for a while, between requests,
-//! ends its fibre. What it takes to go on is a *guest* in the lobby: the connection, and the
-//! little that the session has learnt of it. A task waits at the connection, which has no stack
-//! and takes 128 bytes. When the client says something, or goes, the task *calls*, and the
-//! *doorman*, a fibre of the server, lets the guest in: to a fibre of its own again.
+//! A fibre that waits costs a page for its stack. A server has many connections, and few of them
+//! are active. So a session ends its fibre when its client has been silent for a while between
+//! requests. What the session needs to go on becomes a *guest* in the lobby: the connection, and
+//! the little that is known of the client. A task waits at the connection. It has no stack and
+//! takes 128 bytes. When the client sends something or closes the connection, the task *calls*. The
+//! *doorman*, a fibre of the server, then gives the guest a fibre again.
 //!
 //! ```text
 //!   a session's fibre               a task                    the doorman
@@ -14,16 +14,16 @@
 //!   2  end                             number, end               spawn its fibre
 //! ```
 //!
-//! **Nobody is missed.** What a client says after the session has given up is noted where the
-//! task looks first: at its connection, of which the kernel has reported all along. **Nobody is
-//! let in twice.** A guest has one task, which calls once, and its number is another's only when
-//! the doorman has answered that call. **Nobody stays behind.** When the doorman is cancelled he
-//! closes the lobby: guests and tasks are dropped, and with them their connections; who comes
-//! later is turned away.
+//! **No client is missed.** Bytes that arrive after the session has ended are noted at the
+//! connection: the kernel reports on it all the time, and the task looks there first. **No guest is
+//! resumed twice.** A guest has one task, and the task calls once. The guest's number is free for
+//! another guest only when the doorman has answered the call. **No guest stays behind.** When the
+//! doorman is cancelled, it closes the lobby. That drops guests and tasks, and with them the
+//! connections. A guest that comes later is refused.
 //!
-//! The stacks of fibres that end are kept warm for those to come. When many sessions have gone
-//! to the lobby they are not needed soon, so every few hundredth has them given back to the
-//! kernel. Nothing of this happens by the clock: a server with nothing to do makes no calls.
+//! The stacks of ended fibres are kept warm for new fibres. When many sessions have moved to the
+//! lobby, these stacks are not needed soon: after every 256 guests more, they are given back to the
+//! kernel. Nothing here happens by the clock, so an idle server makes no system calls.
 
 use crate::memory;
 use sinew::sync::mpmc::{Receiver, Sender, channel};
@@ -31,17 +31,17 @@ use sinew::task::{self, AbortHandle};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// When there are so many more guests than at the last time, stacks are given back: a megabyte,
-/// mostly. So many may stay warm without need. Unmeasured.
+/// Stacks are given back when there are this many more guests than at the last time. 256 stacks
+/// hold about a megabyte, which may stay warm without need. Unmeasured.
 const MANY: usize = 256;
 
-/// Whether a read that had a deadline ended because nothing came. The kernel has an error of
+/// Returns whether a read with a deadline ended because no bytes came. The kernel has an error of
 /// the same kind, for a client that is gone.
 pub fn is_silence(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
-/// Guests, and the way to call the doorman.
+/// The guests, and the channel on which their tasks call the doorman.
 pub struct Lobby<G> {
     /// No suspension happens under the lock.
     guests: Mutex<Guests<G>>,
@@ -50,11 +50,11 @@ pub struct Lobby<G> {
 }
 
 struct Guests<G> {
-    /// By number.
+    /// Indexed by the guests' numbers.
     places: Vec<Option<Guest<G>>>,
-    /// Numbers that nobody has.
+    /// Numbers without a guest.
     free: Vec<u32>,
-    /// The fewest that there were since stacks were given back.
+    /// The smallest number of guests since stacks were given back.
     fewest: usize,
     is_closed: bool,
 }
@@ -69,7 +69,7 @@ impl<G> Guests<G> {
         self.places.len() - self.free.len()
     }
 
-    /// Whether there are many more than there were.
+    /// Returns whether there are [`MANY`] more guests than there were.
     fn have_grown(&mut self) -> bool {
         let count = self.count();
         let grown = count >= self.fewest + MANY;
@@ -79,7 +79,7 @@ impl<G> Guests<G> {
         grown
     }
 
-    /// A number that nobody has, and a place for its guest; `None` if there is no memory.
+    /// Returns a free number, with a place for its guest, or `None` if there is no memory.
     fn number(&mut self) -> Option<u32> {
         if memory::room_for_connection().is_err() {
             return None;
@@ -87,7 +87,7 @@ impl<G> Guests<G> {
         if let Some(number) = self.free.pop() {
             return Some(number);
         }
-        // Every number can be given back without growing anything.
+        // So a number can be freed without an allocation.
         self.free.try_reserve(self.places.len() + 1).ok()?;
         self.places.try_reserve(1).ok()?;
         self.places.push(None);
@@ -103,7 +103,7 @@ impl<G> Guests<G> {
 }
 
 impl<G> Lobby<G> {
-    /// An empty one.
+    /// Returns an empty lobby.
     pub fn new() -> Lobby<G> {
         let (calls, called) = channel();
         let guests = Guests { places: Vec::new(), free: Vec::new(), fewest: 0, is_closed: false };
@@ -114,15 +114,15 @@ impl<G> Lobby<G> {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many wait here.
+    /// Returns the number of guests.
     pub fn count(&self) -> usize {
         self.guests().count()
     }
 
-    /// Lets a guest wait until `heard` is done. The last that a session's fibre does.
+    /// Lets a guest wait until `heard` completes. A session's fibre ends after this call.
     ///
     /// # Errors
-    /// The guest itself, if the lobby is closed or there is no memory for one more.
+    /// Returns the guest if the lobby is closed, or if there is no memory for another guest.
     pub fn enter(&self, guest: G, heard: impl Future<Output = ()> + Send + 'static) -> Result<(), G> {
         let mut guests = self.guests();
         if guests.is_closed {
@@ -130,10 +130,10 @@ impl<G> Lobby<G> {
         }
         let Some(number) = guests.number() else { return Err(guest) };
         let calls = self.calls.clone();
-        // It cannot be answered before the guest is in its place, for that takes the lock.
+        // The doorman cannot answer before the guest is in its place: it needs the lock for that.
         let task = task::spawn(async move {
             heard.await;
-            // Nobody answers if the server has stopped.
+            // This fails if the server has stopped.
             let _ = calls.send(number);
         });
         guests.places[number as usize] = Some(Guest { itself: guest, task: task.abort_handle() });
@@ -145,8 +145,8 @@ impl<G> Lobby<G> {
         Ok(())
     }
 
-    /// The doorman: gives guests to `admit` when they are called, until this fibre is cancelled.
-    /// Then the lobby is closed.
+    /// Runs the doorman: passes each guest to `admit` when its task calls, until this fibre is
+    /// cancelled. Then closes the lobby.
     pub fn attend(&self, mut admit: impl FnMut(G)) {
         while let Ok(number) = self.called.recv() {
             let called = self.guests().take(number);
@@ -174,7 +174,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn guests_are_let_in_when_they_are_called_each_once() {
+    fn each_guest_is_resumed_once_when_its_task_calls() {
         sinew::run(|| {
             let lobby = Lobby::new();
             let (admitted, entries) = channel();
@@ -193,7 +193,7 @@ mod tests {
                     assert_eq!(entries.recv(), Ok(number));
                 }
                 assert_eq!((lobby.count(), entries.len()), (50, 0));
-                // Their numbers are used again.
+                // Numbers are used again.
                 lobby.enter(1000, async {}).unwrap();
                 assert_eq!(entries.recv(), Ok(1000));
                 assert_eq!(lobby.guests().places.len(), 100);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lobby_that_closes_drops_guests_and_tasks_and_turns_others_away() {
+    fn a_closed_lobby_drops_guests_and_tasks_and_refuses_new_guests() {
         sinew::run(|| {
             let lobby = Lobby::new();
             let (guest, connection) = (Arc::new(()), Arc::new(()));
@@ -216,11 +216,11 @@ mod tests {
                     };
                     lobby.enter(Arc::clone(&guest), waits).unwrap();
                 }
-                scope.spawn(|| lobby.attend(|_| panic!("nobody was called"))).fibre().cancel();
+                scope.spawn(|| lobby.attend(|_| panic!("no task has called"))).fibre().cancel();
             });
             assert_eq!((lobby.count(), Arc::strong_count(&guest)), (0, 1));
             assert!(lobby.enter(guest, async {}).is_err());
-            // Aborted tasks drop what they have when their turn comes.
+            // An aborted task drops its state when it runs for the last time.
             while Arc::strong_count(&connection) > 1 {
                 sinew::yield_now();
             }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_given_back_when_guests_are_many_more_than_they_were() {
+    fn stacks_are_given_back_when_the_number_of_guests_has_grown() {
         let mut guests: Guests<()> = Guests { places: Vec::new(), free: Vec::new(), fewest: 0, is_closed: false };
         let mut count_to = |count: usize| {
             guests.places.resize_with(count, || None);
@@ -236,7 +236,7 @@ mod tests {
             guests.have_grown()
         };
         assert!(!count_to(MANY - 1) && count_to(MANY) && !count_to(2 * MANY - 1) && count_to(2 * MANY));
-        // Those who come and go are not many more.
+        // Guests that come and go do not count.
         assert!(!count_to(2 * MANY - 10) && !count_to(2 * MANY) && !count_to(2 * MANY + 200));
         assert!(!count_to(100) && !count_to(100 + MANY - 1) && count_to(100 + MANY));
     }

@@ -1,4 +1,4 @@
-//! The `sinew` command: real servers, each a plain blocking function per session.
+//! The `sinew` command: servers that run one plain blocking function for each session.
 
 mod descriptors;
 mod lobby;
@@ -6,6 +6,7 @@ mod memcached;
 mod memory;
 mod message;
 mod runtime;
+mod serving;
 mod signals;
 mod web;
 

@@ -1,12 +1,11 @@
-//! What the system has left, for those who can do without.
+//! The memory that the system has left.
 //!
-//! What is allocated between two waits is bounded by the number of processors. There is nothing
-//! to be done if it is not there: the process ends. What is *held* while a session waits grows
-//! with the clients, and goes through here: buffers ([`reserve`]), and all the little things that a
-//! connection costs ([`room_for_connection`]). The system is asked, once in a while, whether it would give
-//! as much and a reserve. If it would not, the client that asked goes without: its answers are
-//! sent in small pieces, or its connection is closed. The reserve is what everything else lives
-//! from.
+//! Memory that is allocated and freed between two waits is bounded by the number of processors. If
+//! the system does not have it, the process ends. Memory that is *held* while a session waits grows
+//! with the number of clients, and is counted here: buffers ([`reserve`]), and the small objects of
+//! a connection ([`room_for_connection`]). Once in a while the system is asked whether it would
+//! give the memory and a reserve. If it would not, the client goes without: its answers are sent in
+//! small pieces, or its connection is closed. Everything else lives from the reserve.
 #![allow(unsafe_code)]
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -14,34 +13,34 @@ use std::io::{self, ErrorKind};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Buffers leave so much to connections, and to all that is small. Unmeasured.
+/// Bytes that buffers leave to connections and to small objects. Unmeasured.
 const LEFT_BY_BUFFERS: usize = 16 << 20;
 
-/// Connections leave so much to all that is small. Unmeasured.
+/// Bytes that connections leave to small objects. Unmeasured.
 const LEFT_BY_CONNECTIONS: usize = 8 << 20;
 
-/// What a connection counts for. It takes two kilobytes of the heap, in ten allocations or fewer;
-/// an arena that cannot grow takes a page for each of them.
+/// Bytes that a connection counts for. It takes two kilobytes of the heap, in at most ten
+/// allocations. An allocator's arena that cannot grow takes a page for each of them.
 const CONNECTION: usize = 16 * 1024;
 
 /// A buffer up to this size counts with its connection.
 pub const SMALL: usize = 1024;
 
-/// So much is taken before the system is asked again, which takes as long as filling a small
-/// buffer. The reserve covers it.
+/// Bytes that are allocated before the system is asked again. The reserve covers them. Asking takes
+/// as long as filling a small buffer.
 const MOST_UNASKED: usize = 1 << 20;
 
-/// What has been taken since the system was asked last.
+/// Bytes that were allocated since the system was asked last.
 static UNASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the system would give so many bytes now, and what the others need.
+/// Returns whether the system would give `bytes` now, and the reserve of buffers.
 pub fn is_left(bytes: usize) -> bool {
     would_give(bytes.saturating_add(LEFT_BY_BUFFERS))
 }
 
-/// Asks the system, not the allocator, which would keep what it got.
+/// Asks the system. The allocator would keep the memory.
 fn would_give(length: usize) -> bool {
-    // SAFETY: a new mapping is in nobody's way, and nobody has seen it when it goes.
+    // SAFETY: the kernel chooses a free address, and nothing uses the mapping before it is removed.
     unsafe {
         mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
             .and_then(|mapping| munmap(mapping, length))
@@ -49,13 +48,12 @@ fn would_give(length: usize) -> bool {
     }
 }
 
-/// Counts what is about to be taken. Gives whether the system is to be asked for it, because much
-/// has been taken since it was.
+/// Counts bytes that are about to be allocated. Returns whether the system has to be asked first.
 fn count(bytes: usize) -> bool {
     UNASKED.fetch_add(bytes, Relaxed).saturating_add(bytes) > MOST_UNASKED
 }
 
-/// The outcome of asking.
+/// Turns the system's answer into a result, and counts from zero again if it was yes.
 fn answered(is_there: bool) -> io::Result<()> {
     if !is_there {
         return Err(ErrorKind::OutOfMemory.into());
@@ -64,11 +62,11 @@ fn answered(is_there: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Room for a connection to begin or to go on: to be asked for before anything is allocated that
-/// lasts while it waits.
+/// Asks for the memory of a connection that begins or goes on. Call it before anything is allocated
+/// that lasts while the connection waits.
 ///
 /// # Errors
-/// `OutOfMemory`, if there would be too little left for others.
+/// `OutOfMemory` if too little would be left for others.
 pub fn room_for_connection() -> io::Result<()> {
     if !count(CONNECTION) {
         return Ok(());
@@ -76,8 +74,8 @@ pub fn room_for_connection() -> io::Result<()> {
     answered(would_give(LEFT_BY_CONNECTIONS) || has_allocator(LEFT_BY_CONNECTIONS))
 }
 
-/// Whether the allocator has as much, or gets it: what clients had who are gone may have stayed
-/// with it.
+/// Returns whether the allocator has `bytes`, or gets them. It may have kept the memory of clients
+/// that are gone.
 #[cold]
 fn has_allocator(bytes: usize) -> bool {
     let mut pieces: Vec<Vec<u8>> = Vec::new();
@@ -90,10 +88,10 @@ fn has_allocator(bytes: usize) -> bool {
     (0..bytes / CONNECTION).all(|_| add())
 }
 
-/// Makes room for more elements, as `Vec::reserve` does.
+/// Makes room for `more` elements, as `Vec::reserve` does.
 ///
 /// # Errors
-/// `OutOfMemory`, if there would be too little left for others.
+/// `OutOfMemory` if too little would be left for others.
 #[inline]
 pub fn reserve<T>(buffer: &mut Vec<T>, more: usize) -> io::Result<()> {
     if buffer.capacity() - buffer.len() >= more { Ok(()) } else { reserve_slow(buffer, more) }
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_does_not_have_is_refused() {
+    fn memory_that_the_system_does_not_have_is_refused() {
         assert!(is_left(1 << 20) && !is_left(1 << 60));
         let mut buffer = vec![1u8];
         assert_eq!(reserve(&mut buffer, 1 << 60).map_err(|error| error.kind()), Err(ErrorKind::OutOfMemory));

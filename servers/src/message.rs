@@ -1,4 +1,4 @@
-//! What a server says on standard error, to whoever looks after it.
+//! Messages of a server on standard error.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Arguments;
@@ -6,22 +6,21 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes of the longest message. A pipe that the kernel reports as writable takes so many at
+/// The longest message in bytes. A pipe that the kernel reports as writable takes this many at
 /// once.
 const LONGEST: usize = 4096;
 
-/// Messages that could not be written since the last one that could.
+/// The number of messages lost since the last one that was written.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Says it in a line of its own. Nobody has to be there to read it: a server does not end
-/// because its messages cannot be written, as it would by `eprintln!`, and it does not wait for
-/// somebody to read them. Messages that would have to wait are lost; their number is said with
-/// the next one.
+/// Writes a message as one line. A server must not end because its messages cannot be written, as
+/// it would with `eprintln!`. It must not wait for a reader either. A message that would have to
+/// wait is lost; the next one says how many were lost.
 #[cold]
 #[inline(never)]
 pub fn say(text: Arguments<'_>) {
     let mut output = io::stderr().lock();
-    // Another process that fills the same pipe right now would make the write wait after all.
+    // If another process fills the same pipe at this moment, the write waits after all.
     if !is_writable(&output) {
         LOST.fetch_add(1, Relaxed);
         return;
@@ -45,7 +44,7 @@ fn line(text: Arguments<'_>, lost: u64) -> Vec<u8> {
     line
 }
 
-/// Whether a line can be written at once, or cannot be written at all.
+/// Returns whether a line can be written at once, or fails at once.
 fn is_writable(output: &impl AsFd) -> bool {
     let mut ready = [PollFd::new(output, PollFlags::OUT)];
     poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
@@ -67,11 +66,11 @@ mod tests {
     fn a_full_pipe_is_not_writable() {
         let (reader, mut writer) = io::pipe().unwrap();
         assert!(is_writable(&writer));
-        // As much as it takes.
+        // Fill the pipe.
         rustix::io::ioctl_fionbio(&writer, true).unwrap();
         while writer.write(&[0; 4096]).is_ok() {}
         assert!(!is_writable(&writer));
         drop(reader);
-        assert!(is_writable(&writer), "to write would be an error at once");
+        assert!(is_writable(&writer), "a write fails at once");
     }
 }

@@ -5,33 +5,37 @@ use clap::{Args, ValueEnum};
 use sinew::{BuildError, Runtime};
 use std::time::Duration;
 
-/// What every server lets its user choose of the runtime.
+/// The options of the runtime, the same in every server.
 #[derive(Args, Clone, Debug)]
 pub struct RuntimeOptions {
-    /// How many kernel threads run the sessions; as many as there are CPUs, if not given
+    /// Number of kernel threads that run the sessions; by default one for each CPU
     #[arg(short = 't', long = "threads", visible_alias = "processors", value_name = "NUM")]
     pub threads: Option<usize>,
 
-    /// What decides which session runs next, and where
+    /// Scheduler: decides which session runs next, and where
     #[arg(long, value_name = "NAME", default_value = "fair")]
     pub scheduler: SchedulerName,
 
-    /// For so long a session whose client says nothing keeps its fibre
+    /// Time after which a session with a silent client gives up its fibre
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, hide = true)]
     pub linger: Duration,
 }
 
-/// The longest time that can be waited: a century. Two of them may be added to the present.
+/// The longest time that an option may name: a century. Adding two of them to the present does not
+/// overflow.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// A number of seconds that is not 0; parts of one are allowed.
+/// Parses a number of seconds that is not 0. Fractions are allowed.
+///
+/// # Errors
+/// The text is not such a number, or names more than a century.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let duration = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let is_allowed = |duration: &Duration| !duration.is_zero() && *duration <= LONGEST;
     duration.filter(is_allowed).ok_or_else(|| "a number of seconds above 0, a century at most".to_owned())
 }
 
-/// The schedulers there are.
+/// The schedulers that a user may choose.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum SchedulerName {
     /// Work stealing that also looks after neglected queues
@@ -42,12 +46,15 @@ pub enum SchedulerName {
     Shared,
 }
 
-/// A runtime whose sessions migrate.
+/// Builds a runtime whose sessions migrate.
 ///
-/// No session of a server may keep anything of its kernel thread across a call that
-/// blocks: no `thread_local!`, no guard of `std::sync`, no identity of the thread. The
-/// servers' own code uses none of these, and the libraries that they call between two
-/// blocking calls keep nothing. Who adds a server keeps it so.
+/// A session must not keep anything of its kernel thread across a call that blocks: no
+/// `thread_local!`, no guard of `std::sync`, no identity of the thread. The servers' own code uses
+/// none of these. The libraries that they call between two blocking calls keep nothing. Every new
+/// server has to hold to this.
+///
+/// # Errors
+/// The runtime cannot be built.
 pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
     let builder = Runtime::builder();
     let builder = match options.threads {
@@ -59,6 +66,6 @@ pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
         SchedulerName::Inverted => builder.scheduler(sinew::sched::Inverted::default()),
         SchedulerName::Shared => builder.scheduler(sinew::sched::Shared::default()),
     };
-    // SAFETY: the contract above is that of `migrating`.
+    // SAFETY: the sessions keep the contract of `migrating`, as said above.
     unsafe { builder.migrating() }.build()
 }

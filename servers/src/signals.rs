@@ -1,4 +1,4 @@
-//! What the system and its users ask of a server by signals.
+//! Signals that users and the system send to a server.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level::pipe};
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What is asked for. Each server decides what it means there.
+/// A request by signal. Each server decides what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM or SIGINT.
@@ -22,22 +22,22 @@ pub enum Signal {
 const CAUGHT: [(i32, Signal); 4] =
     [(SIGTERM, Signal::Stop), (SIGINT, Signal::Stop), (SIGHUP, Signal::HangUp), (SIGUSR1, Signal::User)];
 
-/// Signals as they come.
+/// A source of signals.
 ///
-/// A handler sets the flag of its signal, then writes a byte into a socket. A fibre looks at
-/// the flags, then waits for a byte, as it does at any descriptor. So a signal that comes
-/// after the look is not missed.
+/// A handler sets the flag of its signal, then writes a byte into a socket. A fibre looks at the
+/// flags, then waits for a byte, as it does at any descriptor. So a signal that comes after the
+/// look is not missed.
 pub struct Signals {
     flags: [Arc<AtomicBool>; CAUGHT.len()],
     told: Pollable<UnixStream>,
 }
 
 impl Signals {
-    /// Catches the four signals. From now on they do not end the process;
-    /// [`next`](Signals::next) sees them.
+    /// Catches the four signals. From now on they do not end the process; [`next`](Signals::next)
+    /// returns them.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the kernel.
     pub fn catch() -> io::Result<Signals> {
         let (told, tell) = UnixStream::pair()?;
         let flags = CAUGHT.map(|_| Arc::<AtomicBool>::default());
@@ -49,17 +49,18 @@ impl Signals {
         Ok(Signals { flags, told: Pollable::new(told)? })
     }
 
-    /// Waits for the next signal. A signal that comes twice before it is seen is seen once.
+    /// Waits for the next signal, and returns it. A signal that comes twice before it is seen is
+    /// returned once.
     ///
     /// # Errors
-    /// That of a fibre that was cancelled.
+    /// `Interrupted` if the fibre is cancelled.
     pub fn next(&mut self) -> io::Result<Signal> {
         loop {
             let mut caught = CAUGHT.iter().zip(&self.flags);
             if let Some(((_, signal), _)) = caught.find(|(_, flag)| flag.swap(false, Relaxed)) {
                 return Ok(*signal);
             }
-            // More bytes than signals may be waiting here.
+            // There may be more bytes than signals.
             if self.told.read(&mut [0; 64])? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -1,4 +1,4 @@
-//! What the web server answers.
+//! Answers of the web server.
 
 mod site;
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 #[test]
-fn a_connection_stays_until_the_client_wants_it_closed() {
+fn a_connection_stays_open_until_the_client_wants_it_closed() {
     let serving = Site::new().file("index.html", "home").file("a.txt", "text").serve(&["--plaintext"]);
     let mut talk = serving.connect();
     let home = talk.ask("GET", "/", "");
@@ -32,7 +32,7 @@ fn a_connection_stays_until_the_client_wants_it_closed() {
 }
 
 #[test]
-fn requests_that_come_together_are_answered_in_order() {
+fn pipelined_requests_are_answered_in_order() {
     let large = noise(200_000);
     let serving = Site::new().file("a", "A").file("b", noise(20_000)).file("c", &large).serve(&[
         "--plaintext",
@@ -44,11 +44,12 @@ fn requests_that_come_together_are_answered_in_order() {
     let round: String = targets.iter().map(|target| request(target)).collect();
     let mut talk = serving.connect();
     let mut sender = talk.stream.try_clone().unwrap();
-    // Both directions at once: what is asked for is more than fits between.
+    // The client sends and receives at the same time: the requests are more than the buffers
+    // between hold.
     let rounds = 30;
     let sending = std::thread::spawn(move || {
         for _ in 0..rounds {
-            // Cut somewhere, so that heads come in parts.
+            // The cuts fall anywhere, so that heads come in parts.
             for part in round.as_bytes().chunks(37) {
                 std::io::Write::write_all(&mut sender, part).unwrap();
             }
@@ -64,7 +65,7 @@ fn requests_that_come_together_are_answered_in_order() {
 }
 
 #[test]
-fn small_requests_that_come_together_are_answered_together() {
+fn small_pipelined_requests_are_answered_together() {
     let serving = Site::new().serve(&["--plaintext"]);
     let mut talk = serving.connect();
     talk.say("GET /plaintext HTTP/1.1\r\nHost: h\r\n\r\n".repeat(8));
@@ -74,7 +75,7 @@ fn small_requests_that_come_together_are_answered_together() {
 }
 
 #[test]
-fn methods_are_get_head_and_options() {
+fn only_get_head_and_options_are_allowed() {
     let serving = Site::new().file("a.txt", "text").serve(&[]);
     let mut talk = serving.connect();
     let head = talk.ask("HEAD", "/a.txt", "");
@@ -93,7 +94,7 @@ fn methods_are_get_head_and_options() {
 }
 
 #[test]
-fn what_the_client_has_is_not_sent_again() {
+fn a_version_that_the_client_has_is_not_sent_again() {
     let serving = Site::new().file("a.txt", "text").serve(&["--max-age", "60"]);
     let mut talk = serving.connect();
     let first = talk.ask("GET", "/a.txt", "");
@@ -107,7 +108,7 @@ fn what_the_client_has_is_not_sent_again() {
 }
 
 #[test]
-fn parts_are_sent_alone_or_together() {
+fn ranges_are_sent_alone_or_together() {
     for size in [1000usize, 500_000] {
         let content = noise(size);
         let serving = Site::new().file("a.bin", &content).serve(&[]);
@@ -143,7 +144,7 @@ fn parts_are_sent_alone_or_together() {
 }
 
 #[test]
-fn compressed_forms_are_sent_to_those_who_can_read_them() {
+fn compressed_forms_are_sent_to_clients_that_accept_them() {
     let site = Site::new().file("a.js", "plain").file("a.js.gz", "gzipped").file("a.js.br", "brotli").file("b.js", "b");
     let serving = site.serve(&[]);
     let mut talk = serving.connect();
@@ -163,7 +164,7 @@ fn compressed_forms_are_sent_to_those_who_can_read_them() {
 }
 
 #[test]
-fn bodies_are_read_and_thrown_away() {
+fn bodies_of_requests_are_read_and_discarded() {
     let serving = Site::new().file("a.txt", "text").serve(&["--max-body", "100000"]);
     let mut talk = serving.connect();
     talk.say(
@@ -188,12 +189,12 @@ fn bodies_are_read_and_thrown_away() {
 }
 
 #[test]
-fn who_is_refused_may_finish_what_it_says() {
+fn a_refused_client_may_finish_sending() {
     let serving = Site::new().serve(&[]);
     for _ in 0..5 {
         let mut talk = serving.connect();
         talk.say("NONSENSE\r\n\r\n");
-        // The answer is there, and the server has no use for the rest.
+        // The answer has come. The server does not need the rest.
         assert_eq!(talk.stream.peek(&mut [0]).unwrap(), 1);
         for _ in 0..40 {
             talk.say(vec![b'x'; 100_000]);
@@ -204,12 +205,12 @@ fn who_is_refused_may_finish_what_it_says() {
     endless.say("NONSENSE\r\n\r\n");
     let begin = Instant::now();
     while endless.stream.write_all(&[b'x'; 100_000]).is_ok() {
-        assert!(begin.elapsed() < PATIENCE, "but not for ever");
+        assert!(begin.elapsed() < PATIENCE, "the server receives for ever");
     }
 }
 
 #[test]
-fn each_mistake_has_its_status() {
+fn each_client_error_has_its_own_status() {
     let serving = Site::new().file("dir/x", "").serve(&[]);
     for (request, status) in [
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
@@ -274,7 +275,7 @@ fn each_request_has_a_line_in_the_log() {
 }
 
 #[test]
-fn curl_gets_what_it_asks_for() {
+fn curl_gets_files_and_ranges() {
     let content = noise(3_000_000);
     let serving = Site::new().file("a.bin", &content).file("b.txt", "b").serve(&["--plaintext"]);
     let curl = |arguments: &[&str]| Command::new("curl").args(["-sS", "--max-time", "20"]).args(arguments).output();

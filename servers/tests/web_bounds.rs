@@ -1,4 +1,4 @@
-//! What the web server does not give away, and what it does not take.
+//! Files that the web server must not send, and requests that it must refuse.
 
 mod site;
 
@@ -74,7 +74,7 @@ fn no_path_leaves_the_directory() {
 }
 
 #[test]
-fn links_are_followed_inside_if_that_is_wanted() {
+fn with_follow_links_links_are_followed_inside_only() {
     let serving = guarded().serve(&["--follow-links", "--hidden"]);
     for target in ATTEMPTS.iter().filter(|target| !target.contains("git")) {
         let answer = serving.get(target);
@@ -85,7 +85,7 @@ fn links_are_followed_inside_if_that_is_wanted() {
 }
 
 #[test]
-fn names_may_have_every_byte() {
+fn names_may_contain_every_byte() {
     let site = Site::new();
     let mut names: Vec<Vec<u8>> = Vec::new();
     for byte in (1..=255u8).filter(|&byte| byte != b'/') {
@@ -106,7 +106,8 @@ fn names_may_have_every_byte() {
     for byte in [0, b'/'] {
         assert_eq!(talk.ask("GET", &format!("/x%{byte:02x}y"), "").status, 400);
     }
-    // As they are, without a percent sign: what is not a byte of a target is refused.
+    // The names are sent raw, without percent signs. Bytes that a target may not contain are
+    // refused.
     for name in &names {
         let mut raw = serving.connect();
         raw.say([b"GET /", &name[..], b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"].concat());
@@ -117,7 +118,7 @@ fn names_may_have_every_byte() {
 }
 
 #[test]
-fn only_files_are_sent() {
+fn only_regular_files_are_sent() {
     let site = Site::new();
     let made = Command::new("mkfifo").arg(site.path("pipe")).status();
     assert!(made.is_ok_and(|status| status.success()));
@@ -158,7 +159,7 @@ fn smuggled_requests_are_not_answered() {
     ] {
         let mut talk = serving.connect();
         talk.say(&shape);
-        // Not all shapes are whole: the server may wait for more.
+        // Some shapes are incomplete: the server may wait for more.
         let _ = talk.stream.shutdown(std::net::Shutdown::Write);
         let said = String::from_utf8_lossy(&talk.hear_all()).into_owned();
         let is_refused = said.starts_with("HTTP/1.1 400") || said.starts_with("HTTP/1.1 501");

@@ -56,7 +56,7 @@ fn a_browser_loads_a_page_with_many_files() {
     while child.try_wait().unwrap().is_none() && begin.elapsed() < 3 * PATIENCE {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // It may have ended already.
+    // The browser may have ended already.
     let _ = child.kill();
     let _ = child.wait();
     let dom = fs::read_to_string(output).unwrap();

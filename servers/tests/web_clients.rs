@@ -1,4 +1,4 @@
-//! Clients that are slow, rude, many, or in the middle of something.
+//! Clients that are slow or rude, many clients, and clients in the middle of a request.
 
 mod site;
 
@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// More than the kernel keeps between the two ends of a connection.
+/// More bytes than the kernel buffers between the two ends of a connection.
 const HUGE: usize = 24 << 20;
 
 fn ask_for(serving: &Serving, target: &str) -> Talk {
@@ -17,7 +17,7 @@ fn ask_for(serving: &Serving, target: &str) -> Talk {
 }
 
 #[test]
-fn half_a_head_gets_408_and_silence_gets_nothing() {
+fn an_incomplete_head_gets_408_and_a_silent_client_is_closed() {
     let serving = Site::new().file("a", "A").serve(&["--header-timeout", "1", "--idle-timeout", "1"]);
     let begin = Instant::now();
     let mut silent = serving.connect();
@@ -28,7 +28,7 @@ fn half_a_head_gets_408_and_silence_gets_nothing() {
     assert_eq!(asked.ask("GET", "/a", "").status, 200);
     let mut body = serving.connect();
     body.say("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhel");
-    // The deadline is that of the whole head: no byte extends it.
+    // The deadline is for the whole head: no byte extends it.
     trickle.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let mut said = Vec::new();
     trickle.say("GET / HTTP/1.1\r\nX: ");
@@ -43,7 +43,7 @@ fn half_a_head_gets_408_and_silence_gets_nothing() {
     let answer = half.hear(true);
     assert_eq!((answer.status, answer.field("Connection")), (408, Some("close")));
     assert!(silent.is_closed() && asked.is_closed());
-    assert!(begin.elapsed() < Duration::from_secs(10), "it took {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(10), "took {:?}", begin.elapsed());
 }
 
 #[test]
@@ -75,12 +75,12 @@ fn slow_clients_do_not_slow_the_fast_ones() {
 }
 
 #[test]
-fn those_who_never_read_hold_little_and_not_for_ever() {
+fn clients_that_never_read_hold_little_memory_and_are_closed() {
     let site = Site::new().file("64k", noise(64 << 10)).file("huge", noise(HUGE));
     let serving = site.serve(&["--send-timeout", "2"]);
     let listening = serving.sockets();
     assert_eq!(serving.get("/64k").status + serving.get("/huge").status, 400);
-    eventually("they are closed", || serving.sockets() == listening);
+    eventually("the connections are closed", || serving.sockets() == listening);
     let before = serving.resident();
     let requests = "GET /64k HTTP/1.1\r\nHost: h\r\n\r\n".repeat(400);
     let mut rude: Vec<Talk> = (0..100)
@@ -90,11 +90,11 @@ fn those_who_never_read_hold_little_and_not_for_ever() {
             talk
         })
         .collect();
-    // The server is still there for others, and has got all of the above.
+    // The server still serves other clients, and has received everything above.
     assert_eq!(serving.get("/64k").status, 200);
     let each = serving.resident().saturating_sub(before) / 100;
     assert!(each < 100 << 10, "{each} bytes for each");
-    eventually("the server gives up", || serving.sockets() == listening);
+    eventually("the server closes the connections", || serving.sockets() == listening);
     let mut buffer = vec![0; 1 << 20];
     for talk in &mut rude {
         let counts = std::iter::from_fn(|| talk.stream.read(&mut buffer).ok().filter(|&count| count > 0));
@@ -143,16 +143,20 @@ fn a_file_that_becomes_shorter_ends_the_connection() {
 }
 
 #[test]
-fn changes_are_noticed() {
+fn changes_of_files_are_noticed() {
     let serving = Site::new().file("a", "old").file("b.js", "b").serve(&[]);
     assert_eq!(serving.get("/a").text(), "old");
     serving.site.put("a", "new");
-    eventually("the file has changed", || serving.get("/a").text() == "new");
+    eventually("the change is noticed", || serving.get("/a").text() == "new");
     assert_eq!(serving.ask("GET", "/b.js", "Accept-Encoding: gzip\r\n").text(), "b");
     serving.site.put("b.js.gz", "compressed");
-    eventually("a form has come", || serving.ask("GET", "/b.js", "Accept-Encoding: gzip\r\n").text() == "compressed");
+    eventually("the compressed form is noticed", || {
+        serving.ask("GET", "/b.js", "Accept-Encoding: gzip\r\n").text() == "compressed"
+    });
     fs::remove_file(serving.site.path("b.js.gz")).unwrap();
-    eventually("it has gone", || serving.ask("GET", "/b.js", "Accept-Encoding: gzip\r\n").text() == "b");
+    eventually("the missing form is noticed", || {
+        serving.ask("GET", "/b.js", "Accept-Encoding: gzip\r\n").text() == "b"
+    });
     fs::remove_file(serving.site.path("a")).unwrap();
     eventually("the file is gone", || serving.get("/a").status == 404);
     serving.site.put("a", "back");
@@ -160,20 +164,20 @@ fn changes_are_noticed() {
 }
 
 #[test]
-fn connections_beyond_the_limit_wait_for_their_turn() {
+fn connections_beyond_the_limit_wait_to_be_accepted() {
     let serving = Site::new().file("a", "A").serve(&["--connections", "3"]);
     let mut first: Vec<Talk> = (0..3).map(|_| serving.connect()).collect();
     first.iter_mut().for_each(|talk| assert_eq!(talk.ask("GET", "/a", "").status, 200));
     let mut late = ask_for(&serving, "/a");
     late.stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    assert!(late.stream.read(&mut [0]).is_err(), "there is no room for it yet");
+    assert!(late.stream.read(&mut [0]).is_err(), "the connection was accepted beyond the limit");
     late.stream.set_read_timeout(Some(PATIENCE)).unwrap();
     drop(first.pop());
     assert_eq!(late.hear(true).text(), "A");
 }
 
 #[test]
-fn idle_connections_hold_little() {
+fn idle_connections_hold_little_memory() {
     const CONNECTIONS: u64 = 400;
     let serving = Site::new().file("a", noise(1000)).serve(&["--processors", "1"]);
     let ask = || {
@@ -191,7 +195,7 @@ fn idle_connections_hold_little() {
 }
 
 #[test]
-fn what_has_begun_is_completed_when_the_server_stops() {
+fn answers_that_have_begun_are_completed_when_the_server_stops() {
     let content = noise(HUGE);
     let mut serving = Site::new().file("huge", &content).file("a", "A").serve(&[]);
     let mut idle = serving.connect();
@@ -210,10 +214,9 @@ fn what_has_begun_is_completed_when_the_server_stops() {
     assert!(std::net::TcpStream::connect(serving.address).is_err());
 }
 
-/// The rest of an answer is lost if the kernel finds that the server closes a connection whose
-/// client was not heard.
+/// If a server closes a connection with unread bytes, the kernel discards the rest of the answer.
 #[test]
-fn who_says_more_than_is_answered_gets_all_of_the_answer() {
+fn a_client_that_sends_more_than_is_answered_gets_the_whole_answer() {
     let content = noise(HUGE);
     let mut serving = Site::new().file("huge", &content).serve(&[]);
     let mut last = serving.connect();

@@ -1,4 +1,4 @@
-//! Listings of directories in which there is a lot.
+//! Listings of large directories.
 
 mod site;
 
@@ -8,7 +8,7 @@ use site::{Serving, Site, Talk, eventually};
 use std::fs;
 use std::net::TcpStream;
 
-/// The longest name there is: its last bytes take four each in a page.
+/// Returns a name of the greatest length. Its last bytes take four bytes each in a page.
 fn name(number: usize) -> String {
     format!("{number:05}{}", "<".repeat(250))
 }
@@ -25,7 +25,7 @@ fn begin(talk: &mut Talk, target: &str) -> String {
     talk.hear_head()
 }
 
-/// A connection whose end here takes little, and by that the kernel's other end as well.
+/// Connects with a small receive buffer, so that the kernel buffers little at both ends.
 fn connect(serving: &Serving) -> Talk {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     set_socket_recv_buffer_size(&socket, 4096).expect("a small buffer");
@@ -33,19 +33,19 @@ fn connect(serving: &Serving) -> Talk {
     Talk::over(TcpStream::from(socket))
 }
 
-/// Hears a page to its end, no longer slowly.
+/// Reads a page to its end, with a large buffer.
 fn read_on(talk: &mut Talk) -> String {
     set_socket_recv_buffer_size(&talk.stream, 1 << 20).expect("a large buffer");
     String::from_utf8_lossy(&talk.hear_chunks()).into_owned()
 }
 
-/// The numbers of the names in a page, in its order.
+/// Returns the numbers of the names in a page, in the order of the page.
 fn numbers(page: &str) -> Vec<usize> {
     page.split("href=\"./").skip(1).map(|rest| rest[..5].parse().expect("a number")).collect()
 }
 
 #[test]
-fn a_large_listing_is_whole_and_in_order_however_it_is_sent() {
+fn a_large_listing_is_complete_and_sorted_with_and_without_chunks() {
     let count = 6000;
     let site = Site::new().file("small", "S");
     (0..count).for_each(|number| site.put(&format!("large/{number:05}"), ""));
@@ -55,12 +55,12 @@ fn a_large_listing_is_whole_and_in_order_however_it_is_sent() {
     assert_eq!((page.field("Transfer-Encoding"), page.field("Content-Length")), (Some("chunked"), None));
     assert_eq!(numbers(page.text()), (0..count).collect::<Vec<_>>());
     assert!(page.text().ends_with("<footer>6000 entries</footer>\n</body>\n</html>\n"));
-    // The connection stays.
+    // The connection stays open.
     assert_eq!(talk.ask("GET", "/small", "").text(), "S");
     let head = talk.ask("HEAD", "/large/", "");
     assert_eq!((head.status, head.field("Content-Type")), (200, page.field("Content-Type")));
     assert_eq!(talk.ask("GET", "/small", "").text(), "S");
-    // It cannot stay where there are no chunks.
+    // Without chunks the connection cannot stay open.
     let mut old = serving.connect();
     old.say("GET /large/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let head = old.hear_head();
@@ -69,12 +69,12 @@ fn a_large_listing_is_whole_and_in_order_however_it_is_sent() {
 }
 
 #[test]
-fn slow_readers_of_a_large_listing_take_no_memory_for_it() {
+fn slow_readers_of_a_large_listing_hold_no_memory_for_it() {
     let serving = with_names(3000).serve(&["--list", "--send-timeout", "600"]);
     assert_eq!(serving.get("/large/").status, 200);
     let before = serving.resident();
     let mut slow: Vec<Talk> = (0..16).map(|_| connect(&serving)).collect();
-    // A page is some 5 MB, more than the kernel takes of it.
+    // A page has about 5 MB, more than the kernel buffers.
     slow.iter_mut().for_each(|talk| assert!(begin(talk, "/large/").starts_with("HTTP/1.1 200 ")));
     let taken = serving.resident().saturating_sub(before);
     assert!(taken < 32 << 20, "{taken} bytes");
@@ -83,7 +83,7 @@ fn slow_readers_of_a_large_listing_take_no_memory_for_it() {
     }
 }
 
-/// Bytes of an answer that the kernel has, at both ends of a connection.
+/// Returns the bytes of an answer that the kernel buffers at both ends of a connection.
 fn queued(talk: &Talk) -> u64 {
     let (ours, theirs) = (talk.stream.local_addr().expect("ours"), talk.stream.peer_addr().expect("theirs"));
     let (ours, theirs) = (format!(":{:04X}", ours.port()), format!(":{:04X}", theirs.port()));
@@ -97,21 +97,21 @@ fn queued(talk: &Talk) -> u64 {
     parts.map(|part| u64::from_str_radix(&part, 16).expect("a number")).sum()
 }
 
-/// A server, and one of its clients who has asked for a large listing and does not read it. The
-/// server waits for it, and has forgotten the names that it is to go on with.
+/// Returns a server, and a client that has asked for a large listing and does not read it. The
+/// server waits for this client, and keeps the names of that directory no longer.
 fn with_slow_reader(count: usize) -> (Serving, Talk) {
     let site = with_names(count);
     (0..40).for_each(|number| fs::create_dir(site.path(&format!("other{number}"))).expect("a directory"));
     let serving = site.serve(&["--list", "--threads", "1", "--send-timeout", "600"]);
     let mut slow = connect(&serving);
     begin(&mut slow, "/large/");
-    // A session that does not wait for its client has its turn while others are answered.
-    eventually("it waits", || {
+    // A session that does not wait for its client runs while others are answered.
+    eventually("the session waits for its client", || {
         let before = queued(&slow);
         (0..10).for_each(|_| assert_eq!(serving.get("/small").text(), "S"));
         queued(&slow) == before
     });
-    // More than are kept.
+    // These are more directories than the server keeps.
     (0..40).for_each(|number| assert_eq!(serving.get(&format!("/other{number}/")).status, 200));
     (serving, slow)
 }
@@ -119,7 +119,7 @@ fn with_slow_reader(count: usize) -> (Serving, Talk) {
 #[test]
 fn a_listing_whose_directory_vanishes_says_so_and_ends() {
     let (serving, mut talk) = with_slow_reader(3000);
-    fs::rename(serving.site.path("large"), serving.site.above().join("gone")).expect("to rename it");
+    fs::rename(serving.site.path("large"), serving.site.above().join("gone")).expect("rename");
     let page = read_on(&mut talk);
     assert!(page.contains(" entries, and then the directory could not be read any more</footer>"));
     let shown = numbers(&page);
@@ -132,17 +132,20 @@ fn a_listing_whose_directory_vanishes_says_so_and_ends() {
 fn a_listing_whose_directory_changes_shows_no_name_twice() {
     let (serving, mut talk) = with_slow_reader(3000);
     let large = serving.site.path("large");
-    (0..3000).step_by(2).for_each(|number| fs::remove_file(large.join(name(number))).expect("to remove it"));
+    (0..3000).step_by(2).for_each(|number| fs::remove_file(large.join(name(number))).expect("remove"));
     let shown = numbers(&read_on(&mut talk));
     assert!(shown.is_sorted_by(|one, other| one < other));
-    assert!((1..3000).step_by(2).all(|number| shown.binary_search(&number).is_ok()), "those that stay are there");
-    assert!(shown.len() < 3000, "what was removed in time is not");
+    assert!(
+        (1..3000).step_by(2).all(|number| shown.binary_search(&number).is_ok()),
+        "a name that was not removed is missing"
+    );
+    assert!(shown.len() < 3000, "removed names are listed");
 }
 
 #[test]
-fn a_name_that_is_new_is_listed_within_a_second_or_so() {
+fn a_new_name_is_listed_after_about_a_second() {
     let serving = with_names(1).serve(&["--list"]);
     assert_eq!(numbers(serving.get("/large/").text()), [0]);
     fs::write(serving.site.path("large").join(name(7)), "").expect("a file");
-    eventually("it is there", || numbers(serving.get("/large/").text()) == [0, 7]);
+    eventually("the new name is listed", || numbers(serving.get("/large/").text()) == [0, 7]);
 }

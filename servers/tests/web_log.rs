@@ -1,50 +1,47 @@
-//! The access log of the web server: read by nobody, full, or renamed.
+//! The access log of the web server: without a reader, full, or renamed.
 
 mod site;
 
-use site::{Site, eventually};
+use site::{Process, Site, eventually, read_address};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The time that the server says it takes at most to end, with a second for the log.
+/// The longest time that the server takes to end by its documentation, with a second for the log.
 const STATED: Duration = Duration::from_secs(11);
 
-/// A server that ends with this value. Nobody reads what it says unless a test does.
+/// A running server. Nothing reads its output unless a test does.
 struct Started {
-    child: Child,
+    process: Process,
     output: BufReader<ChildStdout>,
-    address: String,
+    address: SocketAddr,
 }
 
 impl Started {
     fn with(site: &Site, log: &str) -> Started {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-        command.arg("web").arg(site.path("")).args(["--listen", "127.0.0.1:0", "--plaintext", "--log", log]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
+        let mut command = site.command(&["--plaintext", "--log", log]);
+        let mut process = Process::start(command.stderr(Stdio::piped())).expect("the binary of this package");
         // One byte at a time: the log is behind the first line.
-        let mut output = BufReader::with_capacity(1, child.stdout.take().expect("it was piped"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("its line");
-        let address = line.trim().rsplit("//").next().expect("an address").to_owned();
-        Started { child, output, address }
+        let mut output = BufReader::with_capacity(1, process.output());
+        let address = read_address(&mut output);
+        Started { process, output, address }
     }
 
-    /// Asks `count` times on a connection, many at once, and hears all answers.
+    /// Sends `count` requests on one connection, 20 at once, and receives all answers.
     fn ask(&self, count: usize) {
-        let mut stream = TcpStream::connect(&self.address).expect("a connection");
+        let mut stream = TcpStream::connect(self.address).expect("a connection");
         stream.set_read_timeout(Some(site::PATIENCE)).expect("a timeout");
         let request = format!("GET /plaintext HTTP/1.1\r\nHost: h\r\nUser-Agent: {}\r\n\r\n", "u".repeat(400));
         let mut left = count;
         while left > 0 {
             let now = left.min(20);
-            stream.write_all(request.repeat(now).as_bytes()).expect("to send");
+            stream.write_all(request.repeat(now).as_bytes()).expect("send");
             let (mut heard, mut buffer) = (0, [0; 16 * 1024]);
             let mut text = Vec::new();
             while heard < now {
-                let count = stream.read(&mut buffer).expect("to receive");
+                let count = stream.read(&mut buffer).expect("receive");
                 assert!(count > 0, "closed");
                 text.extend_from_slice(&buffer[..count]);
                 heard = text.windows(13).filter(|part| part == b"Hello, World!").count();
@@ -53,33 +50,17 @@ impl Started {
         }
     }
 
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill").success());
-    }
-
-    /// Tells it to stop. Gives what it said on standard error.
+    /// Stops the server, and returns its messages.
     fn end(&mut self) -> String {
-        self.signal("-TERM");
+        self.process.terminate();
         let begin = Instant::now();
-        eventually("it ends", || self.child.try_wait().expect("its state").is_some());
+        assert!(self.process.wait_for_end().success());
         assert!(begin.elapsed() < STATED, "{:?}", begin.elapsed());
-        assert!(self.child.try_wait().expect("its state").is_some_and(|status| status.success()));
-        let mut said = String::new();
-        self.child.stderr.take().expect("it was piped").read_to_string(&mut said).expect("what it said");
-        said
+        self.process.messages()
     }
 }
 
-impl Drop for Started {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The numbers of lines of which a text says that they were lost.
+/// Returns the numbers of lost lines that a text mentions.
 fn lost(text: &str) -> Vec<u64> {
     let count =
         |line: &str| line.strip_prefix("sinew: web: ")?.split_once(" lines of the log were lost")?.0.parse().ok();
@@ -90,28 +71,28 @@ fn lines(text: &str) -> u64 {
     text.lines().filter(|line| line.contains("\"GET /plaintext HTTP/1.1\" 200 13 ")).count() as u64
 }
 
-/// More lines than the log keeps for a reader who comes late: 500 bytes each.
+/// More lines of 500 bytes than the log keeps.
 const MANY: usize = 8_000;
 
 #[test]
-fn a_log_that_nobody_reads_stops_no_request_and_not_the_end() {
+fn a_log_without_a_reader_delays_no_request_and_not_the_end() {
     let site = Site::new();
     let mut started = Started::with(&site, "-");
     started.ask(MANY);
     let said = started.end();
     let [lost] = lost(&said)[..] else { panic!("{said}") };
     let mut log = String::new();
-    started.output.read_to_string(&mut log).expect("what is in the pipe");
-    // Of those that the writer had in hand some may have been written.
+    started.output.read_to_string(&mut log).expect("the rest of the log");
+    // Some lines that the writer held may have been written.
     assert!(lost + lines(&log) >= MANY as u64 && lost <= MANY as u64, "{lost} and {}", lines(&log));
 }
 
 #[test]
-fn lost_lines_are_counted_where_they_are_missing() {
+fn the_number_of_lost_lines_is_in_the_log_where_they_are_missing() {
     let site = Site::new();
     let mut started = Started::with(&site, "-");
     started.ask(MANY);
-    // Somebody reads after all, until all that was kept has come.
+    // Now the test reads, until everything that was kept has come.
     let mut log = String::new();
     while lost(&log).is_empty() {
         let mut line = String::new();
@@ -138,44 +119,44 @@ fn lines_that_cannot_be_written_are_counted() {
 }
 
 #[test]
-fn a_log_that_was_renamed_is_opened_again_and_no_line_is_lost() {
+fn a_renamed_log_is_opened_again_and_no_line_is_lost() {
     for signal in ["-HUP", "-USR1"] {
         let site = Site::new();
         let (log, old) = (site.above().join("log"), site.above().join("log.1"));
         let mut started = Started::with(&site, log.to_str().expect("a path of text"));
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         started.ask(100);
-        fs::rename(&log, &old).expect("to rename it");
-        // While others go on.
+        fs::rename(&log, &old).expect("rename");
+        // Requests go on meanwhile.
         std::thread::scope(|scope| {
             scope.spawn(|| started.ask(1000));
-            started.signal(signal);
-            eventually("there is a new file", || log.exists());
+            started.process.signal(signal);
+            eventually("the new file appears", || log.exists());
         });
         let before = lines(&text(&old));
         started.ask(100);
         assert_eq!(started.end(), "");
-        assert_eq!(lines(&text(&old)), before, "nothing goes to the old file any more");
+        assert_eq!(lines(&text(&old)), before, "lines still go to the old file");
         assert!(before >= 100 && lines(&text(&log)) >= 100);
         assert_eq!(lines(&text(&old)) + lines(&text(&log)), 1200);
     }
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_again_goes_on_where_it_is() {
+fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
     let site = Site::new();
     let directory = site.above().join("logs");
     fs::create_dir(&directory).expect("a directory");
     let log = directory.join("log");
     let mut started = Started::with(&site, log.to_str().expect("a path of text"));
     let moved = site.above().join("moved");
-    fs::rename(&directory, &moved).expect("to rename it");
-    started.signal("-HUP");
-    let mut errors = BufReader::new(started.child.stderr.take().expect("it was piped"));
+    fs::rename(&directory, &moved).expect("rename");
+    started.process.signal("-HUP");
+    let mut errors = BufReader::new(started.process.errors());
     let mut line = String::new();
-    errors.read_line(&mut line).expect("what it says");
+    errors.read_line(&mut line).expect("a message");
     assert!(line.contains("the log is not opened again"), "{line}");
-    started.child.stderr = Some(errors.into_inner());
+    started.process.return_errors(errors.into_inner());
     started.ask(10);
     assert_eq!(started.end(), "");
     assert_eq!(lines(&fs::read_to_string(moved.join("log")).expect("the log")), 10);
@@ -186,20 +167,7 @@ fn a_named_pipe_without_a_reader_is_refused_at_once() {
     let site = Site::new();
     let pipe = site.above().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-    command.arg("web").arg(site.path("")).args(["--listen", "127.0.0.1:0", "--log"]).arg(&pipe);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary");
-    let begin = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("its state") {
-            break Some(status);
-        }
-        if begin.elapsed() > site::PATIENCE {
-            // It would wait for ever.
-            let _ = child.kill().and_then(|()| child.wait());
-            break None;
-        }
-        std::thread::yield_now();
-    };
-    assert!(status.is_some_and(|status| !status.success()));
+    let mut command = site.command(&["--log", pipe.to_str().expect("a path of text")]);
+    let mut process = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null())).expect("the binary");
+    assert!(!process.wait_for_end().success());
 }

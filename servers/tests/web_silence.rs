@@ -1,5 +1,5 @@
-//! Clients of the web server who say nothing: their sessions give up their fibres, within a
-//! second or so, and nobody notices.
+//! Silent clients of the web server: their sessions give up their fibres after about a second. No
+//! client notices.
 
 mod limits;
 mod site;
@@ -19,33 +19,33 @@ fn serve(options: &[&str]) -> Serving {
 }
 
 #[test]
-fn silent_sessions_give_their_memory_back_and_answer_again() {
+fn sessions_of_silent_clients_give_memory_back_and_answer_again() {
     const CONNECTIONS: u64 = 2_000;
     const FIRST: u64 = 300;
     allow_descriptors();
     let mut serving = serve(&["-t", "2", "--connections", "2400"]);
     let mut talks: Vec<Talk> = (0..FIRST).map(|_| serving.connect()).collect();
     talks.iter_mut().for_each(ask);
-    // They fall silent, and leave what processors keep of stacks for those who come.
+    // All clients become silent. The processors keep warm stacks for new fibres.
     std::thread::sleep(Duration::from_secs(2));
     let before = serving.resident();
     talks.extend((0..CONNECTIONS).map(|_| serving.connect()));
     for _ in 0..2 {
         talks.iter_mut().for_each(ask);
-        // A stack alone is more.
+        // A stack alone is larger than this.
         let each = || serving.resident().saturating_sub(before) / CONNECTIONS;
         eventually("little memory", || each() < 2_500);
     }
-    // Most of them have no fibre that could be cancelled.
+    // Most sessions have no fibre that could be cancelled.
     serving.terminate();
     let begin = Instant::now();
     assert!(talks.iter_mut().all(Talk::is_closed));
     assert!(serving.wait().success());
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?} to end", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(5), "the end took {:?}", begin.elapsed());
 }
 
 #[test]
-fn time_is_up_for_silent_clients_too() {
+fn the_idle_timeout_holds_for_clients_in_the_lobby() {
     let limit = Duration::from_millis(2_500);
     let serving = serve(&["--idle-timeout", "2.5", "--header-timeout", "2.5"]);
     let begin = Instant::now();
@@ -55,7 +55,7 @@ fn time_is_up_for_silent_clients_too() {
     assert!(begin.elapsed() >= limit, "closed after {:?}", begin.elapsed());
     assert!(asked.is_closed());
     assert!(begin.elapsed() >= limit, "closed after {:?}", begin.elapsed());
-    // Its time begins anew with each request.
+    // The time begins again with each request.
     let mut asking = serving.connect();
     let begin = Instant::now();
     while begin.elapsed() < 2 * limit {
@@ -71,10 +71,14 @@ fn silent_clients_count_as_connections() {
     talks.iter_mut().for_each(ask);
     let mut one_more = serving.connect();
     one_more.say("GET /file HTTP/1.1\r\nHost: h\r\n\r\n");
-    // Long enough for all to fall silent.
+    // Long enough for all clients to become silent.
     one_more.stream.set_read_timeout(Some(Duration::from_millis(1_500))).expect("a timeout");
     let heard = one_more.stream.read(&mut [0]);
-    assert_eq!(heard.map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock), "there was no room");
+    assert_eq!(
+        heard.map_err(|error| error.kind()),
+        Err(io::ErrorKind::WouldBlock),
+        "the connection was accepted beyond the limit"
+    );
     one_more.stream.set_read_timeout(Some(site::PATIENCE)).expect("a timeout");
     drop(talks.pop());
     assert_eq!(one_more.hear(true).status, 200);
@@ -82,7 +86,7 @@ fn silent_clients_count_as_connections() {
 }
 
 #[test]
-fn what_is_said_when_a_session_falls_silent_is_answered() {
+fn a_request_that_comes_while_a_session_moves_to_the_lobby_is_answered() {
     const CLIENTS: u64 = 4;
     const EACH: usize = 40;
     let serving = serve(&["-t", "2"]);
@@ -110,7 +114,7 @@ fn what_is_said_when_a_session_falls_silent_is_answered() {
                     } else {
                         ask(talk);
                     }
-                    // They fall silent up to a second after their last answer.
+                    // A session gives up its fibre up to a second after its last answer.
                     due[next] = Instant::now() + Duration::from_millis(below(1_100));
                 }
             });
@@ -119,7 +123,7 @@ fn what_is_said_when_a_session_falls_silent_is_answered() {
 }
 
 #[test]
-fn a_head_that_has_begun_keeps_its_session() {
+fn a_session_with_an_incomplete_head_keeps_its_fibre() {
     let serving = serve(&["-t", "1"]);
     let mut talks: Vec<Talk> = (0..5).map(|_| serving.connect()).collect();
     for talk in &mut talks {

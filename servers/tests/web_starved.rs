@@ -7,7 +7,7 @@ use limits::{memory, starve};
 use rustix::process::Resource;
 use site::{PATIENCE, Serving, Site, Talk, eventually, noise};
 
-/// The status of an answer, if there is one.
+/// Returns the status of the answer, if there is an answer.
 fn status(serving: &Serving, target: &str) -> Option<u16> {
     let mut talk = serving.connect();
     talk.say(format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
@@ -15,14 +15,14 @@ fn status(serving: &Serving, target: &str) -> Option<u16> {
 }
 
 #[test]
-fn without_memory_some_are_closed_and_the_others_served() {
+fn without_memory_some_clients_are_closed_and_others_served() {
     let site = Site::new().file("huge", noise(24 << 20)).file("a", "A");
     (0..100).for_each(|number| site.put(&format!("f{number}"), noise(60_000)));
     (0..100).for_each(|number| site.put(&format!("list/{number}"), ""));
     let serving = site.serve(&["--list", "--log", "/dev/null"]);
     assert_eq!(serving.get("/a").text(), "A");
     starve(serving.pid(), Resource::As, memory(serving.pid(), "VmSize") + (20 << 20));
-    // They never read: each has a desk, as long as there are any.
+    // These clients never read: each holds a desk, as long as there is memory for desks.
     let mut many: Vec<Talk> = Vec::new();
     for _ in 0..300 {
         let mut talk = serving.connect();
@@ -34,7 +34,7 @@ fn without_memory_some_are_closed_and_the_others_served() {
         assert!(matches!(status, None | Some(200 | 503)), "{status:?}");
     }
     drop(many);
-    eventually("it has memory for small files again", || status(&serving, "/a") == Some(200));
+    eventually("the server has memory for small files again", || status(&serving, "/a") == Some(200));
     assert_eq!(status(&serving, "/list/"), Some(200));
 }
 
@@ -56,9 +56,9 @@ fn without_descriptors_the_answer_is_503_and_clients_wait() {
 }
 
 #[test]
-fn without_threads_for_the_disk_files_are_served() {
+fn files_are_served_without_threads_for_blocking_calls() {
     let serving = Site::new().file("a", "A").file("large", noise(1 << 20)).serve(&[]);
-    // Not even addresses for a stack.
+    // There are no addresses for a stack either.
     starve(serving.pid(), Resource::As, memory(serving.pid(), "VmSize") + (1 << 20));
     let begin = std::time::Instant::now();
     assert_eq!(serving.get("/a").text(), "A");

@@ -1,4 +1,4 @@
-//! HTTPS, with rustls at the other end, and with curl.
+//! HTTPS, with rustls and with curl as clients.
 
 mod site;
 
@@ -41,14 +41,14 @@ impl Secure {
 }
 
 #[test]
-fn files_of_all_sizes_go_through() {
+fn files_of_all_sizes_are_served() {
     let (small, large) = (noise(20_000), noise(3_000_000));
     let secure = secure(Site::new().file("small", &small).file("large", &large), &["--plaintext"]);
     let mut stream = secure.connect();
     let ask = |target: &str, end: &str| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{end}\r\n");
     let all = ask("/plaintext", "") + &ask("/small", "") + &ask("/large", "Connection: close\r\n");
     stream.write_all(all.as_bytes()).unwrap();
-    // The end is announced: nobody has cut the connection.
+    // The end is announced, so nobody has cut the connection.
     let mut said = Vec::new();
     stream.read_to_end(&mut said).unwrap();
     let find = |needle: &[u8]| said.windows(needle.len()).position(|bytes| bytes == needle);
@@ -71,7 +71,7 @@ fn curl_trusts_the_certificate() {
 }
 
 #[test]
-fn who_does_not_speak_tls_is_let_go() {
+fn a_client_without_tls_is_closed() {
     let secure = secure(Site::new().file("a", "A"), &["--header-timeout", "0.5"]);
     let mut plain = secure.serving.connect();
     plain.say("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -87,12 +87,12 @@ fn who_does_not_speak_tls_is_let_go() {
 }
 
 #[test]
-fn goodbyes_are_answered_and_said() {
+fn the_server_answers_and_sends_close_notify() {
     let secure = secure(Site::new().file("a", "A"), &["--idle-timeout", "30"]);
     let ask = |stream: &mut StreamOwned<ClientConnection, TcpStream>| {
         stream.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     };
-    // It says no more, but listens.
+    // This client sends no more, but receives.
     let mut leaving = secure.connect();
     ask(&mut leaving);
     leaving.conn.send_close_notify();

@@ -1,7 +1,7 @@
-//! A server that greets, for `curl` and `wrk`: a task for each connection.
+//! A server that greets, for `curl` and `wrk`, with a task for each connection.
 //!
-//! `cargo run --release -p sinew-hyper --example hello [address]`, then
-//! `curl http://127.0.0.1:3000/you` or `wrk http://127.0.0.1:3000/`.
+//! `cargo run --release -p sinew-hyper --example hello [address]`, then `curl
+//! http://127.0.0.1:3000/you` or `wrk http://127.0.0.1:3000/`.
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;

@@ -1,17 +1,17 @@
-//! What hyper spawns, such as the streams of HTTP/2.
+//! The executor for futures that hyper spawns, such as the streams of HTTP/2.
 
 use hyper::rt::Executor;
 
 /// Runs futures as tasks of the caller's cluster.
 ///
 /// # Panics
-/// Outside of a runtime, where there is nobody to run them.
+/// `execute` panics outside of a runtime.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SinewExecutor;
 
 impl SinewExecutor {
-    /// It has no state.
+    /// Returns the executor, which has no state.
     #[must_use]
     pub const fn new() -> SinewExecutor {
         SinewExecutor

@@ -1,4 +1,4 @@
-//! Streams as hyper reads and writes them.
+//! Streams that hyper reads and writes.
 #![allow(unsafe_code)]
 
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -8,25 +8,25 @@ use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// A stream of [`sinew::net`] that hyper reads and writes: straight from the socket into
-/// hyper's buffers and back, without copies.
+/// A stream of [`sinew::net`] for hyper. Bytes go from the socket straight into hyper's buffers,
+/// and from them straight into the socket, without copies.
 #[derive(Clone, Debug)]
 pub struct SinewIo<S> {
     stream: S,
 }
 
 impl<S> SinewIo<S> {
-    /// Lends hyper this stream.
+    /// Wraps a stream for hyper.
     pub const fn new(stream: S) -> SinewIo<S> {
         SinewIo { stream }
     }
 
-    /// The stream.
+    /// Returns a reference to the stream.
     pub const fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// The stream.
+    /// Returns the stream.
     pub fn into_inner(self) -> S {
         self.stream
     }
@@ -47,10 +47,11 @@ macro_rules! traits {
                 context: &mut Context<'_>,
                 mut cursor: ReadBufCursor<'_>,
             ) -> Poll<io::Result<()>> {
-                // SAFETY: bytes are written to it, and nothing there is made uninitialised.
+                // SAFETY: `poll_read_uninit` only writes bytes to the buffer, and makes none
+                // uninitialised.
                 let room = unsafe { cursor.as_mut() };
                 let count = ready!(self.stream.poll_read_uninit(context, room))?;
-                // SAFETY: that many have been written, as `poll_read_uninit` says.
+                // SAFETY: `poll_read_uninit` has written `count` bytes.
                 unsafe { cursor.advance(count) };
                 Poll::Ready(Ok(()))
             }
@@ -80,13 +81,13 @@ macro_rules! traits {
                 true
             }
 
-            /// There is nothing between hyper and the kernel to be flushed.
+            /// Does nothing: no bytes wait between hyper and the kernel.
             #[inline]
             fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(Ok(()))
             }
 
-            /// Says to the other end that no more comes, unless that is gone.
+            /// Tells the other end that no more bytes come. It is no error if that end is gone.
             fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(match self.stream.shutdown(Shutdown::Write) {
                     Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),

@@ -1,4 +1,4 @@
-//! Time for hyper's limits.
+//! Timers for hyper's timeouts.
 
 use hyper::rt::{Sleep, Timer};
 use pin_project_lite::pin_project;
@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Timers of the cluster whose task waits for them.
+/// Sleeps on the timer wheel of the cluster whose task waits.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SinewTimer;
 
 impl SinewTimer {
-    /// It has no state.
+    /// Returns the timer, which has no state.
     #[must_use]
     pub const fn new() -> SinewTimer {
         SinewTimer
@@ -37,7 +37,7 @@ impl Timer for SinewTimer {
 }
 
 pin_project! {
-    /// A sleep that is hyper's.
+    /// A sleep of Sinew as hyper's `Sleep`.
     struct Asleep {
         #[pin]
         sleep: sinew::time::Sleep,

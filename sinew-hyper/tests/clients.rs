@@ -96,7 +96,7 @@ fn many_streams_share_one_connection() {
                 });
                 let answers = join_all(asked).await;
                 drop(sender);
-                // One side may ask whether the other is there when that has just left.
+                // The connection fails if the other side has just left.
                 let _ = connection.await.unwrap();
                 answers
             });

@@ -1,4 +1,4 @@
-//! How connections end: by a client that vanishes, by a limit in time, by a server that stops.
+//! The ends of connections: by a client that vanishes, by a timeout, by a server that stops.
 
 mod service;
 
@@ -48,7 +48,7 @@ fn a_client_that_vanishes_ends_its_own_connection_only() {
 }
 
 #[test]
-fn a_body_that_nobody_reads_any_more_is_dropped() {
+fn a_body_whose_reader_is_gone_is_dropped() {
     on_all_sizes(|rt, _| {
         rt.run(|| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -72,7 +72,7 @@ fn a_body_that_nobody_reads_any_more_is_dropped() {
             assert!(!client.is_at_end());
             assert_eq!(dropped.try_recv(), Ok(None));
             drop(client);
-            assert!(server.join().unwrap().is_err(), "the server was told that nobody reads");
+            assert!(server.join().unwrap().is_err(), "the server notices that the reader is gone");
             assert!(sinew::block_on(dropped).is_err());
         });
     });
@@ -106,7 +106,7 @@ fn a_head_that_does_not_come_in_time_ends_the_connection() {
 }
 
 #[test]
-fn a_server_that_stops_answers_what_was_asked_and_closes() {
+fn a_server_that_stops_answers_pending_requests_and_closes() {
     on_all_sizes(|rt, _| {
         rt.run(|| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -149,7 +149,7 @@ fn a_server_that_stops_answers_what_was_asked_and_closes() {
 }
 
 #[test]
-fn to_shut_a_stream_down_whose_other_end_is_gone_is_no_error() {
+fn shutting_down_a_stream_whose_other_end_is_gone_is_no_error() {
     on_all_sizes(|rt, _| {
         rt.run(|| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -157,7 +157,7 @@ fn to_shut_a_stream_down_whose_other_end_is_gone_is_no_error() {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(b"unread").unwrap();
             assert_eq!(client.stream().peek(&mut [0]).unwrap(), 1);
-            // To close it with bytes unread resets the connection.
+            // Closing a socket with unread bytes resets the connection.
             drop(client);
             assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
             assert_eq!(stream.shutdown(Shutdown::Write).unwrap_err().kind(), ErrorKind::NotConnected);

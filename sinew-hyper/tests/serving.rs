@@ -1,4 +1,4 @@
-//! hyper's server on tasks; the clients are fibres.
+//! hyper's server on tasks. The clients are fibres.
 
 mod service;
 
@@ -8,7 +8,7 @@ const CLIENTS: usize = 50;
 const REQUESTS: usize = 200;
 
 #[test]
-fn ten_thousand_requests_are_answered_to_fibres() {
+fn ten_thousand_requests_of_fibres_are_answered() {
     on_all_sizes(|rt, _| {
         rt.run(|| {
             let (address, server) = serve(CLIENTS, settings());
@@ -54,7 +54,7 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
-/// A body that differs everywhere.
+/// Returns a body in which no part repeats.
 fn long_body() -> Vec<u8> {
     (0..4 << 20).map(|index: u32| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -69,7 +69,8 @@ fn a_long_body_is_streamed_both_ways_at_once() {
                 let mut client = Client::connect(address);
                 let writer = client.stream().clone();
                 sinew::scope(|scope| {
-                    // More than all buffers hold: who would only write before it read would wait for ever.
+                    // The body is larger than all buffers together. A client that wrote all of it
+                    // before it read would wait for ever.
                     scope.spawn(|| post(writer, &body, chunked));
                     let answer = client.read();
                     assert_eq!((answer.status, answer.body.len()), (200, body.len()));

@@ -1,4 +1,4 @@
-//! The timer by itself.
+//! The timer alone.
 
 mod service;
 
@@ -36,7 +36,7 @@ fn a_sleep_that_is_reset_ends_at_its_new_time() {
             sinew::task::spawn(async {
                 let timer = SinewTimer::new();
                 let mut sleep = timer.sleep(LONG);
-                // Polled, so that it is in the wheel when it is reset.
+                // The sleep is polled once, so that it is in the wheel when it is reset.
                 let Either::Right(_) = select(&mut sleep, sinew::task::yield_now()).await else {
                     panic!("an hour has not passed");
                 };

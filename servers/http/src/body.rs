@@ -1,58 +1,58 @@
-//! Where a body ends. What is in it is discarded.
+//! Finds the end of a body. The content is discarded.
 
 use crate::head::Body;
 use crate::status::Status;
 
-/// Bytes that the lines of chunk sizes, with their extensions, and those after the last
-/// chunk may have: all that is not data.
+/// The largest number of bytes that are not data: the lines of chunk sizes, with their extensions,
+/// and the lines after the last chunk.
 const MOST_BESIDE: u64 = 16 * 1024;
 
-/// A body on its way.
+/// A body that is being received.
 #[derive(Debug)]
 pub struct Discard {
     state: State,
-    /// Data that may still come.
+    /// The number of data bytes that may still come.
     allowance: u64,
-    /// Other bytes that may still come.
+    /// The number of other bytes that may still come.
     beside: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many bytes are left of a body with a length.
+    /// In a body with a length; the number of bytes left.
     Length(u64),
-    /// In a chunk's size; how many digits there were.
+    /// In the size of a chunk, behind this number of digits.
     Size {
         size: u64,
         digits: u32,
     },
-    /// Behind it, before a semicolon or CR.
+    /// Behind the size, before a semicolon or CR.
     Blank(u64),
     /// Behind the semicolon, before CR.
     Extension(u64),
-    /// CR was the last one.
+    /// Behind the CR of the size's line.
     SizeEnd(u64),
-    /// So many bytes are left of a chunk.
+    /// In the data of a chunk; the number of bytes left.
     Data(u64),
-    /// A chunk's data is to be followed by CR, LF.
+    /// Behind the data of a chunk, before CR.
     DataCr,
     DataLf,
     /// At the beginning of a line after the last chunk.
     Trailer,
     /// In such a line.
     TrailerLine,
-    /// CR was the last one in it.
+    /// Behind the CR of such a line.
     TrailerLf,
-    /// The empty line's CR was the last one.
+    /// Behind the CR of the empty line.
     EndLf,
     Done,
 }
 
 impl Discard {
-    /// A body of at most `limit` bytes.
+    /// Begins a body of at most `limit` bytes.
     ///
     /// # Errors
-    /// 413 if it is known to be longer.
+    /// 413 if the body is known to be longer.
     pub fn new(body: Body, limit: u64) -> Result<Discard, Status> {
         let state = match body {
             Body::Length(0) => State::Done,
@@ -63,17 +63,17 @@ impl Discard {
         Ok(Discard { state, allowance: limit, beside: MOST_BESIDE })
     }
 
-    /// Whether all of it has come.
+    /// Returns whether all of the body has come.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Takes what belongs to the body. Gives how many bytes that were: all of them, unless
+    /// Takes the bytes that belong to the body, and returns their number. That is all bytes, unless
     /// the body ends in them.
     ///
     /// # Errors
-    /// 400 if it is not made as it should be, 413 if it is too long. Nothing more can be
-    /// read from the connection.
+    /// 400 if the body is malformed, 413 if it is too long. Nothing more can be read from the
+    /// connection.
     pub fn take(&mut self, bytes: &[u8]) -> Result<usize, Status> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
@@ -120,7 +120,7 @@ impl Discard {
             (State::EndLf, b'\n') => State::Done,
             (State::TrailerLine, b'\r') => State::TrailerLf,
             (State::TrailerLf, b'\n') => State::Trailer,
-            // A line that begins with a space would go on from the one before.
+            // A line that begins with a space would continue the one before.
             (State::Trailer, b'!'..=b'~') => State::TrailerLine,
             (State::TrailerLine, b'\t' | b' '..=b'~' | 0x80..) => State::TrailerLine,
             _ => return Err(Status::BAD_REQUEST),

@@ -1,19 +1,19 @@
-//! Which compressed forms the client can read.
+//! The compressed forms that the client can read.
 
-/// A form in which a file may lie beside itself.
+/// The encoding of a compressed file that lies beside the plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Brotli: smaller, so it is preferred.
+    /// Brotli: its files are smaller, so it is preferred.
     Brotli,
     /// Gzip.
     Gzip,
 }
 
 impl Encoding {
-    /// All there are, the preferred one first.
+    /// All encodings, the preferred one first.
     pub const ALL: [Encoding; 2] = [Encoding::Brotli, Encoding::Gzip];
 
-    /// Its name in `Content-Encoding`.
+    /// Returns the name in `Content-Encoding`.
     pub fn name(self) -> &'static str {
         match self {
             Encoding::Brotli => "br",
@@ -21,7 +21,7 @@ impl Encoding {
         }
     }
 
-    /// The ending of a name of a file in this form.
+    /// Returns the ending of the names of files in this form.
     pub fn suffix(self) -> &'static str {
         match self {
             Encoding::Brotli => ".br",
@@ -30,8 +30,8 @@ impl Encoding {
     }
 }
 
-/// Whether an `Accept-Encoding` allows for this one: it is named, or a star is, and not
-/// with a weight of 0.
+/// Returns whether an `Accept-Encoding` allows this encoding: it names the encoding or a star, and
+/// the weight is not 0.
 pub fn is_accepted(value: &[u8], encoding: Encoding) -> bool {
     let mut by_star = false;
     for item in value.split(|&byte| byte == b',') {
@@ -46,7 +46,7 @@ pub fn is_accepted(value: &[u8], encoding: Encoding) -> bool {
     by_star
 }
 
-/// `q=0`, or with zeros behind it.
+/// Returns whether a parameter is `q=0`, or the same with more zeros.
 fn is_zero_weight(parameter: &[u8]) -> bool {
     match parameter {
         [b'q' | b'Q', b'=', weight @ ..] => weight.iter().all(|&byte| byte == b'0' || byte == b'.'),

@@ -1,59 +1,59 @@
-//! A request's head.
+//! The head of a request.
 
 use crate::status::Status;
 use httparse::{EMPTY_HEADER, Error, Header};
 use std::mem::MaybeUninit;
 
-/// As many fields as a request may have.
+/// The largest number of fields in a request.
 pub const MOST_FIELDS: usize = 128;
 
-/// How much a client may say.
+/// The limits of a head.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a head, up to the empty line.
+    /// The largest head in bytes, up to the empty line.
     pub head: usize,
-    /// Bytes of a target.
+    /// The largest target in bytes.
     pub target: usize,
 }
 
-/// What is asked to be done.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Show it.
+    /// Send the file.
     Get,
-    /// Say what showing it would say.
+    /// Send what GET would send, without the body.
     Head,
-    /// Say what may be asked.
+    /// Name the allowed methods.
     Options,
-    /// One that HTTP has, and files have no use for.
+    /// A method that a server of files does not support.
     Other,
 }
 
-/// Where the body ends.
+/// The end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// So many bytes after the head.
+    /// This number of bytes after the head.
     Length(u64),
-    /// Where its chunks say.
+    /// The end of its last chunk.
     Chunked,
 }
 
-/// A head that is whole, and that can be read in one way only.
+/// A complete head, which can be understood in one way only.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'b> {
-    /// What is asked to be done.
+    /// The method.
     pub method: Method,
-    /// Its name.
+    /// The name of the method.
     pub method_name: &'b str,
-    /// To what, as the client wrote it.
+    /// The target, as the client wrote it.
     pub target: &'b str,
-    /// Whether it is HTTP/1.1, rather than 1.0.
+    /// Whether the version is HTTP/1.1, rather than 1.0.
     pub is_1_1: bool,
-    /// Whether the client wants the connection to stay.
+    /// Whether the client wants the connection to stay open.
     pub keep_alive: bool,
-    /// Where the next request begins.
+    /// The end of the body, where the next request begins.
     pub body: Body,
-    /// Whether the client waits for a word before it sends the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     /// `If-Match`.
     pub if_match: Field<'b>,
@@ -73,19 +73,19 @@ pub struct Request<'b> {
     pub referer: Field<'b>,
     /// `User-Agent`.
     pub user_agent: Field<'b>,
-    /// Bytes of the head, with the empty line at its end.
+    /// The length of the head in bytes, with the empty line at its end.
     pub length: usize,
 }
 
 /// A field that may occur once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Field<'b> {
-    /// It is not there.
+    /// The field is absent.
     #[default]
     Absent,
-    /// It is there once.
+    /// The field occurs once.
     Once(&'b [u8]),
-    /// It is there more than once.
+    /// The field occurs more than once.
     Repeated,
 }
 
@@ -94,7 +94,7 @@ impl<'b> Field<'b> {
         *self = if *self == Field::Absent { Field::Once(value) } else { Field::Repeated };
     }
 
-    /// The value, if there is one and only one.
+    /// Returns the value if the field occurs once.
     pub fn value(self) -> Option<&'b [u8]> {
         match self {
             Field::Once(value) => Some(value),
@@ -102,38 +102,37 @@ impl<'b> Field<'b> {
         }
     }
 
-    /// Whether it is there, once or more.
+    /// Returns whether the field occurs, once or more.
     pub fn is_present(self) -> bool {
         self != Field::Absent
     }
 }
 
-/// Room for the fields of a head, kept from one to the next.
+/// Memory for the fields of a head, kept from one head to the next.
 #[derive(Debug, Default)]
 pub struct Fields {
-    /// Empty; what counts is its capacity.
+    /// Always empty: only its capacity is used.
     room: Vec<Header<'static>>,
 }
 
 impl Fields {
-    /// How many fields there is room for without asking for memory.
+    /// Returns the number of fields that fit without another allocation.
     pub fn capacity(&self) -> usize {
         self.room.capacity()
     }
 }
 
-/// Reads the head at the beginning of the bytes, of which there may be more behind it.
-/// `None` if it is the beginning of one.
+/// Parses the head at the beginning of `bytes`. Returns `None` if the head is incomplete.
 ///
 /// # Errors
-/// The status of the answer, after which the connection is to be closed: where the next
-/// request begins is not known.
+/// Returns the status of the answer. The connection has to be closed after it, because the
+/// beginning of the next request is not known.
 #[inline]
 pub fn parse<'b>(bytes: &'b [u8], limits: &Limits, fields: &mut Fields) -> Result<Option<Request<'b>>, Status> {
     let mut room: Vec<Header<'b>> = std::mem::take(&mut fields.room);
     room.reserve(MOST_FIELDS);
     let parsed = parse_with(bytes, limits, &mut room.spare_capacity_mut()[..MOST_FIELDS]);
-    // The same memory, for headers of another lifetime: there are none in it.
+    // This keeps the memory, for headers of another lifetime. The vector is empty.
     fields.room = room.into_iter().map(|_| EMPTY_HEADER).collect();
     parsed
 }
@@ -182,7 +181,7 @@ fn parse_with<'b>(
     Ok(Some(request))
 }
 
-/// Of a head that is not whole: whether it may still become one.
+/// Decides whether an incomplete head may still become a valid one.
 fn partial<'b>(bytes: &[u8], limits: &Limits) -> Result<Option<Request<'b>>, Status> {
     let line = bytes.iter().skip_while(|&&byte| byte == b'\r' || byte == b'\n');
     let line_length = line.take_while(|&&byte| byte != b'\n').count();
@@ -196,7 +195,8 @@ fn partial<'b>(bytes: &[u8], limits: &Limits) -> Result<Option<Request<'b>>, Sta
     }
 }
 
-/// A version that is not spoken here, or none at all. Its end may not have come yet.
+/// Returns the status for a version that is not supported, or is malformed. The line may be
+/// incomplete.
 #[cold]
 fn wrong_version(bytes: &[u8]) -> Status {
     let line = bytes.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
@@ -216,7 +216,7 @@ fn method_of(name: &str) -> Result<Method, Status> {
     }
 }
 
-/// The bytes that a host may have.
+/// The bytes that a host may contain.
 const HOST: [bool; 256] = {
     let mut table = [false; 256];
     let others = b"-._~:[]%!$&'()*+,;=";
@@ -233,13 +233,14 @@ const HOST: [bool; 256] = {
     table
 };
 
-/// A name or an address, maybe a port; which one does not matter here.
+/// Returns whether a value is a name or an address, maybe with a port. Its meaning does not matter
+/// here.
 #[inline]
 fn is_host(host: &[u8]) -> bool {
     host.iter().all(|&byte| HOST[usize::from(byte)])
 }
 
-/// The fields that say where a request ends, and whether another one follows.
+/// The fields that decide where a request ends, and whether another one follows.
 #[derive(Default)]
 struct Framing<'b> {
     host: Field<'b>,
@@ -273,7 +274,7 @@ impl<'b> Request<'b> {
     #[inline(always)]
     fn meet(&mut self, field: &Header<'b>, framing: &mut Framing<'b>) -> Result<(), Status> {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-        // Names are told apart by their length first.
+        // The length of a name is compared first.
         match field.name.len() {
             4 if is("host") => framing.host.meet(field.value),
             5 if is("range") => self.range.meet(field.value),
@@ -318,7 +319,7 @@ impl Framing<'_> {
 }
 
 fn length_of(digits: &[u8]) -> Option<u64> {
-    // No sign, no space, no list: `parse` alone would take a plus.
+    // Digits only: `parse` alone would accept a plus sign.
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
@@ -327,7 +328,7 @@ fn chunked(codings: &[u8]) -> Result<Body, Status> {
     if codings.eq_ignore_ascii_case(b"chunked") {
         return Ok(Body::Chunked);
     }
-    // Where the body ends is known only if `chunked` comes last, and once.
+    // The end of the body is known only if `chunked` comes last, and once.
     let mut codings = codings.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     match codings.next_back() {

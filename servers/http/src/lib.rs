@@ -3,7 +3,6 @@
 
 pub mod body;
 pub mod condition;
-pub mod date;
 pub mod encoding;
 pub mod head;
 pub mod media;

@@ -1,9 +1,9 @@
-//! Content types by a name's ending.
+//! Content types by the ending of a name.
 
-/// For what is not known.
+/// The content type of unknown endings.
 pub const UNKNOWN: &str = "application/octet-stream";
 
-/// The content type of a file of this name.
+/// Returns the content type of a file with this name.
 pub fn content_type(name: &[u8]) -> &'static str {
     let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let Some(dot) = memchr::memrchr(b'.', name) else { return UNKNOWN };

@@ -1,24 +1,24 @@
-//! Which parts of a file the client wants.
+//! The parts of a file that the client wants.
 
 use std::ops::Range;
 
-/// As many parts as one answer has.
+/// The largest number of parts in one answer.
 pub const MOST_PARTS: usize = 16;
 
-/// What a `Range` asks for.
+/// The meaning of a `Range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The whole: it is no range that is understood, or one that asks for too much.
+    /// The whole file: the range is not understood, or asks for too much.
     Whole,
     /// One part.
     Part(Range<u64>),
-    /// Several, in the order in which they were asked for.
+    /// Several parts, in the order of the request.
     Parts(Vec<Range<u64>>),
-    /// Nothing that there is: 416.
+    /// No byte of the file: 416.
     Nothing,
 }
 
-/// Reads a `Range` for a file of this size.
+/// Parses a `Range` for a file of this size.
 pub fn wanted(value: &[u8], size: u64) -> Wanted {
     let Some(list) = value.split_at_checked(6).filter(|(unit, _)| unit.eq_ignore_ascii_case(b"bytes=")) else {
         return Wanted::Whole;
@@ -30,7 +30,7 @@ pub fn wanted(value: &[u8], size: u64) -> Wanted {
             Some(part) if part.is_empty() => {}
             Some(part) => parts.push(part),
         }
-        // Many small parts cost more than they are worth, and so do those that overlap.
+        // Many small parts cost more than they are worth, and so do parts that overlap.
         if parts.len() > MOST_PARTS {
             return Wanted::Whole;
         }
@@ -44,7 +44,8 @@ pub fn wanted(value: &[u8], size: u64) -> Wanted {
     }
 }
 
-/// One of the list: `None` if it is not understood, an empty one if there is nothing of it.
+/// Parses one part. Returns `None` if it is not understood, and an empty part if the file has no
+/// byte of it.
 fn part(item: &[u8], size: u64) -> Option<Range<u64>> {
     let dash = item.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (number(item[..dash].trim_ascii())?, number(item[dash + 1..].trim_ascii())?);
@@ -57,7 +58,8 @@ fn part(item: &[u8], size: u64) -> Option<Range<u64>> {
     }
 }
 
-/// `None` if it is not a number; what is too large for one is as good as the largest.
+/// Parses a number; too large a number becomes the largest one. Returns `Some(None)` if there is no
+/// digit, and `None` if it is not a number.
 fn number(digits: &[u8]) -> Option<Option<u64>> {
     if digits.is_empty() {
         return Some(None);

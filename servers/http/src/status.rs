@@ -1,4 +1,4 @@
-//! Numbers and reasons.
+//! Numbers of answers, and their reasons.
 
 /// The status of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +10,7 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Status = Status($code);)*
 
-            /// The words beside the number.
+            /// Returns the reason, which stands beside the number.
             pub fn reason(self) -> &'static str {
                 match self.0 {
                     $($code => $reason,)*

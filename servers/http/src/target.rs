@@ -1,23 +1,23 @@
-//! What a request's target names below the directory that is served.
+//! The target of a request, as a path below the served directory.
 
 use crate::status::Status;
 use std::borrow::Cow;
 
-/// A place below the top, which it does not leave: no name in it is empty, `.` or `..`, or
-/// has a slash or a NUL in it.
+/// A path below the served directory. It never leads out: no name in it is empty, `.` or `..`, and
+/// no name contains a slash or NUL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place<'b> {
-    /// The names, with slashes between them; none at the top.
+    /// The names, with slashes between them. Empty for the served directory itself.
     pub path: Cow<'b, [u8]>,
-    /// Whether the target ends with a slash, so that it means a directory.
+    /// Whether the target ends with a slash, and so means a directory.
     pub is_directory: bool,
-    /// What stands behind the question mark, as the client wrote it.
+    /// The text behind the question mark, as the client wrote it.
     pub query: Option<&'b [u8]>,
 }
 
 impl Place<'_> {
-    /// Whether a name in it begins with a dot. `.well-known` at the top is there to be
-    /// found (RFC 8615), what is below it as well.
+    /// Returns whether a name begins with a dot. `.well-known` at the top is public (RFC 8615), and
+    /// so are the files below it.
     pub fn is_hidden(&self) -> bool {
         let mut names = self.path.split(|&byte| byte == b'/').peekable();
         if names.peek() == Some(&&b".well-known"[..]) {
@@ -27,10 +27,10 @@ impl Place<'_> {
     }
 }
 
-/// Reads a target: a path, or a whole `http` address, of which the path counts.
+/// Parses a target: a path, or a whole `http` address, whose path is taken.
 ///
 /// # Errors
-/// 400 if it is neither, or leads out.
+/// 400 if the target is neither, or leads out.
 #[inline]
 pub fn place(target: &str) -> Result<Place<'_>, Status> {
     let target = target.as_bytes();
@@ -45,7 +45,7 @@ pub fn place(target: &str) -> Result<Place<'_>, Status> {
     }
 }
 
-/// Whether each byte of it stands for itself.
+/// Returns whether each byte of the path stands for itself.
 #[inline]
 fn is_plain(path: &[u8]) -> bool {
     let mut before = b'/';
@@ -79,7 +79,7 @@ fn place_slow(target: &[u8]) -> Result<Place<'_>, Status> {
     Ok(Place { path: Cow::Owned(names.join(&b'/')), is_directory, query })
 }
 
-/// What stands behind the host.
+/// Returns the part behind the host.
 fn path_of_address(target: &[u8]) -> Result<&[u8], Status> {
     let after = |scheme: &[u8]| {
         target
@@ -95,8 +95,8 @@ fn path_of_address(target: &[u8]) -> Result<&[u8], Status> {
     }
 }
 
-/// Each `%` with two hexadecimal digits stands for a byte: not for a slash or NUL, which no
-/// name has.
+/// Decodes `%` with two hexadecimal digits into a byte. A slash or NUL is refused: no name contains
+/// one.
 fn decode(path: &[u8]) -> Result<Cow<'_, [u8]>, Status> {
     if memchr::memchr(b'%', path).is_none() {
         return Ok(Cow::Borrowed(path));
@@ -119,7 +119,7 @@ fn decode(path: &[u8]) -> Result<Cow<'_, [u8]>, Status> {
     Ok(Cow::Owned(decoded))
 }
 
-/// Writes a name so that [`place`] reads it, and nothing in it means anything in HTML.
+/// Appends a name so that [`place`] reads it back. No byte of it has a meaning in HTML.
 pub fn encode(name: &[u8], into: &mut String) {
     for &byte in name {
         match byte {

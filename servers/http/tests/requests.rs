@@ -1,4 +1,5 @@
-//! Heads of requests: what is understood, what is refused, and what no input can do.
+//! Heads and bodies of requests: those that are understood, those that are refused, and properties
+//! that hold for every input.
 
 use proptest::prelude::*;
 use sinew_http_protocol::body::Discard;
@@ -25,7 +26,7 @@ fn refused(head: &str) -> Status {
     }
 }
 
-/// A request with these fields beside a host.
+/// Returns a request with these fields and a host.
 fn with(fields: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
 }
@@ -40,7 +41,7 @@ fn a_plain_request_is_understood() {
 }
 
 #[test]
-fn connections_stay_as_the_version_and_the_client_say() {
+fn version_and_connection_field_decide_whether_a_connection_stays() {
     for (head, stays) in [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
         ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false),
@@ -54,7 +55,7 @@ fn connections_stay_as_the_version_and_the_client_say() {
 }
 
 #[test]
-fn what_can_be_read_in_two_ways_is_refused() {
+fn ambiguous_requests_are_refused() {
     for fields in [
         "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",
@@ -95,7 +96,7 @@ fn what_can_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_has_its_own_status() {
+fn each_error_has_its_own_status() {
     assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), Status::BAD_REQUEST);
     assert_eq!(refused("GET / HTTP/1.1\r\nHost: a b\r\n\r\n"), Status::BAD_REQUEST);
     assert_eq!(refused("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Status::VERSION_NOT_SUPPORTED);
@@ -109,7 +110,7 @@ fn what_is_wrong_has_its_own_status() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_before_it_is_whole() {
+fn a_long_head_is_refused_before_it_is_complete() {
     let target = "/".repeat(LIMITS.target + 1);
     assert_eq!(refused(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")), Status::URI_TOO_LONG);
     assert_eq!(refused(&format!("GET {}", "/".repeat(LIMITS.target + 40))), Status::URI_TOO_LONG);
@@ -121,13 +122,13 @@ fn what_is_too_long_is_refused_before_it_is_whole() {
 }
 
 #[test]
-fn there_may_be_many_fields_but_not_any_number() {
+fn the_number_of_fields_is_limited() {
     whole(&with(&"X: y\r\n".repeat(MOST_FIELDS - 1)));
     assert_eq!(refused(&with(&"X: y\r\n".repeat(MOST_FIELDS))), Status::HEADERS_TOO_LARGE);
 }
 
 #[test]
-fn the_room_for_fields_is_kept() {
+fn the_memory_for_fields_is_kept() {
     let mut fields = Fields::default();
     let heads = [with(&"X: y\r\n".repeat(100)), with(""), "GET".to_owned(), with("X: y\n")];
     let outcomes = heads.iter().map(|head| {
@@ -140,7 +141,7 @@ fn the_room_for_fields_is_kept() {
     assert_eq!(outcomes.collect::<Vec<_>>(), expected);
 }
 
-/// The body's length, or the refusal.
+/// Returns the length of the body, `None` if it is incomplete, or the status of a refusal.
 fn discarded(body: Body, bytes: &[u8], limit: u64) -> Result<Option<usize>, Status> {
     let mut discard = Discard::new(body, limit)?;
     let taken = discard.take(bytes)?;
@@ -148,7 +149,7 @@ fn discarded(body: Body, bytes: &[u8], limit: u64) -> Result<Option<usize>, Stat
 }
 
 #[test]
-fn chunks_end_where_they_say() {
+fn a_chunked_body_ends_after_its_last_chunk() {
     let chunked = |bytes: &[u8]| discarded(Body::Chunked, bytes, 1000);
     assert_eq!(chunked(b"0\r\n\r\nGET"), Ok(Some(5)));
     assert_eq!(chunked(b"3\r\nabc\r\n0\r\n\r\nGET"), Ok(Some(13)));
@@ -220,7 +221,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_well_formed_head_is_whole_at_its_end_and_not_before(target in "/[a-z0-9/?=&.%]{0,60}", fields in fields(), rest in ".{0,20}") {
+    fn a_well_formed_head_is_complete_at_its_end_and_not_before(target in "/[a-z0-9/?=&.%]{0,60}", fields in fields(), rest in ".{0,20}") {
         let mut head = format!("GET {target} HTTP/1.1\r\nHost: example.org\r\n");
         for (name, value) in &fields {
             head += &format!("{name}: {value}\r\n");
@@ -236,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn what_follows_a_head_does_not_change_it(bytes in bytes_near_http(), more in bytes_near_http()) {
+    fn bytes_behind_a_head_do_not_change_it(bytes in bytes_near_http(), more in bytes_near_http()) {
         if let Ok(Some(request)) = parse(&bytes, &LIMITS) {
             let longer = [&bytes[..], &more].concat();
             let Ok(Some(again)) = parse(&longer, &LIMITS) else { panic!("{:?}", bytes) };
@@ -248,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_refused_stays_refused(bytes in bytes_near_http(), more in bytes_near_http()) {
+    fn a_refused_head_stays_refused_with_more_bytes(bytes in bytes_near_http(), more in bytes_near_http()) {
         if parse(&bytes, &LIMITS).is_err() {
             prop_assert!(parse(&[&bytes[..], &more].concat(), &LIMITS).is_err());
         }

@@ -1,10 +1,11 @@
-//! Where clients come in.
+//! Accepts clients, and resumes those of the lobby.
 
 use super::session::{End, Known, Session};
 use super::stream::{Connection, tcp_text};
 use super::traffic::{Admitted, Reason};
 use super::udp::Mailbox;
 use super::{Options, Server};
+use crate::serving::{accept, listen_error, spawn};
 use crate::{memory, message};
 use sinew::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use sinew::{FibreBuilder, Scope};
@@ -13,64 +14,69 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Where the server listens.
+/// A place where the server listens.
 pub enum Door {
-    /// At a port.
+    /// A TCP port.
     Tcp(TcpListener),
-    /// At a path.
+    /// The path of a Unix socket.
     Unix(UnixListener),
-    /// At a port, for datagrams.
+    /// A UDP port.
     Udp(Mailbox),
 }
 
-/// What one too many gets to hear.
+/// The answer to a client when there are too many connections.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 
-/// Listens as the options say.
+/// Binds the doors that the options name.
 ///
 /// # Errors
-/// The kernel's, with the address.
+/// The error of the kernel, with the address.
 pub fn open(options: &Options) -> io::Result<Vec<Door>> {
     if let Some(path) = &options.unix_socket {
-        let listener = open_unix(path, options.unix_mask).map_err(|error| explain(&path.display(), error))?;
+        let listener = open_unix(path, options.unix_mask).map_err(|error| listen_error(&path.display(), &error))?;
         return Ok(vec![Door::Unix(listener)]);
     }
     let open = |address: &String| {
         let listener = TcpListener::builder().backlog(options.listen_backlog);
-        let bound = match address.rsplit_once(':') {
-            Some((host, port)) if !host.is_empty() && (host.ends_with(']') || !host.contains(':')) => {
-                let port = port.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no such port"))?;
-                listener.bind((host.trim_matches(['[', ']']), port))
-            }
-            _ => listener.bind((address.trim_matches(['[', ']']), options.tcp_port())),
+        let (host, port) = host_and_port(address);
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no such port"))?,
+            None => options.tcp_port(),
         };
-        let listener = bound.map_err(|error| explain(&address, error))?;
-        // Connections inherit it. A client that is gone without a word is found out by it; there
-        // is no limit to how long others may be silent.
+        let bound = listener.bind((host, port));
+        let listener = bound.map_err(|error| listen_error(address, &error))?;
+        // Connections inherit both. Keep-alive finds clients that have vanished. Without it they
+        // would stay for ever, for a client may be silent as long as it likes.
         rustix::net::sockopt::set_socket_keepalive(&listener, true)?;
+        rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         Ok(Door::Tcp(listener))
     };
     let mut doors = options.listen.iter().map(open).collect::<io::Result<Vec<Door>>>()?;
     if let Some(port) = options.udp_port.number() {
         for address in &options.listen {
-            let host = match address.rsplit_once(':') {
-                Some((host, _)) if !host.is_empty() && (host.ends_with(']') || !host.contains(':')) => host,
-                _ => address,
-            };
-            let mailbox = Mailbox::open(host.trim_matches(['[', ']']), port);
-            doors.push(Door::Udp(mailbox.map_err(|error| explain(&address, error))?));
+            let mailbox = Mailbox::open(host_and_port(address).0, port);
+            doors.push(Door::Udp(mailbox.map_err(|error| listen_error(address, &error))?));
         }
     }
     Ok(doors)
 }
 
-/// Writes the ports into the file that `MEMCACHED_PORT_FILENAME` names, if there is such a name. The
-/// file is there when all of it is.
+/// Splits an address into host and port, if it has one. Takes the brackets of IPv6 away.
+fn host_and_port(address: &str) -> (&str, Option<&str>) {
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && (host.ends_with(']') || !host.contains(':')) => (host, Some(port)),
+        _ => (address, None),
+    };
+    (host.trim_matches(['[', ']']), port)
+}
+
+/// Writes the ports into the file that the environment variable `MEMCACHED_PORT_FILENAME` names, if
+/// it is set. The file appears only when it is complete.
 ///
 /// # Errors
-/// If it cannot be written.
+/// The file cannot be written.
 pub fn write_ports(doors: &[Door]) -> io::Result<()> {
     let Some(name) = std::env::var_os("MEMCACHED_PORT_FILENAME") else { return Ok(()) };
     let mut temporary = name.clone();
@@ -79,11 +85,7 @@ pub fn write_ports(doors: &[Door]) -> io::Result<()> {
     std::fs::rename(&temporary, name)
 }
 
-fn explain(address: &dyn std::fmt::Display, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
-}
-
-/// A socket that a server before this one has left behind is in the way.
+/// Binds a Unix socket. Removes the file that a former server has left at the path.
 fn open_unix(path: &Path, mask: u32) -> io::Result<UnixListener> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         std::fs::remove_file(path)?;
@@ -93,13 +95,36 @@ fn open_unix(path: &Path, mask: u32) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Which file is there: a server that comes after this one may have put its own in its place.
-pub fn identity(path: &Path) -> Option<(u64, u64)> {
+/// The file of the Unix socket. It is removed when this value is dropped.
+pub struct SocketFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// Returns the file that is at this path now.
+    pub fn of(path: &Path) -> SocketFile {
+        SocketFile { path: path.to_owned(), identity: identity(path) }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Another server may have put its own file there.
+        if identity(&self.path) == self.identity {
+            // The file may be gone already.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Returns the file system and the inode of the file at this path.
+fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Door {
-    /// Its number and where it is, in memcached's words.
+    /// Returns the descriptor and the address, in memcached's words.
     pub fn describe(&self) -> (i32, String) {
         match self {
             Door::Tcp(listener) => {
@@ -115,7 +140,7 @@ impl Door {
         }
     }
 
-    /// Says where it is.
+    /// Writes the address to standard error.
     pub fn announce(&self) {
         match self {
             Door::Tcp(listener) => match listener.local_addr() {
@@ -133,7 +158,7 @@ impl Door {
         }
     }
 
-    /// The line that memcached writes about it into the file that its environment names.
+    /// Returns the line about this door in the file of [`write_ports`], as memcached writes it.
     fn port_line(&self) -> String {
         let line = |kind: &str, address: io::Result<std::net::SocketAddr>| {
             address.map_or(String::new(), |address| {
@@ -148,44 +173,26 @@ impl Door {
         }
     }
 
-    /// Lets clients in, each to a fibre of its own, until this fibre is cancelled.
+    /// Accepts clients, each to a fibre of its own, until the server stops.
     pub fn serve<'scope>(&self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
         match self {
             Door::Udp(mailbox) => mailbox.serve(server),
             Door::Tcp(listener) => {
-                for stream in listener.incoming() {
-                    if server.is_stopping() {
-                        return;
-                    }
-                    match stream {
-                        Ok(stream) => {
-                            // One that breaks off at once notices later.
-                            let _ = stream.set_nodelay(true);
-                            admit(server, scope, stream);
-                        }
-                        Err(error) => server.log(1, || format!("accept: {error}")),
-                    }
-                }
+                accept(server, listener.incoming(), || (), |(), stream| admit(server, scope, stream));
             }
             Door::Unix(listener) => {
-                for stream in listener.incoming() {
-                    if server.is_stopping() {
-                        return;
-                    }
-                    match stream {
-                        Ok(stream) => admit(server, scope, stream),
-                        Err(error) => server.log(1, || format!("accept: {error}")),
-                    }
-                }
+                accept(server, listener.incoming(), || (), |(), stream| admit(server, scope, stream));
             }
         }
     }
 }
 
+/// Serves a connection, or refuses it if there are too many. Then waits until there is room for
+/// another one, unless the user wants refusals (`maxconns_fast`).
 fn admit<'scope, S: Connection>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, stream: S) {
     let Some(admitted) = server.connections.admit(stream.any(), server.clock.now()) else {
         server.log(1, || "too many open connections".to_owned());
-        // There is room for this much, or there is nobody to read it.
+        // A new socket has room for this. An error means that the client is gone.
         let _ = stream.write(TOO_MANY);
         return;
     };
@@ -195,7 +202,7 @@ fn admit<'scope, S: Connection>(server: &'scope Server, scope: &'scope Scope<'sc
     }
 }
 
-/// One who has been let in.
+/// A client that has been admitted.
 pub struct Client<S> {
     stream: S,
     admitted: Admitted,
@@ -203,16 +210,15 @@ pub struct Client<S> {
 }
 
 impl<S: Connection> Client<S> {
-    /// Serves it, in a fibre of its own. Closes the connection if there is no memory for that.
+    /// Serves the client in a fibre of its own. Closes the connection if there is no memory.
     fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
-        if let Err(error) = memory::room_for_connection() {
-            server.log(1, || format!("no memory for a connection: {error}"));
-        } else if let Err(error) = FibreBuilder::new().spawn_scoped(scope, move || self.session(server)) {
-            server.log(0, || format!("no fibre for a connection: {error}"));
+        match memory::room_for_connection() {
+            Ok(()) => spawn(server, scope, FibreBuilder::new(), move || self.session(server)),
+            Err(error) => server.log(1, || format!("no memory for a connection: {error}")),
         }
     }
 
-    /// Until it has said all, or says nothing.
+    /// Runs a session until the client leaves or becomes silent.
     fn session(mut self, server: &Server) {
         match Session::serve(server, &self.stream, self.admitted.entry(), &mut self.known) {
             Ok(End::Over) => {}
@@ -224,28 +230,29 @@ impl<S: Connection> Client<S> {
         }
     }
 
-    /// Lets it wait in the lobby. A function of its own: what this takes is not to lie on the
-    /// stacks of those who wait for a client.
+    /// Moves the client to the lobby. This is a function of its own, so that its frame is not on
+    /// the stacks of sessions that wait.
     #[cold]
     #[inline(never)]
     fn rest(self, server: &Server) {
         let stream = self.stream.clone();
         let heard = poll_fn(move |context| stream.poll_readable(context));
-        // One who is turned away goes: the server stops, or has no memory.
+        // The lobby refuses a client if the server stops or has no memory. Its connection is
+        // closed.
         let _ = server.lobby.enter(S::client(self), heard);
     }
 }
 
 /// A client of any kind.
 pub enum AnyClient {
-    /// Came in at a port.
+    /// A client of a TCP port.
     Tcp(Client<TcpStream>),
-    /// Came in at a path.
+    /// A client of a Unix socket.
     Unix(Client<UnixStream>),
 }
 
 impl AnyClient {
-    /// Serves it, in a fibre of its own.
+    /// Serves the client in a fibre of its own.
     pub fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
         match self {
             AnyClient::Tcp(client) => client.serve(server, scope),

@@ -1,20 +1,20 @@
-//! A memcached server: one fibre for each connection whose client has something to say.
+//! A memcached server: one fibre for each connection whose client is active.
 //!
 //! | module | |
 //! | --- | --- |
-//! | `listen` | where clients come in, and come back in from the lobby |
+//! | `listen` | accepts clients, and resumes those of the lobby |
 //! | `session` | one connection: read, answer, send |
-//! | `input` | what has been received, in as little memory as possible |
+//! | `input` | received bytes, in as little memory as possible |
 //! | `text`, `meta`, `binary` | requests and their answers |
 //! | `arithmetic` | numbers in values |
-//! | `administration` | commands for those who look after it |
-//! | `authentication` | who may speak |
-//! | `store` | where items are kept |
-//! | `clock` | seconds, and what was flushed when |
-//! | `stats`, `traffic` | what is told about it |
-//! | `watch`, `telling` | what happens, told as it happens |
+//! | `administration` | commands for administrators |
+//! | `authentication` | names and passwords of clients |
+//! | `store` | the items |
+//! | `clock` | seconds, and the times of flushes |
+//! | `stats`, `traffic` | statistics |
+//! | `watch`, `telling` | events, reported as they happen |
 //! | `udp` | requests in datagrams |
-//! | `process` | the process that it runs in |
+//! | `process` | the process that the server runs in |
 
 mod administration;
 mod arithmetic;
@@ -39,17 +39,20 @@ mod watch;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::signals::{Signal, Signals};
-use crate::{descriptors, message, runtime};
+use crate::serving::{self, Serve, Stop};
+use crate::signals::Signal;
+use crate::{message, runtime};
 use authentication::Authentication;
 use clock::Clock;
 use input::Allowance;
-use listen::AnyClient;
+use listen::{AnyClient, Door, SocketFile};
 use options::{Extended, Protocol};
 use process::PidFile;
 use session::Known;
+use sinew::Scope;
 use stats::Prefixes;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,61 +60,60 @@ use store::{Moment, Plan, Sizing, Store, Sweeper};
 use traffic::{Connections, Traffic};
 use watch::Watchers;
 
-/// The version of memcached whose protocol is spoken: clients look at it.
+/// The version of memcached whose protocol is spoken. Clients look at it.
 const VERSION: &str = "1.6.18";
 
-/// For so long requests that have begun may take to be completed, when the server stops.
+/// When the server stops, requests that have begun have this much time.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What all sessions share.
+/// The state that all sessions share.
 pub struct Server {
     options: Options,
     store: Store,
     clock: Clock,
     sweeper: Sweeper,
     connections: Arc<Connections>,
-    /// Clients who say nothing.
+    /// Silent clients.
     lobby: Lobby<AnyClient>,
     traffic: Traffic,
-    /// For long requests.
+    /// Memory for long requests.
     allowance: Allowance,
     /// The largest item, as memcached counts it.
     largest: usize,
-    /// Bytes for items.
+    /// The number of bytes for items.
     limit: AtomicU64,
-    /// What `-o` chose, and what clients have changed. Never locked while something waits.
+    /// The settings of `-o`, as clients have changed them. The lock is never held across a wait.
     extended: Mutex<Extended>,
-    /// Sizes are tracked of items with higher unique numbers; `u64::MAX` if they are not.
+    /// The sizes of items with higher unique numbers are tracked. `u64::MAX` if none are.
     tracked: AtomicU64,
     watchers: Arc<Watchers>,
     prefixes: Prefixes,
     authentication: Authentication,
-    /// Where clients come in: number and address, in memcached's words.
+    /// The descriptor and the address of each door, in memcached's words.
     doors: OnceLock<Vec<(i32, String)>>,
     threads: usize,
     scheduler: &'static str,
     verbosity: AtomicU32,
     flushes: AtomicU64,
-    /// How often a session let others go first.
+    /// How often a session has yielded to others.
     yields: AtomicU64,
-    /// When the last session has to have ended. Set when the server is told to stop.
-    stop: OnceLock<Instant>,
+    stop: Stop,
 }
 
 impl Server {
-    /// Now.
+    /// Returns the current moment.
     #[inline]
     fn moment(&self) -> Moment {
         self.moment_at(Instant::now())
     }
 
-    /// As [`moment`](Server::moment), for one who knows the time.
+    /// Returns the moment of `now`, which the caller has read from the clock.
     #[inline]
     fn moment_at(&self, now: Instant) -> Moment {
         self.clock.moment(now, &self.store.fresh)
     }
 
-    /// The state of a client that has said nothing.
+    /// Returns the state of a client that has sent nothing.
     fn introduction(&self) -> Known {
         let is_authenticated = !self.authentication.is_needed();
         let is_binary = match self.options.protocol {
@@ -131,7 +133,7 @@ impl Server {
         *self.extended_mut()
     }
 
-    /// A unique number as clients see it.
+    /// Returns a unique number as clients see it.
     #[inline]
     fn shown(&self, unique: u64) -> u64 {
         if self.options.disable_cas { 0 } else { unique }
@@ -146,7 +148,7 @@ impl Server {
         self.store.set_limit(bytes);
     }
 
-    /// The unique number since which sizes are tracked, if they are.
+    /// Returns the unique number since which sizes are tracked, if they are.
     fn tracked_since(&self) -> Option<u64> {
         Some(self.tracked.load(Relaxed)).filter(|since| *since != u64::MAX)
     }
@@ -160,7 +162,7 @@ impl Server {
         self.tracked.store(since, Relaxed);
     }
 
-    /// Flushes, if that is allowed.
+    /// Flushes if the options allow it. Returns whether they do.
     fn flush(&self, delay: i64, moment: Moment) -> bool {
         let is_allowed = !self.options.disable_flush_all;
         self.flushes.fetch_add(1, Relaxed);
@@ -184,7 +186,8 @@ impl Server {
         self.yields.store(0, Relaxed);
     }
 
-    /// Ends connections that have been idle for too long, until the fibre is cancelled.
+    /// Closes connections that are idle for longer than `timeout` seconds, until the fibre is
+    /// cancelled.
     fn kick(&self, timeout: u32) {
         while sinew::time::try_sleep(Duration::from_secs(1)).is_ok() {
             self.connections.kick(self.clock.now(), timeout);
@@ -199,49 +202,97 @@ impl Server {
         self.verbosity.store(level.min(2), Relaxed);
     }
 
-    /// Says something on standard error, if so much is wanted.
+    /// Writes a message to standard error, if messages of this level are wanted.
     #[inline]
     fn log(&self, level: u32, text: impl FnOnce() -> String) {
-        if self.verbosity() >= level {
-            say(&text());
-        }
+        serving::report(self, level, text);
     }
 
-    /// Whether it has been told to stop.
+    /// Returns whether the server has been told to stop.
     #[inline]
     fn is_stopping(&self) -> bool {
-        self.stop.get().is_some()
+        self.stop.is_told()
     }
 
     fn stop_deadline(&self) -> Instant {
-        self.stop.get().copied().unwrap_or_else(|| Instant::now() + GRACE)
+        self.stop.deadline()
     }
 }
 
-#[cold]
-#[inline(never)]
-fn say(text: &str) {
-    message::say(format_args!("sinew: memcached: {text}"));
-}
+impl Serve for Server {
+    const NAME: &'static str = "memcached";
+    type Door = Door;
+    type Client = AnyClient;
+    type Marks = (Option<PidFile>, Option<SocketFile>);
 
-/// Waits for a signal that ends the server, with memcached's words for each. SIGHUP does not end
-/// it: memcached loads its passwords again, and here are none.
-fn until_told(server: &Server, signals: &mut Signals) -> io::Result<()> {
-    loop {
-        match signals.next()? {
-            Signal::HangUp => continue,
+    fn lobby(&self) -> &Lobby<AnyClient> {
+        &self.lobby
+    }
+
+    fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    fn descriptors(&self) -> (u64, &'static str) {
+        (self.options.conn_limit.into(), "-c")
+    }
+
+    fn open(&self) -> io::Result<Vec<Door>> {
+        listen::open(&self.options)
+    }
+
+    fn announce(&self, doors: &[Door]) -> io::Result<Self::Marks> {
+        let socket_file = self.options.unix_socket.as_deref().map(SocketFile::of);
+        let _ = self.doors.set(doors.iter().map(Door::describe).collect());
+        listen::write_ports(doors)?;
+        let pid_file = PidFile::write(&self.options)?;
+        doors.iter().for_each(Door::announce);
+        Ok((pid_file, socket_file))
+    }
+
+    fn attend<'scope>(&'scope self, door: &Door, scope: &'scope Scope<'scope, '_>) {
+        door.serve(self, scope);
+    }
+
+    fn resume<'scope>(&'scope self, client: AnyClient, scope: &'scope Scope<'scope, '_>) {
+        client.serve(self, scope);
+    }
+
+    fn assist<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        scope.spawn(|| self.sweeper.run(&self.store, || self.moment()));
+        let idle_timeout = self.extended().idle_timeout;
+        if idle_timeout > 0 {
+            scope.spawn(move || self.kick(idle_timeout));
+        }
+    }
+
+    /// Ends the server with memcached's words for each signal. SIGHUP does not end it: memcached
+    /// loads its passwords again, and this server has none.
+    fn obey(&self, signal: Signal) -> ControlFlow<()> {
+        match signal {
+            Signal::HangUp => return ControlFlow::Continue(()),
             Signal::User => message::say(format_args!("Gracefully stopping")),
-            Signal::Stop if server.verbosity() > 0 => message::say(format_args!("Exiting normally")),
+            Signal::Stop if self.verbosity() > 0 => message::say(format_args!("Exiting normally")),
             Signal::Stop => {}
         }
-        return Ok(());
+        ControlFlow::Break(())
+    }
+
+    fn end(&self) {
+        self.sweeper.wake();
+        self.watchers.close();
+    }
+
+    #[inline]
+    fn wants(&self, level: u32) -> bool {
+        self.verbosity() >= level
     }
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal ends the server.
 ///
 /// # Errors
-/// If it cannot begin to.
+/// The server cannot begin.
 pub fn run(options: Options) -> io::Result<()> {
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     let mut extended = Extended::parse(&options.extended).map_err(invalid)?;
@@ -252,7 +303,7 @@ pub fn run(options: Options) -> io::Result<()> {
         return Err(invalid("the largest item (-I) may take at most half of the memory (-m)".to_owned()));
     }
     if options.auth_file.is_some() && options.udp_port.number().is_some() {
-        return Err(invalid("datagrams (-U) cannot say who they come from (-Y)".to_owned()));
+        return Err(invalid("datagrams (-U) cannot be authenticated (-Y)".to_owned()));
     }
     let authentication = Authentication::read(options.auth_file.as_deref())?;
     if !process::prepare(&options)? {
@@ -288,45 +339,11 @@ pub fn run(options: Options) -> io::Result<()> {
         verbosity: AtomicU32::new(options.verbose.into()),
         flushes: AtomicU64::new(0),
         yields: AtomicU64::new(0),
-        stop: OnceLock::new(),
+        stop: Stop::new(GRACE),
         options,
     };
     if extended.temp_lru {
         server.store.protect(extended.temporary_ttl);
     }
-    descriptors::allow(server.options.conn_limit.into(), "-c")?;
-    let mut signals = Signals::catch()?;
-    let doors = runtime.run(|| listen::open(&server.options))?;
-    let socket = server.options.unix_socket.as_deref().map(|path| (path, listen::identity(path)));
-    let _ = server.doors.set(doors.iter().map(listen::Door::describe).collect());
-    listen::write_ports(&doors)?;
-    let _pid_file = PidFile::write(&server.options)?;
-    doors.iter().for_each(listen::Door::announce);
-    runtime.run(|| {
-        sinew::scope(|scope| {
-            for door in &doors {
-                let server = &server;
-                scope.spawn(move || door.serve(server, scope));
-            }
-            let server = &server;
-            scope.spawn(move || server.lobby.attend(|client| client.serve(server, scope)));
-            scope.spawn(|| server.sweeper.run(&server.store, || server.moment()));
-            if extended.idle_timeout > 0 {
-                scope.spawn(move || server.kick(extended.idle_timeout));
-            }
-            let told = until_told(server, &mut signals);
-            let _ = server.stop.set(Instant::now() + GRACE);
-            scope.cancel();
-            server.sweeper.wake();
-            server.watchers.close();
-            told
-        })
-    })?;
-    if let Some((path, ours)) = socket
-        && listen::identity(path) == ours
-    {
-        // It may have been taken away.
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
+    serving::run(&runtime, &server)
 }

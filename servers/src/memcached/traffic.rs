@@ -2,6 +2,7 @@
 
 use super::stream::AnyStream;
 use super::watch::{CONNECTIONS, Watchers};
+use crossbeam_utils::CachePadded;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -265,36 +266,31 @@ impl Drop for Admitted {
 /// Bytes in and out.
 #[derive(Default)]
 pub struct Traffic {
-    received: Apart,
-    sent: Apart,
+    received: CachePadded<AtomicU64>,
+    sent: CachePadded<AtomicU64>,
 }
-
-/// A line of the cache to itself.
-#[derive(Default)]
-#[repr(align(128))]
-struct Apart(AtomicU64);
 
 impl Traffic {
     #[inline]
     pub fn received(&self, bytes: usize) {
-        self.received.0.fetch_add(bytes as u64, Relaxed);
+        self.received.fetch_add(bytes as u64, Relaxed);
     }
 
     #[inline]
     pub fn sent(&self, bytes: usize) {
-        self.sent.0.fetch_add(bytes as u64, Relaxed);
+        self.sent.fetch_add(bytes as u64, Relaxed);
     }
 
     pub fn received_total(&self) -> u64 {
-        self.received.0.load(Relaxed)
+        self.received.load(Relaxed)
     }
 
     pub fn sent_total(&self) -> u64 {
-        self.sent.0.load(Relaxed)
+        self.sent.load(Relaxed)
     }
 
     pub fn reset(&self) {
-        self.received.0.store(0, Relaxed);
-        self.sent.0.store(0, Relaxed);
+        self.received.store(0, Relaxed);
+        self.sent.store(0, Relaxed);
     }
 }

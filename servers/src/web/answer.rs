@@ -1,4 +1,4 @@
-//! Answers: their heads, and what follows them.
+//! Answers: heads and bodies.
 
 use super::clock::Calendar;
 use super::files::{Content, Form, resident};
@@ -9,40 +9,40 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::ops::Range;
 
-/// A body up to this size is copied behind its head, and sent with other answers.
-/// Unmeasured.
+/// A body up to this size is copied behind its head, and sent with other answers. Unmeasured.
 const COPIED: usize = 4 * 1024;
 
-/// What is gathered is sent when there is so much of it.
+/// Pending answers are sent when they exceed this size in bytes.
 const FULL: usize = 12 * 1024;
 
-/// Where the answers of a session go.
+/// The destination of a session's answers.
 pub struct Output<'a, T> {
     pub transport: &'a mut T,
     pub calendar: &'a mut Calendar,
     /// Answers that have not been sent.
     pub pending: &'a mut Vec<u8>,
-    /// What has been given of the answer that was begun last.
+    /// The status of the answer that was begun last, and the bytes of its body so far.
     pub given: Given,
 }
 
-/// How an answer is to be given.
+/// The manner in which a request is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Whether it has a body: not if it answers HEAD.
+    /// Whether the answer has a body. An answer to HEAD has none.
     pub with_body: bool,
-    /// Whether the connection stays.
+    /// Whether the connection stays open.
     pub stay: bool,
-    /// Whether the client has to be told that it stays.
+    /// Whether the client has to be told that the connection stays open.
     pub say_so: bool,
 }
 
 impl Manner {
-    /// After which the connection is closed, because where the next request begins is not
-    /// known.
+    /// The manner of a last answer: the connection is closed after it, because the beginning of the
+    /// next request is not known.
     pub const LAST: Manner = Manner { with_body: true, stay: false, say_so: false };
 
-    /// How to answer this request on a connection that stays if it may.
+    /// Returns the manner for this request. The connection stays open if the client wants that and
+    /// `may_stay` is set.
     #[inline]
     pub fn of(request: &Request<'_>, may_stay: bool) -> Manner {
         let stay = request.keep_alive && may_stay;
@@ -51,7 +51,7 @@ impl Manner {
     }
 }
 
-/// What an answer came to, for the log.
+/// The result of an answer, for the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     pub status: Status,
@@ -60,7 +60,7 @@ pub struct Given {
 }
 
 impl<T: Transport> Output<'_, T> {
-    /// Sends what is pending.
+    /// Sends all pending answers.
     #[inline]
     pub fn flush(&mut self) -> io::Result<()> {
         if !self.pending.is_empty() {
@@ -75,7 +75,7 @@ impl<T: Transport> Output<'_, T> {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The beginning of a head.
+    /// Begins a head.
     #[inline]
     fn begin(&mut self, status: Status) {
         self.given = Given { status, bytes: 0 };
@@ -91,7 +91,7 @@ impl<T: Transport> Output<'_, T> {
         self.put(b"\r\n");
     }
 
-    /// The end of a head.
+    /// Ends a head.
     #[inline]
     fn end(&mut self, manner: Manner) {
         self.put(match manner {
@@ -101,7 +101,7 @@ impl<T: Transport> Output<'_, T> {
         });
     }
 
-    /// The answer that web benchmarks ask for.
+    /// Answers `/plaintext`, for web benchmarks.
     #[inline]
     pub fn plaintext(&mut self, manner: Manner) -> io::Result<Given> {
         self.begin(Status::OK);
@@ -116,14 +116,14 @@ impl<T: Transport> Output<'_, T> {
         Ok(Given { status: Status::OK, bytes: if manner.with_body { 13 } else { 0 } })
     }
 
-    /// A status, and some words of explanation.
+    /// Answers with a status and its reason as text.
     #[cold]
     pub fn status(&mut self, status: Status, fields: &str, manner: Manner) -> io::Result<Given> {
         let text = format!("{} {}\n", status.0, status.reason());
         self.page(status, &format!("Content-Type: text/plain; charset=utf-8\r\n{fields}"), text.as_bytes(), manner)
     }
 
-    /// A page that was made for this answer.
+    /// Answers with a page that is in memory.
     pub fn page(&mut self, status: Status, fields: &str, text: &[u8], manner: Manner) -> io::Result<Given> {
         self.begin(status);
         self.put(fields.as_bytes());
@@ -137,9 +137,9 @@ impl<T: Transport> Output<'_, T> {
         Ok(Given { status, bytes })
     }
 
-    /// A page that is made while it is sent. `next` appends a piece, until there are so many
-    /// bytes, and tells whether it was the last one. Without chunks the end of the connection is
-    /// the end of the page.
+    /// Answers with a page that is made while it is sent. `next` appends a piece, up to a length of
+    /// the buffer, and returns whether it was the last one. Without chunks, the end of the
+    /// connection is the end of the page.
     #[cold]
     pub fn pieces(
         &mut self,
@@ -168,13 +168,13 @@ impl<T: Transport> Output<'_, T> {
             if is_last {
                 return Ok(self.given);
             }
-            // To make a piece takes some 50 µs. Many who list must not be in the way of one who
-            // wants a small file.
+            // A piece takes about 50 µs to make. Sessions that list must not delay one that sends a
+            // small file.
             sinew::yield_now();
         }
     }
 
-    /// A head to which nothing belongs: 204, and 304 with what would be said of the form.
+    /// Answers with a head alone: 204, or 304 with the fields of the form.
     #[cold]
     pub fn bare(&mut self, status: Status, fields: &str, manner: Manner) -> io::Result<Given> {
         self.begin(status);
@@ -183,7 +183,7 @@ impl<T: Transport> Output<'_, T> {
         Ok(Given { status, bytes: 0 })
     }
 
-    /// All of a file.
+    /// Answers with a whole file.
     #[inline]
     pub fn whole(&mut self, form: &Form, manner: Manner) -> io::Result<Given> {
         self.begin(Status::OK);
@@ -196,7 +196,7 @@ impl<T: Transport> Output<'_, T> {
         Ok(Given { status: Status::OK, bytes: form.size() })
     }
 
-    /// What is wanted of a file.
+    /// Answers with the parts of a file that are wanted.
     #[cold]
     pub fn parts(&mut self, form: &Form, wanted: Wanted, manner: Manner) -> io::Result<Given> {
         match wanted {
@@ -221,9 +221,9 @@ impl<T: Transport> Output<'_, T> {
         }
     }
 
-    /// Several parts, as `multipart/byteranges`.
+    /// Answers with several parts, as `multipart/byteranges`.
     fn several(&mut self, form: &Form, parts: &[Range<u64>], manner: Manner) -> io::Result<Given> {
-        // Not to be found in the file by accident, nor on purpose: it is another one each time.
+        // The boundary is random each time, so that no file contains it by accident or on purpose.
         let boundary = format!("{:016x}", RandomState::new().hash_one(()));
         let (kind, others) = form.fields.split_once("\r\n").unwrap_or((&form.fields, ""));
         let head = |part| format!("\r\n--{boundary}\r\n{kind}\r\n{}\r\n", content_range(part, form));
@@ -245,7 +245,7 @@ impl<T: Transport> Output<'_, T> {
         Ok(Given { status: Status::PARTIAL_CONTENT, bytes: length })
     }
 
-    /// A part of a file, behind what is pending.
+    /// Sends a part of a file behind the pending answers.
     #[inline]
     fn content(&mut self, form: &Form, part: Range<u64>) -> io::Result<()> {
         match &form.content {

@@ -1,32 +1,48 @@
 //! The time of day, as sessions need it.
 
+use httpdate::HttpDate;
 use rustix::time::{ClockId, clock_gettime};
-use sinew_http_protocol::date;
-use std::time::{Duration, Instant};
+use std::io::Write;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Seconds since 1970.
+/// The length of an HTTP date in bytes.
+const LENGTH: usize = 29;
+
+/// The last second of the year 9999.
+const LAST: i64 = 253_402_300_799;
+
+/// Returns the seconds since 1970.
 #[inline]
 pub fn now() -> i64 {
     clock_gettime(ClockId::RealtimeCoarse).tv_sec
 }
 
-/// The date of answers, and the time that they took place, to the second. Each session has
-/// its own: it looks closely once a second if it answers, and nothing is shared.
+/// Returns a number of seconds since 1970 as `Sun, 06 Nov 1994 08:49:37 GMT`. A time before 1970
+/// becomes the first second of 1970, a time after 9999 the last second of 9999.
+pub fn http_date(seconds: i64) -> [u8; LENGTH] {
+    let since_1970 = Duration::from_secs(seconds.clamp(0, LAST).cast_unsigned());
+    let mut text = [0; LENGTH];
+    write!(&mut text[..], "{}", HttpDate::from(UNIX_EPOCH + since_1970)).expect("29 bytes hold a date");
+    text
+}
+
+/// The `Date` of answers, and the current second as an `Instant`. Each session has its own
+/// calendar, so nothing is shared. A session that answers reads the precise clock once a second.
 pub struct Calendar {
     second: i64,
-    text: [u8; date::LENGTH],
+    text: [u8; LENGTH],
     begin: Instant,
 }
 
 impl Calendar {
-    /// One that has not looked at the clock.
+    /// Returns a calendar that has not read the clock.
     pub fn new() -> Calendar {
-        Calendar { second: -1, text: [0; date::LENGTH], begin: Instant::now() }
+        Calendar { second: -1, text: [0; LENGTH], begin: Instant::now() }
     }
 
-    /// Now.
+    /// Returns the current date.
     #[inline]
-    pub fn date(&mut self) -> &[u8; date::LENGTH] {
+    pub fn date(&mut self) -> &[u8; LENGTH] {
         let second = now();
         if second != self.second {
             self.turn(second);
@@ -34,7 +50,7 @@ impl Calendar {
         &self.text
     }
 
-    /// The end of this second, or later by less than one.
+    /// Returns the end of this second, or a moment less than a second after it.
     #[inline]
     pub fn end_of_second(&mut self) -> Instant {
         self.date();
@@ -43,6 +59,19 @@ impl Calendar {
 
     #[cold]
     fn turn(&mut self, second: i64) {
-        (self.second, self.text, self.begin) = (second, date::format(second), Instant::now());
+        (self.second, self.text, self.begin) = (second, http_date(second), Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_have_the_form_of_http_and_stay_within_its_years() {
+        assert_eq!(&http_date(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(&http_date(951_782_400), b"Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(&http_date(-1), b"Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(&http_date(i64::MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
     }
 }

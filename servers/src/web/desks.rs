@@ -1,15 +1,16 @@
-//! Memory that sessions borrow while they work, so that idle ones hold none.
+//! Memory that sessions borrow while they work. Idle sessions hold none.
 
 use crate::memory;
 use sinew_http_protocol::Fields;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a buffer: a head at most, and what is gathered before it is sent.
+/// The size of a buffer in bytes. It holds one head of the largest size, or answers before they are
+/// sent.
 pub const SIZE: usize = 16 * 1024;
 
-/// As many desks as are kept for later. Unmeasured: as many as sessions ever work at the
-/// same time without waiting for a client, by far.
+/// The number of desks that are kept for later. Unmeasured. Far fewer sessions work at the same
+/// time without waiting for a client.
 const MOST_KEPT: usize = 64;
 
 /// All desks.
@@ -21,29 +22,28 @@ pub struct Desks {
 
 #[derive(Default)]
 struct Room {
-    /// Those that nobody uses at the moment. Boxed, because a pointer is what is to lie on the
-    /// stack of a session.
+    /// Desks that are not in use. Boxed, so that a session has only a pointer on its stack.
     #[allow(clippy::vec_box)]
     kept: Vec<Box<Desk>>,
-    /// How many are in use.
+    /// The number of desks in use.
     lent: usize,
 }
 
-/// What a session works with.
+/// The buffers that a session works with.
 pub struct Desk {
-    /// What is received: [`SIZE`] bytes, of whatever was in them before.
+    /// For received bytes: [`SIZE`] bytes with any content.
     pub input: Vec<u8>,
-    /// What is to be sent. Empty at first.
+    /// For answers. Empty at first.
     pub output: Vec<u8>,
-    /// For the head that is being read.
+    /// For the fields of the head that is read.
     pub fields: Fields,
 }
 
-/// A desk until it is given back.
+/// A desk that goes back to the others when this value is dropped.
 pub struct Borrowed<'a> {
-    /// `None` if there was no memory for another: nothing can be received then.
+    /// `None` if there was no memory for another desk. Nothing can be received then.
     desk: Option<Box<Desk>>,
-    home: &'a Desks,
+    desks: &'a Desks,
 }
 
 impl Desks {
@@ -51,19 +51,20 @@ impl Desks {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends a desk, if there is one, or memory for it.
+    /// Lends a desk that is kept, or a new one if there is memory for it.
     #[inline]
     pub fn take(&self) -> Borrowed<'_> {
         let mut room = self.room();
         room.lent += 1;
         let (kept, lent) = (room.kept.pop(), room.lent);
         drop(room);
-        Borrowed { desk: kept.or_else(|| Desk::new(lent)), home: self }
+        Borrowed { desk: kept.or_else(|| Desk::new(lent)), desks: self }
     }
 }
 
 impl Desk {
-    /// Another, if there is memory for it. Where so many are lent, something has to be left.
+    /// Returns a new desk, if there is memory for it. If more than [`MOST_KEPT`] are lent, the
+    /// reserve has to stay untouched.
     #[cold]
     fn new(lent: usize) -> Option<Box<Desk>> {
         if lent > MOST_KEPT && !memory::is_left(2 * SIZE) {
@@ -81,10 +82,10 @@ impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         if let Some(desk) = &mut self.desk {
             desk.output.clear();
-            // What has grown is not kept.
+            // A buffer that has grown is not kept.
             desk.output.shrink_to(2 * SIZE);
         }
-        let mut room = self.home.room();
+        let mut room = self.desks.room();
         room.lent -= 1;
         if room.kept.len() < MOST_KEPT {
             room.kept.extend(self.desk.take());
@@ -97,18 +98,18 @@ impl Deref for Borrowed<'_> {
 
     #[inline]
     fn deref(&self) -> &Desk {
-        self.desk.as_ref().expect("something was received at it")
+        self.desk.as_ref().expect("bytes were received, so there is a desk")
     }
 }
 
 impl DerefMut for Borrowed<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Desk {
-        self.desk.as_mut().expect("something was received at it")
+        self.desk.as_mut().expect("bytes were received, so there is a desk")
     }
 }
 
-/// Where to receive: nowhere if there is no desk.
+/// Returns the buffer to receive into, which is empty if there is no desk.
 impl AsMut<[u8]> for Borrowed<'_> {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_kept_than_are_useful() {
+    fn the_number_of_kept_desks_is_bounded() {
         let desks = Desks::default();
         let many: Vec<_> = (0..MOST_KEPT + 10).map(|_| desks.take()).collect();
         drop(many);

@@ -1,10 +1,10 @@
-//! What has been received and not yet been read.
+//! Bytes that have been received but not yet read.
 
 use super::transport::Transport;
 use std::io;
 use std::time::Instant;
 
-/// Bytes of a connection, in a buffer that is borrowed.
+/// Received bytes, in a borrowed buffer.
 pub struct Input<'a> {
     buffer: &'a mut [u8],
     begin: usize,
@@ -12,34 +12,34 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// The first `count` bytes in the buffer have been received.
+    /// Returns an input of the first `count` bytes in the buffer, which have been received.
     pub fn new(buffer: &'a mut [u8], count: usize) -> Input<'a> {
         Input { buffer, begin: 0, end: count }
     }
 
-    /// What there is.
+    /// Returns the bytes that have not been read.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.begin..self.end]
     }
 
-    /// The first `count` bytes have been read.
+    /// Marks the first `count` bytes as read.
     #[inline]
     pub fn consume(&mut self, count: usize) {
         self.begin += count;
     }
 
-    /// Whether there is nothing.
+    /// Returns whether all bytes have been read.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.begin == self.end
     }
 
-    /// Waits for more, until `deadline`. Gives how many bytes came: none at the end.
+    /// Waits for more bytes, until `deadline`. Returns their number, which is 0 at the end of the
+    /// connection.
     ///
     /// # Errors
-    /// Those of the connection, `TimedOut`, and `OutOfMemory` if the buffer is full: what is
-    /// in it has to be read first.
+    /// The errors of the connection; `TimedOut`; `OutOfMemory` if the buffer is full of unread bytes.
     #[cold]
     pub fn receive(&mut self, transport: &mut impl Transport, deadline: Instant) -> io::Result<usize> {
         if self.begin > 0 {

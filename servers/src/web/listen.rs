@@ -1,31 +1,33 @@
-//! Where clients come in.
+//! Accepts clients, and resumes those of the lobby.
 
 use super::session::{self, Client};
 use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
-use crate::{memory, message};
+use crate::memory;
+use crate::serving::{accept, listen_error, report, spawn};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::Semaphore;
 use sinew::time::deadline_async;
-use sinew::{FibreBuilder, Scope, SpawnError};
+use sinew::{FibreBuilder, Scope};
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// As many connections as may wait to be accepted; the kernel's own limit is mostly this.
+/// The number of connections that may wait to be accepted. On most systems the kernel's own limit
+/// is the same.
 const BACKLOG: u32 = 4096;
 
-/// Who says nothing at first is let in after so long. The others are let in when their request
-/// is there, so that a session need not wait for it: of the CPU time for a connection that comes
-/// for one request, that saves a third.
+/// A silent client is accepted after this time. Other clients are accepted when their request has
+/// arrived, so that the session need not wait for it. That saves a third of the CPU time of a
+/// connection with one request.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Listens as the options say.
+/// Binds the addresses that the options name.
 ///
 /// # Errors
-/// The kernel's, with the address.
+/// The error of the kernel, with the address.
 pub fn open(options: &Options) -> io::Result<Vec<TcpListener>> {
     let open = |address: &String| {
         let listener = TcpListener::builder().backlog(BACKLOG).defer(SILENCE).bind(address.as_str())?;
@@ -33,16 +35,14 @@ pub fn open(options: &Options) -> io::Result<Vec<TcpListener>> {
         rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         Ok(listener)
     };
-    let explain = |address: &String, error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
-    };
-    options.listen.iter().map(|address| open(address).map_err(|error| explain(address, error))).collect()
+    let open = |address| open(address).map_err(|error| listen_error(address, &error));
+    options.listen.iter().map(open).collect()
 }
 
-/// Says where it listens.
+/// Writes the addresses to standard output.
 ///
 /// # Errors
-/// Those of standard output.
+/// Standard output cannot be written.
 pub fn announce(options: &Options, doors: &[TcpListener]) -> io::Result<()> {
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let mut output = io::stdout().lock();
@@ -52,95 +52,79 @@ pub fn announce(options: &Options, doors: &[TcpListener]) -> io::Result<()> {
     output.flush()
 }
 
-/// Lets clients in, each to a fibre of its own, until this fibre is cancelled.
+/// Accepts clients, each to a fibre of its own, until the server stops.
 pub fn serve<'scope>(server: &'scope Server, door: &TcpListener, scope: &'scope Scope<'scope, '_>) {
-    let mut incoming = door.incoming();
-    loop {
-        let place = Place::take(&server.room);
-        let stream = incoming.next().expect("connections come for ever");
-        if server.is_stopping() {
-            return;
-        }
-        match stream {
-            Ok(stream) => admit(server, scope, place, stream),
-            Err(error) => message::say(format_args!("sinew: web: accept: {error}")),
-        }
-    }
+    let admit = |permit, stream| admit(server, scope, permit, stream);
+    accept(server, door.incoming(), || Permit::take(&server.room), admit);
 }
 
-/// A connection's part of the room that there is for connections.
-struct Place(Arc<Semaphore>);
+/// A permit of [`Server::room`], held by a connection.
+struct Permit(Arc<Semaphore>);
 
-impl Place {
-    /// Waits until there is room for another.
-    fn take(room: &Arc<Semaphore>) -> Place {
+impl Permit {
+    /// Waits for a permit.
+    fn take(room: &Arc<Semaphore>) -> Permit {
         room.wait();
-        Place(Arc::clone(room))
+        Permit(Arc::clone(room))
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.post(1);
     }
 }
 
-fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, place: Place, stream: TcpStream) {
-    // Who has gone already has no address; nobody will miss its line in the log.
+fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, permit: Permit, stream: TcpStream) {
+    // A client that has gone already has no address. Its line in the log does not matter.
     let address: Option<SocketAddr> = server.log.as_ref().and_then(|_| stream.peer_addr().ok());
     let deadline = Instant::now() + server.options.header_timeout;
     let Some(config) = &server.tls else {
-        return Guest { stream, _place: place, client: Client { address }, deadline }.serve(server, scope);
+        return Guest { stream, _permit: permit, client: Client { address }, deadline }.serve(server, scope);
     };
     if !memory::is_left(tls::MEMORY) {
-        return message::say(format_args!("sinew: web: no memory for a connection"));
+        return report(server, 1, || "no memory for a connection".to_owned());
     }
     let config = Arc::clone(config);
-    let spawned = FibreBuilder::new().stack_size(tls::STACK).spawn_scoped(scope, move || {
-        let _place = place;
+    spawn(server, scope, FibreBuilder::new().stack_size(tls::STACK), move || {
+        let _permit = permit;
         if let Ok(mut secure) = Secure::new(stream, config, server.options.send_timeout) {
             session::serve(server, &mut secure, Client { address }, deadline, false);
         }
     });
-    complain(spawned);
 }
 
-fn complain<T>(spawned: Result<T, SpawnError>) {
-    if let Err(error) = spawned {
-        message::say(format_args!("sinew: web: no fibre for a connection: {error}"));
-    }
-}
-
-/// A connection without TLS, whose session may give up its fibre and go on in another.
+/// A connection without TLS. Its session may end its fibre and go on in another one.
 pub struct Guest {
     stream: TcpStream,
-    _place: Place,
+    _permit: Permit,
     client: Client,
-    /// When it has to have said something.
+    /// The client has to send something before this time.
     deadline: Instant,
 }
 
 impl Guest {
-    /// Serves it, in a fibre of its own: until all has been said, or nothing is.
+    /// Serves the client in a fibre of its own, until it leaves or becomes silent.
     pub fn serve<'scope>(mut self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
-        complain(FibreBuilder::new().spawn_scoped(scope, move || {
+        spawn(server, scope, FibreBuilder::new(), move || {
             let mut plain = Plain::new(self.stream.clone(), server.options.send_timeout);
             if let Some(deadline) = session::serve(server, &mut plain, self.client, self.deadline, true) {
                 self.deadline = deadline;
                 self.rest(server);
             }
-        }));
+        });
     }
 
-    /// Lets it wait in the lobby, to be called in time if nothing comes. A function of its own:
-    /// what this takes is not to lie on the stacks of those who wait for a client.
+    /// Moves the client to the lobby, to be resumed by its deadline at the latest. This is a
+    /// function of its own, so that its frame is not on the stacks of sessions that wait.
     #[cold]
     #[inline(never)]
     fn rest(self, server: &Server) {
         let (stream, deadline) = (self.stream.clone(), self.deadline);
         let bytes = poll_fn(move |context| stream.poll_readable(context));
         let heard = async move { drop(deadline_async(deadline, bytes).await) };
-        // One who is turned away goes, as all do when the server stops.
+        // The lobby refuses a client if the server stops or has no memory. Its connection is
+        // closed.
         let _ = server.lobby.enter(self, heard);
     }
 }

@@ -1,15 +1,15 @@
-//! What is in a directory, as a page that is made piece by piece.
+//! The listing of a directory, as a page that is made piece by piece.
 
+use super::clock;
 use super::files::{Name, Names};
-use sinew_http_protocol::date;
 use sinew_http_protocol::target::{Place, encode};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The fields of an answer with a listing, which may be another one the next time.
+/// The fields of an answer with a listing. The next one may differ, so it must not be cached.
 pub const FIELDS: &str = "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-cache\r\n";
 
-/// For so long names that were read for one client are good for others.
+/// Names that were read for one client serve others for this time.
 pub const FRESH: Duration = Duration::from_secs(1);
 
 const STYLE: &str = "\
@@ -26,9 +26,9 @@ a{text-decoration:none;color:LinkText}a:hover{text-decoration:underline}
 footer{margin-top:1rem;font-size:.85rem;opacity:.6}
 ";
 
-/// A page on its way. It knows the last name that it showed, and goes on behind it in whatever
-/// names there are by then: no name is shown twice, and what comes or goes meanwhile is there or
-/// not.
+/// A page that is being sent. It knows the last name that it has shown, and goes on behind it in
+/// the names of that moment. No name is shown twice. A name that comes or goes meanwhile may be
+/// shown or not.
 pub struct Page<'a> {
     path: &'a [u8],
     /// The last name of the last piece, and whether it is a directory.
@@ -38,13 +38,12 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The page of the directory at this path.
+    /// Begins the page of the directory at this path.
     pub fn new(path: &'a [u8]) -> Page<'a> {
         Page { path, last: None, has_begun: false, shown: 0 }
     }
 
-    /// Appends a piece: until there are `most` bytes, give or take a name. Returns whether the
-    /// page is complete.
+    /// Appends a piece, until `into` has about `most` bytes. Returns whether the page is complete.
     pub fn piece(&mut self, names: &Names, into: &mut Vec<u8>, most: usize) -> bool {
         if !self.has_begun {
             self.begin(into);
@@ -83,7 +82,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Appends the end of the page, though there may be more names: they cannot be read.
+    /// Appends the end of the page when the remaining names cannot be read.
     pub fn break_off(&self, into: &mut Vec<u8>) {
         self.end(into, ", and then the directory could not be read any more");
     }
@@ -109,13 +108,13 @@ fn make_row(name: &Name<'_>, into: &mut String) {
     );
 }
 
-/// The place with a slash at its end, as a client has to write it.
+/// Returns the place with a slash at its end, as a client has to write it.
 pub fn with_slash(place: &Place<'_>) -> String {
     let mut location = "/".to_owned();
     encode(&place.path, &mut location);
     location.push('/');
     if let Some(query) = place.query {
-        // It came in a head, so it has neither spaces nor ends of lines.
+        // The query came in a head, so it has no spaces and no line ends.
         let _ = write!(location, "?{}", String::from_utf8_lossy(query));
     }
     location
@@ -154,10 +153,15 @@ fn readable(size: u64) -> String {
     format!("{value:.1} {}", unit.unwrap_or(&""))
 }
 
+/// The names of the months, as HTTP dates have them.
+const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+
+/// Returns a time as `1994-11-06 08:49`.
 fn minute(seconds: i64) -> String {
-    let (year, month, day) = date::civil(seconds.div_euclid(86_400));
-    let second = seconds.rem_euclid(86_400);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02}", second / 3600, second / 60 % 60)
+    let date = clock::http_date(seconds);
+    let date = String::from_utf8_lossy(&date);
+    let month = MONTHS.find(&date[8..11]).map_or(0, |at| at / 3 + 1);
+    format!("{}-{month:02}-{} {}", &date[12..16], &date[5..7], &date[17..22])
 }
 
 #[cfg(test)]
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn names_mean_nothing_in_html() {
+    fn names_are_escaped_in_html() {
         assert_eq!(escaped(b"<a href='x'>&\"\x07\xff"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\u{fffd}\u{fffd}");
     }
 }

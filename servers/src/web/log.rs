@@ -1,9 +1,9 @@
 //! The access log: a line for each request, in the combined format that web servers share.
 //!
-//! Sessions add lines to a queue; a kernel thread writes them. A session never waits for it: a
-//! line that finds the queue full is *lost*, and so is one that cannot be written. Lost lines are
-//! counted. The number stands in the log where they are missing, as soon as it can be written
-//! again, and is said when the server ends.
+//! Sessions add lines to a queue, and a kernel thread writes them. A session never waits for it. A
+//! line that finds the queue full is *lost*, and so is a line that cannot be written. Lost lines
+//! are counted. Their number appears in the log at the place where they are missing, as soon as it
+//! can be written. It is also reported when the server ends.
 //!
 //! ```text
 //!   a session                    the writer
@@ -13,12 +13,12 @@
 //!                                4  if that was ordered: open the file again
 //! ```
 //!
-//! **Rotation.** A file that is renamed goes on being written until SIGHUP or SIGUSR1; then the
-//! name is opened again. Lines of requests before the signal go to the old file.
+//! **Rotation.** A file that is renamed is still written to until SIGHUP or SIGUSR1. Then the name
+//! is opened again. Lines of requests before the signal go to the old file.
 //!
-//! The writer is a thread of its own and not a fibre, because a write may wait for ever: at a pipe
-//! that nobody reads, a stopped terminal, a file system that hangs. Nobody may wait for a fibre
-//! then, and a runtime waits for all of its own. A thread ends with the process.
+//! The writer is a thread and not a fibre, because a write may wait for ever: at a pipe without a
+//! reader, a stopped terminal, a file system that hangs. A runtime waits for all of its fibres
+//! before it ends. A thread ends with the process.
 
 use super::answer::Given;
 use super::clock;
@@ -26,7 +26,7 @@ use crate::{memory, message};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use sinew::sync::{Condvar, Mutex, MutexGuard};
-use sinew_http_protocol::{Request, date};
+use sinew_http_protocol::Request;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -37,22 +37,22 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes that may wait to be written; as many may be on their way.
+/// Bytes that may wait in the queue. The writer may hold as many again.
 const MOST: usize = 1 << 20;
 
-/// More than a line has besides what clients say.
+/// A line has fewer bytes than this besides the client's text.
 const BESIDE: usize = 200;
 
-/// The time that the writer has for what is left when the server ends.
+/// When the server ends, the writer has this much time for the remaining lines.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Where sessions put lines. The writer has the same queue.
+/// The sessions' end of the log. The writer has the same queue.
 pub struct Log(Arc<Queue>);
 
 #[derive(Default)]
 struct Queue {
     state: Mutex<State>,
-    /// Told when the writer has something to do, and when it has ended.
+    /// Notified when the writer has something to do, and when it has ended.
     changed: Condvar,
 }
 
@@ -61,27 +61,27 @@ struct State {
     waiting: Batch,
     /// Lines that the writer has taken and not yet written.
     in_hand: u64,
-    /// Lines that were lost since the log was opened, but for those in `waiting`.
+    /// Lines lost since the log was opened, without those in `waiting`.
     lost: u64,
     must_reopen: bool,
     is_closed: bool,
     has_ended: bool,
 }
 
-/// What is written at a time.
+/// Lines that are written together.
 #[derive(Default)]
 struct Batch {
     text: Vec<u8>,
     lines: u64,
-    /// Lines that found no room behind them.
+    /// Lines that found no room after these.
     lost: u64,
 }
 
 impl Log {
-    /// Opens the end of this file; `-` is standard output. Starts the writer.
+    /// Opens the file at its end, and starts the writer. `-` is standard output.
     ///
     /// # Errors
-    /// The kernel's, with the name.
+    /// The error of the kernel, with the file's name.
     pub fn open(path: &Path) -> io::Result<Log> {
         let mut target = Target::open(path)?;
         let queue = Arc::new(Queue::default());
@@ -90,7 +90,7 @@ impl Log {
         Ok(Log(queue))
     }
 
-    /// Adds a request that was understood.
+    /// Adds a line for a request that was understood.
     #[cold]
     #[inline(never)]
     pub fn request(&self, client: Option<SocketAddr>, request: &Request<'_>, given: Given) {
@@ -100,19 +100,19 @@ impl Log {
         self.0.add(client, asked.as_bytes(), given, referer.unwrap_or(b"-"), agent.unwrap_or(b"-"));
     }
 
-    /// Adds one that was not.
+    /// Adds a line for a request that was not understood.
     pub fn refusal(&self, client: Option<SocketAddr>, given: Given) {
         self.0.add(client, b"-", given, b"-", b"-");
     }
 
-    /// Has the file opened again, by its name, behind the lines that there are.
+    /// Orders the writer to open the file again by its name, after the lines that are in the queue.
     pub fn reopen(&self) {
         self.0.state().must_reopen = true;
         self.0.changed.notify_all();
     }
 
-    /// Lets the writer end, and waits for it, but not for long. Says how many lines were lost
-    /// since the log was opened, if any were.
+    /// Ends the writer, and waits for it at most [`LAST`]. Reports the number of lost lines, if
+    /// any.
     pub fn close(&self) {
         let mut state = self.0.state();
         state.is_closed = true;
@@ -133,7 +133,7 @@ impl Queue {
     }
 
     fn add(&self, client: Option<SocketAddr>, asked: &[u8], given: Given, referer: &[u8], agent: &[u8]) {
-        // Each byte may take four.
+        // `quote` may turn one byte into four.
         let most = 4 * (asked.len() + referer.len() + agent.len()) + BESIDE;
         let mut state = self.state();
         let Batch { text, lines, lost } = &mut state.waiting;
@@ -161,9 +161,9 @@ impl Queue {
         }
     }
 
-    /// The writer: writes until the log is closed, and then what is left.
+    /// Runs the writer until the log is closed, then writes the remaining lines.
     fn write(&self, target: &mut Target) {
-        // Lines that are missing in the file, and of which it does not say so yet.
+        // Lines that are missing in the file, and that the file does not mention yet.
         let mut missing = 0;
         loop {
             let mut state = self.state();
@@ -197,14 +197,14 @@ fn lost_text(count: u64) -> String {
     format!("{count} {lines} lost")
 }
 
-/// Where lines end up.
+/// The file that lines are written to.
 struct Target {
-    /// `None`: standard output.
+    /// `None` for standard output.
     path: Option<PathBuf>,
     file: File,
-    /// Whether the file ends within a line.
+    /// Whether the file ends in the middle of a line.
     is_torn: bool,
-    /// Whether somebody has been told that it cannot be written.
+    /// Whether the last write failed. Only the first failure of a row is reported.
     has_failed: bool,
 }
 
@@ -218,8 +218,8 @@ impl Target {
         Ok(Target { path, file, is_torn: false, has_failed: false })
     }
 
-    /// Goes on in the file that has the name now. What cannot be opened is said, and the old file
-    /// used on.
+    /// Goes on in the file that has the name now. If it cannot be opened, reports that and keeps
+    /// the old file.
     fn reopen(&mut self) {
         match self.path.as_deref().map(open) {
             Some(Ok(file)) => (self.file, self.is_torn) = (file, false),
@@ -228,7 +228,8 @@ impl Target {
         }
     }
 
-    /// Writes lines, however long that takes. Returns the number of those that cannot be written.
+    /// Writes lines, and waits as long as that takes. Returns the number of lines that cannot be
+    /// written.
     fn write(&mut self, lines: &[u8]) -> u64 {
         if lines.is_empty() {
             return 0;
@@ -249,7 +250,7 @@ impl Target {
         lines[written..].iter().filter(|&&byte| byte == b'\n').count() as u64
     }
 
-    /// Writes these bytes. Returns the number of those that were written, and why it is not all.
+    /// Writes bytes. Returns the number of bytes written, and the error if that is not all.
     fn put(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         let mut written = 0;
         while written < bytes.len() {
@@ -257,7 +258,7 @@ impl Target {
                 Ok(0) => return (written, Err(ErrorKind::WriteZero.into())),
                 Ok(count) => written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A pipe of ours is non-blocking, and so is one that another process has made so.
+                // Our own pipe is non-blocking. Another process may have made others so.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None);
                 }
@@ -268,22 +269,22 @@ impl Target {
     }
 }
 
-/// To open a named pipe does not wait for a reader: without one it is an error.
+/// Opens a file at its end. For a named pipe this does not wait for a reader: without one it fails.
 fn open(path: &Path) -> io::Result<File> {
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).custom_flags(nonblocking).open(path);
     file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// `06/Nov/1994:08:49:37 +0000`.
+/// Returns a time as `06/Nov/1994:08:49:37 +0000`.
 fn moment(seconds: i64) -> String {
-    let text = date::format(seconds);
+    let text = clock::http_date(seconds);
     let text = String::from_utf8_lossy(&text);
     let (day, time) = (text[5..16].replace(' ', "/"), &text[17..25]);
     format!("{day}:{time} +0000")
 }
 
-/// What a client sent cannot end the quotes, or the line.
+/// Appends a client's text in quotes. The text cannot end the quotes or the line.
 fn quote(into: &mut Vec<u8>, text: &[u8]) {
     into.push(b'"');
     for &byte in text {
@@ -300,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_cannot_be_forged() {
+    fn a_client_cannot_forge_a_line() {
         let mut line = Vec::new();
         quote(&mut line, b"a\"b\\c\nd\xff e");
         assert_eq!(line, b"\"a\\x22b\\x5cc\\x0ad\\xff e\"");

@@ -16,67 +16,61 @@ mod transport;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::signals::{Signal, Signals};
-use crate::{descriptors, message, runtime};
+use crate::runtime;
+use crate::serving::{self, Serve, Stop};
+use crate::signals::Signal;
 use desks::Desks;
 use files::Files;
 use listen::Guest;
 use log::Log;
+use sinew::Scope;
+use sinew::net::TcpListener;
 use sinew::sync::Semaphore;
 use sinew_http_protocol::Limits;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// For so long answers that have begun may take to be completed, when the server stops.
+/// When the server stops, answers that have begun have this much time.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a client may say in a head. nginx allows for 32 KiB, in pieces of 8.
+/// The limits of a head. nginx allows 32 KiB, in pieces of 8.
 const LIMITS: Limits = Limits { head: desks::SIZE, target: 8 * 1024 };
 
-/// What all sessions share.
+/// The state that all sessions share.
 struct Server {
     options: Options,
     files: Files,
     desks: Desks,
-    /// A permit for each connection, and one for each listener but the first: each takes one
-    /// before it waits for a client.
+    /// One permit for each connection, and one for each listener but the first: a listener takes a
+    /// permit before it waits for a client.
     room: Arc<Semaphore>,
-    /// Clients who say nothing.
+    /// Silent clients.
     lobby: Lobby<Guest>,
     log: Option<Log>,
     tls: Option<Arc<rustls::ServerConfig>>,
-    /// Set once, before idle sessions are cancelled.
-    stopping: AtomicBool,
+    stop: Stop,
 }
 
 impl Server {
-    /// Whether it has been told to stop. Who misses it is cancelled a moment later, or sees
-    /// it after the next answer.
+    /// Returns whether the server has been told to stop.
     #[inline]
     fn is_stopping(&self) -> bool {
-        self.stopping.load(Relaxed)
+        self.stop.is_told()
     }
 }
 
-/// See [`Server::room`].
+/// Returns the number of permits in [`Server::room`].
 fn permits(options: &Options) -> u64 {
     u64::from(options.connections) + options.listen.len() as u64 - 1
 }
 
-/// For connections and files. A file may need three while it is kept: its own, and two for what
-/// lies compressed beside it.
-fn descriptors_for(options: &Options) -> u64 {
-    u64::from(options.connections) + 3 * u64::from(options.cached_files)
-}
-
-/// Serves until it is told to stop.
+/// Serves until a signal ends the server.
 ///
 /// # Errors
-/// If it cannot begin to.
+/// The server cannot begin.
 pub fn run(options: Options) -> io::Result<()> {
-    descriptors::allow(descriptors_for(&options), "--connections")?;
     let runtime = runtime::build(&options.runtime)?;
     let server = Server {
         files: Files::open(&options)?,
@@ -85,42 +79,67 @@ pub fn run(options: Options) -> io::Result<()> {
         lobby: Lobby::new(),
         log: options.log.as_deref().map(Log::open).transpose()?,
         tls: options.tls.as_deref().map(tls::config).transpose()?,
-        stopping: AtomicBool::new(false),
+        stop: Stop::new(GRACE),
         options,
     };
-    let mut signals = Signals::catch()?;
-    let served = runtime.run(|| {
-        let doors = listen::open(&server.options)?;
-        listen::announce(&server.options, &doors)?;
-        sinew::scope(|scope| {
-            for door in &doors {
-                let server = &server;
-                scope.spawn(move || listen::serve(server, door, scope));
-            }
-            let server = &server;
-            scope.spawn(move || server.lobby.attend(|guest| guest.serve(server, scope)));
-            let told = until_told(server, &mut signals);
-            server.stopping.store(true, Relaxed);
-            scope.cancel();
-            if server.room.acquire_timeout(permits(&server.options), GRACE).is_err() {
-                message::say(format_args!("sinew: web: some connections did not end within {} s", GRACE.as_secs()));
-                server.log.as_ref().inspect(|log| log.close());
-                std::process::exit(0);
-            }
-            told
-        })
-    });
+    let served = serving::run(&runtime, &server);
     server.log.as_ref().inspect(|log| log.close());
     served
 }
 
-/// Waits for a signal that ends the server. The others have the log opened again: SIGHUP as
-/// everywhere, SIGUSR1 as in nginx.
-fn until_told(server: &Server, signals: &mut Signals) -> io::Result<()> {
-    loop {
-        match signals.next()? {
-            Signal::Stop => return Ok(()),
-            Signal::HangUp | Signal::User => drop(server.log.as_ref().inspect(|log| log.reopen())),
+impl Serve for Server {
+    const NAME: &'static str = "web";
+    type Door = TcpListener;
+    type Client = Guest;
+    type Marks = ();
+
+    fn lobby(&self) -> &Lobby<Guest> {
+        &self.lobby
+    }
+
+    fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// A cached file may need three descriptors: its own, and two for the compressed files beside
+    /// it.
+    fn descriptors(&self) -> (u64, &'static str) {
+        let files = 3 * u64::from(self.options.cached_files);
+        (u64::from(self.options.connections) + files, "--connections")
+    }
+
+    fn open(&self) -> io::Result<Vec<TcpListener>> {
+        listen::open(&self.options)
+    }
+
+    fn announce(&self, doors: &[TcpListener]) -> io::Result<()> {
+        listen::announce(&self.options, doors)
+    }
+
+    fn attend<'scope>(&'scope self, door: &TcpListener, scope: &'scope Scope<'scope, '_>) {
+        listen::serve(self, door, scope);
+    }
+
+    fn resume<'scope>(&'scope self, guest: Guest, scope: &'scope Scope<'scope, '_>) {
+        guest.serve(self, scope);
+    }
+
+    /// SIGHUP opens the log again, as in other servers; so does SIGUSR1, as in nginx.
+    fn obey(&self, signal: Signal) -> ControlFlow<()> {
+        match signal {
+            Signal::Stop => return ControlFlow::Break(()),
+            Signal::HangUp | Signal::User => drop(self.log.as_ref().inspect(|log| log.reopen())),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Waits until all connections have ended. Ends the process if that takes longer than
+    /// [`GRACE`].
+    fn end(&self) {
+        if self.room.acquire_timeout(permits(&self.options), GRACE).is_err() {
+            serving::report(self, 0, || format!("some connections did not end within {} s", GRACE.as_secs()));
+            self.log.as_ref().inspect(|log| log.close());
+            std::process::exit(0);
         }
     }
 }

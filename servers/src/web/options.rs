@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Serves a directory over HTTP/1.1
 ///
-/// Each connection is served by a fibre of its own. What is outside of the directory is
-/// never served, and symbolic links are not followed unless that is asked for.
+/// Each connection has a fibre of its own. Files outside of the directory are never served.
+/// Symbolic links are not followed unless an option asks for it.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   sinew web site                            serve site/ at http://127.0.0.1:8080
@@ -19,23 +19,23 @@ use std::time::Duration;
 Try it:
   curl -i http://127.0.0.1:8080/")]
 pub struct Options {
-    /// What to serve
+    /// Directory to serve
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 
-    /// Where to listen; may be given several times
+    /// Address to listen at; may be given several times
     #[arg(short, long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     pub listen: Vec<String>,
 
-    /// Speak HTTPS, with this certificate chain and this private key, both PEM
+    /// Speak HTTPS, with this certificate chain and this private key, both in PEM
     #[arg(long, num_args = 2, value_names = ["CERT", "KEY"])]
     pub tls: Option<Vec<PathBuf>>,
 
-    /// Answer /plaintext with "Hello, World!", as web benchmarks ask
+    /// Answer /plaintext with "Hello, World!", for web benchmarks
     #[arg(long)]
     pub plaintext: bool,
 
-    /// Show what is in a directory that has no index.html
+    /// List a directory that has no index.html
     #[arg(long)]
     pub list: bool,
 
@@ -47,7 +47,7 @@ pub struct Options {
     #[arg(long)]
     pub hidden: bool,
 
-    /// For how long clients may keep what they got without asking again
+    /// Time for which clients may keep a file without asking again
     #[arg(long, value_name = "SECONDS")]
     pub max_age: Option<u32>,
 
@@ -55,27 +55,27 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 
-    /// Most connections at a time; those beyond wait to be accepted
+    /// Largest number of connections at a time; further clients wait to be accepted
     #[arg(short, long, value_name = "NUM", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub connections: u32,
 
-    /// How long a client may take to send the head of a request
+    /// Time that a client has to send the head of a request
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
     pub header_timeout: Duration,
 
-    /// How long a connection may stay between requests, give or take a second
+    /// Time that a connection may be idle between requests, give or take a second
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub idle_timeout: Duration,
 
-    /// How long a client may take to receive a piece of an answer, 256 KiB at most
+    /// Time that a client has to receive a piece of an answer, 256 KiB at most
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub send_timeout: Duration,
 
-    /// Largest body of a request that is read, and thrown away
+    /// Largest body of a request that is read and discarded
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub max_body: u64,
 
-    /// Most files that are kept open, or in memory
+    /// Largest number of files that are kept open or in memory
     #[arg(long, value_name = "NUM", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub cached_files: u32,
 

@@ -16,38 +16,38 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Who asks.
+/// The client of a session.
 #[derive(Clone, Copy)]
 pub struct Client {
-    /// Where it is, if somebody wants to know.
+    /// Its address, if the log wants it.
     pub address: Option<SocketAddr>,
 }
 
 const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
 
-/// For so long the client may go on talking after an answer that it did not wait for. To close
-/// at once would make the kernel throw the answer away.
+/// The time that a client has to finish after an answer that it did not wait for. If the connection
+/// were closed at once, the kernel would discard the answer.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Whether a connection stays.
+/// The fate of a connection after an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
-    /// For another request.
+    /// It stays open for another request.
     Stay,
-    /// It is to be closed, all has been said.
+    /// It is closed: both sides have sent everything.
     Close,
-    /// It is to be closed, but the client may not have finished.
+    /// It is closed, but the client may still be sending.
     Farewell,
 }
 
-/// Answers requests until the client leaves or breaks the rules, or the server stops. The
-/// client has to say something before `deadline`.
+/// Answers requests until the client leaves or breaks the rules, or the server stops. The client
+/// has to send something before `deadline`.
 ///
-/// If it is silent for a while, between requests, and the session `may_rest`, that ends without
-/// the connection. Then this gives until when the client has to say something, so that another
-/// session may go on with it.
+/// If `may_rest` is set and the client is silent for a while between requests, the session ends but
+/// the connection stays. Then this returns the time before which the client has to send something.
+/// Another session may go on with the connection.
 ///
-/// What an idle connection needs is in this frame, so it is kept small.
+/// An idle connection holds this frame, so it is kept small.
 pub fn serve<T: Transport>(
     server: &Server,
     transport: &mut T,
@@ -62,7 +62,7 @@ pub fn serve<T: Transport>(
     let mut calendar = Calendar::new();
     let mut limit = first(deadline, Instant::now());
     loop {
-        // Between requests a connection may be cancelled, in them it may not.
+        // A connection may be cancelled between requests, but not within one.
         let (mut desk, count) = match transport.receive(&server.desks, limit) {
             Ok((desk, count @ 1..)) => (desk, count),
             Err(error) if limit < deadline && is_silence(&error) => return Some(deadline),
@@ -73,7 +73,7 @@ pub fn serve<T: Transport>(
         };
         let outcome = sinew::cancel::shield(|| requests(server, transport, client, &mut calendar, &mut desk, count));
         match outcome {
-            // To the second: the clock is not asked for this.
+            // The end of the second is precise enough, and does not cost a look at the clock.
             Ok(After::Stay) if !server.is_stopping() => {
                 let now = calendar.end_of_second();
                 deadline = now + server.options.idle_timeout;
@@ -84,26 +84,27 @@ pub fn serve<T: Transport>(
                 sinew::cancel::shield(|| farewell(transport, &mut desk.input));
             }
             Ok(_) => sinew::cancel::shield(|| transport.close()),
-            // The client is gone, or too slow, or the file has become shorter.
+            // The client is gone or too slow, or the file has become shorter.
             Err(_) => {}
         }
         return None;
     }
 }
 
-/// Lets the client finish.
+/// Lets the client finish: discards what it sends, until it closes the connection or [`FAREWELL`]
+/// is over.
 #[cold]
 fn farewell(transport: &mut impl Transport, buffer: &mut [u8]) {
     let deadline = Instant::now() + FAREWELL;
     if transport.finish().is_ok() {
-        // Who never pauses never meets the deadline by waiting.
+        // A client that sends without a pause never reaches the deadline inside `read`.
         while let Ok(1..) = transport.read(buffer, deadline)
             && Instant::now() < deadline
         {}
     }
 }
 
-/// Answers the first `count` bytes on the desk, and what is needed to complete them.
+/// Answers the first `count` bytes on the desk. Receives more if the last request is incomplete.
 #[inline(never)]
 fn requests<T: Transport>(
     server: &Server,
@@ -141,7 +142,7 @@ fn requests<T: Transport>(
     Ok(After::Stay)
 }
 
-/// What answering takes.
+/// The state that answering needs.
 struct Talk<'a, T> {
     server: &'a Server,
     client: Client,
@@ -153,7 +154,7 @@ impl<T: Transport> Talk<'_, T> {
     #[cold]
     #[inline(never)]
     fn complete(&mut self, input: &mut Input<'_>, fields: &mut Fields) -> io::Result<After> {
-        // The client may wait for these before it goes on.
+        // The client may wait for these answers before it goes on.
         self.output.flush()?;
         let deadline = Instant::now() + self.server.options.header_timeout;
         loop {
@@ -165,15 +166,15 @@ impl<T: Transport> Talk<'_, T> {
                 }
                 Err(error) => return Err(error),
             }
-            // What is wrong with it is found out again.
+            // The caller parses the head again, and finds the error if there is one.
             if !matches!(parse(input.bytes(), &LIMITS, fields), Ok(None)) {
                 return Ok(After::Stay);
             }
         }
     }
 
-    /// Answers a request after its body has been read, for the client may not listen before
-    /// it has been sent.
+    /// Reads and discards the body of a request, then answers the request. The client may not
+    /// listen before it has sent the body.
     #[cold]
     #[inline(never)]
     fn answer_with_body(&mut self, head: &[u8], input: &mut Input<'_>, fields: &mut Fields) -> io::Result<After> {
@@ -210,8 +211,8 @@ impl<T: Transport> Talk<'_, T> {
         }
     }
 
-    /// Says what is wrong with what the client sent, as far as it was received. Nothing behind
-    /// it can be understood.
+    /// Answers with an error, for bytes that cannot be understood. Nothing behind them can be
+    /// understood either.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, status: Status, sent: &[u8]) -> io::Result<After> {
@@ -239,8 +240,8 @@ impl<T: Transport> Talk<'_, T> {
         Ok(if manner.stay { After::Stay } else { After::Close })
     }
 
-    /// Answers what takes a look at files. The connection does not stay, whatever the manner says,
-    /// if that is how the client knows where the answer ends.
+    /// Answers a request that needs the files. Clears `how.stay` if the end of the connection is
+    /// the end of the answer.
     #[inline(never)]
     fn answer_slow(&mut self, request: &Request<'_>, how: &mut Manner) -> io::Result<Given> {
         let manner = *how;
@@ -298,10 +299,10 @@ impl<T: Transport> Talk<'_, T> {
         let first = match files.list(place, now.checked_sub(listing::FRESH).unwrap_or(now)) {
             Ok(names) => names,
             Err(Found::Unavailable) => return self.unavailable(manner),
-            // It was there a moment ago.
+            // The directory was there a moment ago.
             Err(_) => return self.output.status(Status::FORBIDDEN, "", manner),
         };
-        // The same names as long as they are kept.
+        // The listing goes on with the same names as long as they are kept.
         let (oldest, mut first) = (first.read_at, Some(first));
         let mut page = Page::new(&place.path);
         self.output.pieces(listing::FIELDS, manner, in_chunks, |into, most| {
@@ -320,7 +321,7 @@ impl<T: Transport> Talk<'_, T> {
     }
 }
 
-/// Why a body was not read to its end.
+/// The reason why a body was not read to its end.
 enum Discarded {
     Refused(Status),
     Broken(io::Error),

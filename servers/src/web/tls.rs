@@ -1,4 +1,4 @@
-//! HTTPS: what a server with a certificate is like.
+//! HTTPS: the configuration of rustls.
 
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
@@ -7,17 +7,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The stack of a session that speaks TLS. rustls needs 56 KiB of it in a debug build; more
-/// costs addresses only.
+/// The stack of a session with TLS, in bytes. rustls needs 56 KiB of it in a debug build. The rest
+/// costs only addresses.
 pub const STACK: usize = 128 * 1024;
 
-/// What rustls takes for a connection, roughly, while hands are shaken.
+/// The bytes that rustls takes for a connection during the handshake, roughly.
 pub const MEMORY: usize = 128 * 1024;
 
-/// Of the certificate chain and the key in these two files.
+/// Returns a configuration with the certificate chain and the key of these two files.
 ///
 /// # Errors
-/// Those of reading them, and what rustls has to say of them.
+/// A file cannot be read, or rustls refuses its content.
 pub fn config(files: &[PathBuf]) -> io::Result<Arc<ServerConfig>> {
     let [certificates, key] = files else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "--tls takes a certificate and a key"));

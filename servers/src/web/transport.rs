@@ -10,71 +10,73 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A file is sent in pieces of this size: for each, its pages are looked for in the page
-/// cache first, and each has to be gone in time.
+/// The size of the pieces in which a file is sent. The page cache is asked about each piece before
+/// it is sent. Each piece has its own send timeout.
 pub const PIECE: u64 = 256 * 1024;
 
-/// What a session needs of its connection. Nothing waits longer than the send timeout for a
-/// client to take what is sent.
+/// The connection of a session. No call waits longer than the send timeout for a client to take
+/// bytes.
 pub trait Transport {
-    /// Waits for something, and only then borrows a desk to receive it at. Gives how many
-    /// bytes came; nothing is the end, or that there is no memory for a desk.
+    /// Waits for bytes, and only then borrows a desk to receive them. Returns the desk and the
+    /// number of bytes. The number is 0 at the end of the connection, and if there is no memory for
+    /// a desk.
     ///
     /// # Errors
-    /// Those of the connection; `TimedOut` beyond the deadline.
+    /// The errors of the connection; `TimedOut` after the deadline.
     fn receive<'d>(&mut self, desks: &'d Desks, deadline: Instant) -> io::Result<(Borrowed<'d>, usize)>;
 
-    /// Receives something; nothing is the end.
+    /// Receives bytes, and returns their number. It is 0 at the end of the connection.
     ///
     /// # Errors
-    /// Those of the connection; `TimedOut` beyond the deadline.
+    /// The errors of the connection; `TimedOut` after the deadline.
     fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize>;
 
-    /// Sends both, one behind the other, at once.
+    /// Sends `first`, then `second`, in one call if possible.
     ///
     /// # Errors
-    /// Those of the connection; `TimedOut` if the client is too slow.
+    /// The errors of the connection; `TimedOut` if the client is too slow.
     fn write(&mut self, first: &[u8], second: &[u8]) -> io::Result<()>;
 
-    /// Gives the client the whole of the send timeout again, for what is written next.
+    /// Starts the send timeout again, for the next write.
     fn renew(&mut self);
 
-    /// Sends `count` bytes of a file, [`PIECE`] at most, which are in the page cache.
+    /// Sends `count` bytes of a file, at most [`PIECE`]. They are in the page cache.
     ///
     /// # Errors
-    /// Those of the connection; `TimedOut` if the client is too slow; `UnexpectedEof` if
-    /// the file has become shorter.
+    /// The errors of the connection; `TimedOut` if the client is too slow; `UnexpectedEof` if the file
+    /// has become shorter.
     fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()>;
 
-    /// Whether the client has said something that nobody has received.
+    /// Returns whether the client has sent bytes that nobody has received.
     fn is_unheard(&self) -> bool;
 
-    /// Says that nothing more will be sent, but listens on.
+    /// Tells the client that nothing more will be sent, but still receives.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// The errors of the connection.
     fn finish(&mut self) -> io::Result<()>;
 
-    /// Says goodbye to a client that says nothing more: the connection is closed next.
+    /// Says goodbye to a client that sends nothing more. The connection is closed next.
     fn close(&mut self);
 }
 
-/// TCP.
+/// A connection over TCP.
 pub struct Plain {
     stream: TcpStream,
     patience: Duration,
-    /// Until when an answer may wait to be sent. Counted from the last deadline, so that the
-    /// clock need not be asked for it.
+    /// The time until which a write may wait. It is counted from the last deadline, so that the
+    /// clock need not be read.
     limit: Instant,
 }
 
 impl Plain {
-    /// Over this connection, to a client that may take so long to receive something.
+    /// Returns a transport over this stream. The client has the time `patience` to receive
+    /// something.
     pub fn new(stream: TcpStream, patience: Duration) -> Plain {
         Plain { stream, patience, limit: Instant::now() + patience }
     }
 
-    /// What did not go at once.
+    /// Sends the bytes that did not go out at once.
     #[cold]
     #[inline(never)]
     fn write_rest(&mut self, mut first: &[u8], mut second: &[u8]) -> io::Result<()> {
@@ -142,20 +144,20 @@ fn is_unheard(stream: &TcpStream) -> bool {
     rustix::io::ioctl_fionread(stream).is_ok_and(|count| count > 0)
 }
 
-/// TLS over TCP.
+/// A connection with TLS over TCP.
 pub struct Secure {
     stream: StreamOwned<ServerConnection, TcpStream>,
     patience: Duration,
 }
 
-/// What is encrypted at a time: a record of TLS.
+/// The bytes that are encrypted at a time: a record of TLS.
 const RECORD: usize = 16 * 1024;
 
 impl Secure {
-    /// Over this connection. Hands are shaken when something is first read.
+    /// Returns a transport over this stream. The handshake happens at the first read.
     ///
     /// # Errors
-    /// rustls's.
+    /// The error of rustls.
     pub fn new(stream: TcpStream, config: Arc<ServerConfig>, patience: Duration) -> io::Result<Secure> {
         let connection = ServerConnection::new(config).map_err(io::Error::other)?;
         Ok(Secure { stream: StreamOwned::new(connection, stream), patience })
@@ -175,7 +177,8 @@ impl Transport for Secure {
 
     fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
         match time::deadline(deadline, || self.stream.read(buffer)) {
-            // The client hung up without a word. Heads and bodies have ends of their own.
+            // The client has closed the connection without TLS's goodbye. That is safe: heads and
+            // bodies have ends of their own.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
             outcome => outcome,
         }
@@ -189,7 +192,7 @@ impl Transport for Secure {
         })
     }
 
-    /// Each write has it.
+    /// Does nothing: each write has the whole timeout.
     fn renew(&mut self) {}
 
     fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()> {

@@ -2,20 +2,25 @@
 
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
+#![allow(unused_imports)]
 
+#[path = "../process/mod.rs"]
+mod process;
+
+pub use process::{PATIENCE, Process};
+
+use process::Random;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes longer, unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A directory that is gone with this value. What is served is below it, so that there is
-/// something outside.
+/// A temporary directory, which is removed when this value is dropped. The served directory is
+/// inside it, so that there are files outside of the served one.
 pub struct Site {
     above: PathBuf,
 }
@@ -29,7 +34,7 @@ impl Site {
         Site { above }
     }
 
-    /// Beside what is served.
+    /// Returns the directory above the served one.
     pub fn above(&self) -> &Path {
         &self.above
     }
@@ -38,7 +43,7 @@ impl Site {
         self.above.join("site").join(name)
     }
 
-    /// Puts a file there, and the directories that it takes.
+    /// Writes a file, and makes its directories.
     pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Site {
         self.put(name, content);
         self
@@ -46,13 +51,29 @@ impl Site {
 
     pub fn put(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("it is below something")).expect("directories");
+        fs::create_dir_all(path.parent().expect("a directory above the file")).expect("directories");
         fs::write(path, content).expect("a file");
+    }
+
+    /// Returns the command that serves this directory. Its standard output is a pipe.
+    pub fn command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+        command.arg("web").arg(self.path("")).args(["--listen", "127.0.0.1:0"]).args(options);
+        command.stdout(Stdio::piped());
+        command
     }
 
     pub fn serve(self, options: &[&str]) -> Serving {
         Serving::start(self, options)
     }
+}
+
+/// Reads the line in which a server announces an address, and returns the address.
+pub fn read_address(output: &mut impl BufRead) -> SocketAddr {
+    let mut line = String::new();
+    output.read_line(&mut line).expect("the first line");
+    let address = line.trim().rsplit("//").next().and_then(|address| address.parse().ok());
+    address.unwrap_or_else(|| panic!("the server says: {line}"))
 }
 
 impl Drop for Site {
@@ -61,25 +82,20 @@ impl Drop for Site {
     }
 }
 
-/// A server that runs, and ends with this value.
+/// A running server. It is killed when this value is dropped.
 pub struct Serving {
     pub address: SocketAddr,
     pub site: Site,
-    child: Child,
+    process: Process,
 }
 
 impl Serving {
     fn start(site: Site, options: &[&str]) -> Serving {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-        command.arg("web").arg(site.path("")).args(["--listen", "127.0.0.1:0"]).args(options);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary of this package");
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().expect("it was piped"));
-        output.read_line(&mut line).expect("its first line");
-        // What it says later is not to stop it.
-        std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
-        let address = line.trim().rsplit("//").next().and_then(|address| address.parse().ok());
-        Serving { address: address.unwrap_or_else(|| panic!("it said: {line}")), site, child }
+        let mut process = Process::start(&mut site.command(options)).expect("the binary of this package");
+        let mut output = BufReader::new(process.output());
+        let address = read_address(&mut output);
+        process::discard(output);
+        Serving { address, site, process }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -90,59 +106,28 @@ impl Serving {
         Talk::over(TcpStream::connect(self.address).expect("a connection"))
     }
 
-    /// The answer to a request for this target, on a connection of its own.
+    /// Returns the answer to a GET of this target, on a connection of its own.
     pub fn get(&self, target: &str) -> Answer {
         self.ask("GET", target, "")
     }
 
-    /// With fields, each of which ends with CRLF.
+    /// Returns the answer to a request, on a connection of its own. Each of `fields` ends with CRLF.
     pub fn ask(&self, method: &str, target: &str, fields: &str) -> Answer {
         let mut talk = self.connect();
         talk.ask(method, target, fields)
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Asks it to stop.
-    pub fn terminate(&self) {
-        let sent = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
-        assert!(sent.expect("kill").success());
-    }
-
-    /// How it ended.
+    /// Waits for the end of the server, and returns its exit status.
     pub fn wait(&mut self) -> ExitStatus {
-        let begin = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("its state") {
-                return status;
-            }
-            assert!(begin.elapsed() < PATIENCE, "it does not end");
-            std::thread::yield_now();
-        }
-    }
-
-    /// How many sockets it has.
-    pub fn sockets(&self) -> usize {
-        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("its descriptors");
-        let links = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
-    }
-
-    /// Resident bytes.
-    pub fn resident(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("its status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+        self.process.wait_for_end()
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Serving {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
     }
 }
 
@@ -152,7 +137,7 @@ pub struct Talk {
     heard: Vec<u8>,
 }
 
-/// What a server said.
+/// An answer of the server.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -175,30 +160,23 @@ impl Answer {
 
 impl Talk {
     pub fn over(stream: TcpStream) -> Talk {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_nodelay(true).expect("no delay");
+        process::prepare(&stream);
         Talk { stream, heard: Vec::new() }
     }
 
     pub fn say(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).expect("to send");
+        self.stream.write_all(bytes.as_ref()).expect("send");
     }
 
-    /// Receives something; `false` at the end.
+    /// Receives some bytes. Returns `false` if the server has closed the connection.
     pub fn hear_more(&mut self) -> bool {
         let mut buffer = [0; 16 * 1024];
-        match self.stream.read(&mut buffer) {
-            Ok(count) => {
-                self.heard.extend_from_slice(&buffer[..count]);
-                count > 0
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => false,
-            Err(error) => panic!("to receive: {error}, after {} bytes", self.heard.len()),
-        }
+        let count = process::receive(&mut self.stream, &mut buffer, &self.heard);
+        self.heard.extend_from_slice(&buffer[..count]);
+        count > 0
     }
 
-    /// A head, with the empty line behind it.
+    /// Receives a head, with the empty line behind it.
     pub fn hear_head(&mut self) -> String {
         loop {
             if let Some(end) = self.heard.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -209,7 +187,7 @@ impl Talk {
         }
     }
 
-    /// An answer. One to HEAD has no body.
+    /// Receives an answer. An answer to HEAD has no body.
     pub fn hear(&mut self, has_body: bool) -> Answer {
         let head = self.hear_head();
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
@@ -226,7 +204,7 @@ impl Talk {
         answer
     }
 
-    /// A body in chunks, to its end.
+    /// Receives a body in chunks.
     pub fn hear_chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
@@ -257,7 +235,7 @@ impl Talk {
         self.hear(method != "HEAD")
     }
 
-    /// So many bytes; fewer if the server closes.
+    /// Receives `count` bytes, or fewer if the server closes the connection.
     pub fn hear_bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.heard);
         let had = bytes.len().min(count);
@@ -265,29 +243,32 @@ impl Talk {
         bytes.resize(count, 0);
         let mut filled = had;
         while filled < count {
-            match self.stream.read(&mut bytes[filled..]) {
-                Ok(0) => break,
-                Ok(more) => filled += more,
-                Err(error) => panic!("to receive: {error}, after {filled} bytes"),
+            let (before, room) = bytes.split_at_mut(filled);
+            match process::receive(&mut self.stream, room, before) {
+                0 => break,
+                more => filled += more,
             }
         }
         bytes.truncate(filled);
         bytes
     }
 
-    /// All that is said until the server closes.
+    /// Receives everything until the server closes the connection.
     pub fn hear_all(&mut self) -> Vec<u8> {
         while self.hear_more() {}
         std::mem::take(&mut self.heard)
     }
 
-    /// Whether the server closes, and says nothing before.
+    /// Returns whether the server closes the connection without another byte.
     pub fn is_closed(&mut self) -> bool {
         self.heard.is_empty() && !self.hear_more()
     }
 }
 
-/// Tries again until it holds: for what the server notices within a second or so.
+/// Waits until a condition holds. The server notices some things only after about a second.
+///
+/// # Panics
+/// Panics if the condition does not hold within [`PATIENCE`].
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -296,14 +277,8 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Bytes that are different everywhere.
+/// Returns `count` random bytes, the same ones each time.
 pub fn noise(count: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    let step = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..count).map(step).collect()
+    let mut random = Random::with_seed(0x2545_f491_4f6c_dd1d);
+    (0..count).map(|_| random.next() as u8).collect()
 }

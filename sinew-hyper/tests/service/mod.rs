@@ -1,4 +1,4 @@
-//! A server to talk to, and a client that is a fibre with a plain socket.
+//! A server for tests, and a client that is a fibre with a plain socket.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 
 pub type Body = BoxBody<Bytes, hyper::Error>;
 
-/// Runs `body` on 1, 2 and 4 processors. All has to have ended when it returns.
+/// Runs `body` on 1, 2 and 4 processors. Fails if anything is left when it returns.
 #[track_caller]
 pub fn on_all_sizes(body: impl Fn(&Runtime, Setup)) {
     wherever(|setup| setup.scheduling == Scheduling::Fair && setup.migrating, body);
@@ -34,7 +34,7 @@ pub fn whole(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).map_err(|never| match never {}).boxed()
 }
 
-/// Answers `GET` with its path and `POST` with what was posted, as it comes.
+/// Answers `GET` with its path, and `POST` with the posted bytes as they come.
 pub async fn echo(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     Ok(Response::new(match *request.method() {
         Method::GET => whole(format!("you asked for {}", request.uri().path())),
@@ -43,8 +43,8 @@ pub async fn echo(request: Request<Incoming>) -> Result<Response<Body>, Infallib
     }))
 }
 
-/// A server of so many connections, one after the other accepted, each a task. Gives how
-/// each of them ended.
+/// Serves this number of connections, accepted one after the other, each by a task. Returns the
+/// address, and a handle to the results of all connections.
 pub fn serve(connections: usize, builder: http1::Builder) -> (SocketAddr, JoinHandle<Vec<hyper::Result<()>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -64,19 +64,19 @@ pub fn serve(connections: usize, builder: http1::Builder) -> (SocketAddr, JoinHa
     (address, server)
 }
 
-/// A server's settings, with our timer.
+/// Returns a server's settings with our timer.
 pub fn settings() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.timer(SinewTimer::new());
     builder
 }
 
-/// One end of a connection, read by a fibre.
+/// A client's connection, read by a fibre.
 pub struct Client {
     reader: BufReader<TcpStream>,
 }
 
-/// What a server answered.
+/// An answer of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -109,7 +109,7 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    /// Reads the head of an answer, and its body by whichever rule it names.
+    /// Reads the head of an answer, and its body by the rule that the head names.
     pub fn read(&mut self) -> Answer {
         let status = self.line().split(' ').nth(1).expect("a status line").parse().unwrap();
         let (mut length, mut chunked, mut closes) = (0, false, false);
@@ -142,7 +142,7 @@ impl Client {
         size
     }
 
-    /// Whether the server has closed its end, after waiting for one thing or the other.
+    /// Waits for bytes or the end. Returns whether the server has closed its end.
     pub fn is_at_end(&mut self) -> bool {
         self.reader.fill_buf().map_or(true, <[u8]>::is_empty)
     }
@@ -152,7 +152,7 @@ pub fn request(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n")
 }
 
-/// The answer of [`echo`] to `ask`.
+/// Returns the answer of [`echo`] to a `GET` of this path.
 pub fn answer(path: &str) -> Answer {
     Answer { status: 200, closes: false, body: format!("you asked for {path}").into_bytes() }
 }

@@ -1,5 +1,5 @@
-//! A connection's bytes, whatever they are: the requests in them are found, their bodies
-//! discarded, their targets and fields looked at.
+//! Feeds any bytes to the parser: finds the requests in them, discards their bodies, and checks
+//! their targets and fields.
 //!
 //! ```sh
 //! cargo +nightly fuzz run requests --fuzz-dir servers/http/fuzz
@@ -29,11 +29,11 @@ const SIZE: u64 = 1000;
 
 fuzz_target!(|bytes: &[u8]| {
     let (whole, cut) = (ends(bytes, bytes.len().max(1)), ends(bytes, 1));
-    assert_eq!(whole, cut, "it matters how the bytes come");
+    assert_eq!(whole, cut, "the result depends on how the bytes are cut");
 });
 
-/// Where requests end, bodies included, when bytes come in steps of this size; the last one
-/// is the refusal's status, or 0.
+/// Returns the ends of all requests, with their bodies, when bytes come in steps of this size. The
+/// last element is the status of a refusal, if there is one.
 fn ends(bytes: &[u8], step: usize) -> Vec<usize> {
     let mut fields = Fields::default();
     let (mut ends, mut begin, mut end) = (Vec::new(), 0, 0);
@@ -41,7 +41,8 @@ fn ends(bytes: &[u8], step: usize) -> Vec<usize> {
         let request = loop {
             match parse(&bytes[begin..end], &LIMITS, &mut fields) {
                 Ok(Some(request)) => break request,
-                // A head that is too long may be refused for another reason if more of it is known.
+                // A head that is too long may be refused for another reason when more of it is
+                // known.
                 Err(status) if matches!(status.0, 414 | 431) => return ends,
                 Err(status) => return [ends, vec![status.0.into()]].concat(),
                 Ok(None) if end == bytes.len() => return ends,
@@ -71,7 +72,7 @@ fn ends(bytes: &[u8], step: usize) -> Vec<usize> {
     }
 }
 
-/// What has to hold of every request.
+/// Checks what has to hold of every request.
 fn look(request: &Request<'_>, bytes: &[u8]) {
     let head = &bytes[..request.length];
     assert!(head.ends_with(b"\r\n\r\n"));

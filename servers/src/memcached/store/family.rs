@@ -1,6 +1,6 @@
 //! What the shards of a store have in common.
 
-use super::Apart;
+use super::Shards;
 use super::classes::Classes;
 use super::pool::Pool;
 use super::shard::Shard;
@@ -25,7 +25,7 @@ pub struct Family {
     /// The unique number of the next large item that each shard would evict, or `u64::MAX`.
     /// Written under the lock of that shard, and read by all as a hint.
     eldest: Box<[AtomicU64]>,
-    shards: OnceLock<Weak<[Apart]>>,
+    shards: OnceLock<Weak<Shards>>,
 }
 
 impl Family {
@@ -42,7 +42,7 @@ impl Family {
     }
 
     /// Shows the shards to each other.
-    pub fn introduce(&self, shards: Weak<[Apart]>) {
+    pub fn introduce(&self, shards: Weak<Shards>) {
         let _ = self.shards.set(shards);
     }
 
@@ -69,7 +69,7 @@ impl Family {
     pub fn with_neighbour<T>(&self, shard: usize, act: impl FnOnce(&mut Shard) -> T) -> Option<T> {
         let shards = self.shards.get()?.upgrade()?;
         for _ in 0..MOST_ATTEMPTS {
-            let mut locked: MutexGuard<'_, Shard> = match shards[shard].0.try_lock() {
+            let mut locked: MutexGuard<'_, Shard> = match shards[shard].try_lock() {
                 Ok(locked) => locked,
                 Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
                 Err(TryLockError::WouldBlock) => {

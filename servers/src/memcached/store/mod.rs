@@ -26,6 +26,7 @@ pub use sweep::{Classes as ClassBits, STEP, Sweeper};
 
 use super::watch::Watchers;
 use classes::Classes;
+use crossbeam_utils::CachePadded;
 use family::Family;
 use hash::Hasher;
 use pool::Pool;
@@ -122,13 +123,12 @@ impl Content<'_> {
     }
 }
 
-/// A line of the cache to itself.
-#[repr(align(128))]
-pub struct Apart(Mutex<Shard>);
+/// The shards, each on cache lines of its own.
+type Shards = [CachePadded<Mutex<Shard>>];
 
 /// All items.
 pub struct Store {
-    shards: Arc<[Apart]>,
+    shards: Arc<Shards>,
     hasher: Hasher,
     family: Arc<Family>,
     /// Gives out unique numbers.
@@ -183,9 +183,9 @@ impl Store {
         let shard = |number| {
             let mut shard = Shard::new(Arc::clone(&family), number, index_bytes, plan.largest, plan.evicts);
             shard.has_unique = plan.sizing.has_unique;
-            Apart(Mutex::with_policy(shard, Policy::Spin))
+            CachePadded::new(Mutex::with_policy(shard, Policy::Spin))
         };
-        let shards: Arc<[Apart]> = (0..count).map(shard).collect();
+        let shards: Arc<Shards> = (0..count).map(shard).collect();
         family.introduce(Arc::downgrade(&shards));
         Store { shards, hasher: Hasher::random(), family, fresh: Fresh::default() }
     }
@@ -226,7 +226,7 @@ impl Store {
     /// A shard, locked. Not to be held across anything that waits.
     #[inline]
     pub fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many shards there are.

@@ -1,8 +1,8 @@
-//! Opening what is beneath a directory, and nothing else.
+//! Opens files beneath a directory, and no others.
 //!
-//! A place has no `..` in it, so only links could lead out. `openat2` refuses those that do
-//! while it resolves the path; on a system without it each name is opened on its own, and
-//! no link is followed.
+//! A place has no `..` in it, so only a link could lead out of the directory. `openat2` refuses
+//! such a link while it resolves the path. On a system without `openat2` each name is opened on its
+//! own, and no link is followed.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use rustix::io::Errno;
@@ -13,35 +13,38 @@ use std::path::Path;
 /// The directory that is served.
 pub struct Top {
     directory: OwnedFd,
-    /// `None`: there is no `openat2`.
+    /// `None` if the system has no `openat2`.
     resolve: Option<ResolveFlags>,
 }
 
-/// What has been opened.
+/// The kind of an opened file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One that can be sent.
+    /// A regular file: it can be sent.
     File,
-    /// One that has an index, or can be listed.
+    /// A directory: it has an index, or can be listed.
     Directory,
-    /// A pipe, a socket, a device: nothing for clients.
+    /// A pipe, a socket or a device: it is not shown to clients.
     Other,
 }
 
-/// Opening a pipe does not wait for the other end, opening a terminal does not make it ours.
+/// With these flags, opening a pipe does not wait for the other end. Opening a terminal does not
+/// make it the process's controlling terminal.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
 
-/// As often as a path is resolved while names in it change.
+/// The number of times that a path is resolved while names in it change.
 const MOST_ATTEMPTS: usize = 16;
 
-/// For looking only.
+/// For the status only, not for reading.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 impl Top {
+    /// Opens the directory that is served.
+    ///
     /// # Errors
-    /// If it is not a directory that can be opened.
+    /// It is not a directory, or it cannot be opened.
     pub fn open(directory: &Path, follow_links: bool) -> io::Result<Top> {
         let directory = openat(CWD, directory, LOOK | OFlags::DIRECTORY, Mode::empty())?;
         let links = if follow_links { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
@@ -50,7 +53,8 @@ impl Top {
         Ok(Top { directory, resolve: has_openat2.then_some(resolve) })
     }
 
-    /// Opens what is there, whatever it is. Nothing is read from what is not a file.
+    /// Opens the file at this path, and returns its kind. Nothing is read from it unless it is a
+    /// regular file.
     pub fn open_file(&self, path: &[u8]) -> Result<(OwnedFd, Kind), Errno> {
         let opened = self.resolve(path, READ)?;
         let kind = match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
@@ -61,12 +65,12 @@ impl Top {
         Ok((opened, kind))
     }
 
-    /// Opens a directory, to list what is in it.
+    /// Opens a directory for listing.
     pub fn open_directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.resolve(path, DIRECTORY)
     }
 
-    /// The status of what is there.
+    /// Returns the status of the file at this path.
     pub fn status(&self, path: &[u8]) -> Result<Stat, Errno> {
         fstat(self.resolve(path, LOOK)?)
     }
@@ -76,7 +80,7 @@ impl Top {
         match self.resolve {
             Some(resolve) => {
                 let attempt = |_| match openat2(&self.directory, path, how, Mode::empty(), resolve) {
-                    // Something was renamed meanwhile, and the kernel is not sure.
+                    // A name was changed meanwhile, and the kernel could not decide.
                     Err(Errno::AGAIN | Errno::INTR) => None,
                     outcome => Some(outcome),
                 };
@@ -86,7 +90,8 @@ impl Top {
         }
     }
 
-    /// The same by names. A link is `LOOP`, as above; where a directory is wanted, `NOTDIR`.
+    /// Resolves a path name by name. A link fails with `LOOP`, as it does above, or with `NOTDIR`
+    /// where a directory is wanted.
     fn walk(&self, path: &[u8], how: OFlags) -> Result<OwnedFd, Errno> {
         let mut names = path.split(|&byte| byte == b'/');
         let last = names.next_back().unwrap_or(b".");
@@ -104,7 +109,7 @@ impl Top {
 
 fn open_name(directory: BorrowedFd<'_>, name: &[u8], how: OFlags) -> Result<OwnedFd, Errno> {
     let opened = openat(directory, name, how | OFlags::NOFOLLOW, Mode::empty())?;
-    // A link itself can be opened for looking.
+    // With `PATH` a link itself can be opened.
     let is_link = how.contains(OFlags::PATH) && FileType::from_raw_mode(fstat(&opened)?.st_mode) == FileType::Symlink;
     if is_link { Err(Errno::LOOP) } else { Ok(opened) }
 }
@@ -143,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_nowhere_or_inside_only() {
+    fn links_are_refused_or_followed_inside_only() {
         let top = tree("links");
         let strict = Top::open(&top.join("inside"), false).unwrap();
         let following = Top::open(&top.join("inside"), true).unwrap();

@@ -1,23 +1,22 @@
 //! A bounded number of entries, in a bounded amount of memory.
 //!
-//! Who has to go is found by a hand that goes round: an entry that was used since the hand
-//! was there last stays for another round.
+//! A hand that goes round chooses the entry to evict. An entry that was used since the hand's last
+//! visit stays for another round.
 
 use super::entry::Entry;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes that all entries may hold together.
+/// The bytes that all entries may hold together.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Entries by where they are asked for: the path of a file; of a directory, for its index,
-/// with a slash behind it.
+/// Entries by path. The key of a directory, which stands for its index, has a slash at the end.
 pub struct Cache {
     places: HashMap<Box<[u8]>, usize>,
     slots: Vec<Slot>,
     hand: usize,
-    /// Where the second hand is.
+    /// The position of the second hand; see [`next`](Cache::next).
     patrol: usize,
     most: usize,
     bytes: usize,
@@ -30,24 +29,24 @@ struct Slot {
 }
 
 impl Cache {
-    /// For so many entries at most.
+    /// Returns a cache for at most `most` entries.
     pub fn new(most: usize) -> Cache {
         Cache { places: HashMap::new(), slots: Vec::new(), hand: 0, patrol: 0, most, bytes: 0 }
     }
 
-    /// The entry for this path.
+    /// Returns the entry for this path.
     #[inline]
     pub fn find(&self, path: &[u8], is_directory: bool) -> Option<Arc<Entry>> {
         let place = if is_directory { self.places.get(&key(path, true)) } else { self.places.get(path) };
         let entry = &self.slots[*place?].entry;
-        // Most have been used already, and need not be written to.
+        // Most entries are marked already: a write would only move the cache line.
         if !entry.used.load(Relaxed) {
             entry.used.store(true, Relaxed);
         }
         Some(Arc::clone(entry))
     }
 
-    /// Keeps an entry, in the place of others if need be.
+    /// Adds an entry, and evicts others if there is no room.
     pub fn insert(&mut self, path: &[u8], is_directory: bool, entry: Arc<Entry>) {
         self.remove(path, is_directory);
         let weight = entry.weight();
@@ -60,15 +59,15 @@ impl Cache {
         self.bytes += weight;
     }
 
-    /// Forgets an entry.
+    /// Removes the entry for this path.
     pub fn remove(&mut self, path: &[u8], is_directory: bool) {
         if let Some(&place) = self.places.get(&key(path, is_directory)) {
             self.take_out(place);
         }
     }
 
-    /// Those at which a second hand is, which goes round as well. Each has the key that it is
-    /// forgotten by.
+    /// Returns the next `count` entries of a second hand that goes round as well, each with its key
+    /// for [`forget`](Cache::forget).
     pub fn next(&mut self, count: usize) -> Vec<(Box<[u8]>, Arc<Entry>)> {
         let count = count.min(self.slots.len());
         let places = (0..count).map(|step| (self.patrol + step) % self.slots.len());
@@ -77,7 +76,7 @@ impl Cache {
         next
     }
 
-    /// Forgets this entry, unless there is another in its place.
+    /// Removes this entry, unless the key has another entry by now.
     pub fn forget(&mut self, key: &[u8], entry: &Arc<Entry>) {
         if let Some(&place) = self.places.get(key)
             && Arc::ptr_eq(&self.slots[place].entry, entry)
@@ -96,7 +95,7 @@ impl Cache {
         }
     }
 
-    /// The last one takes its place.
+    /// Removes an entry. The last entry moves to its place.
     fn take_out(&mut self, place: usize) {
         let slot = self.slots.swap_remove(place);
         self.places.remove(&slot.key);
@@ -107,7 +106,7 @@ impl Cache {
     }
 }
 
-/// The path of a file never ends with a slash.
+/// Returns the key for a path. The path of a file never ends with a slash.
 fn key(path: &[u8], is_directory: bool) -> Box<[u8]> {
     let slash: &[u8] = if is_directory { b"/" } else { b"" };
     [path, slash].concat().into()

@@ -2,49 +2,49 @@
 
 use super::beneath::{Kind, Top};
 use crate::memory;
+use crate::web::clock;
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 use sinew::fs::File;
 use sinew_http_protocol::condition::Version;
 use sinew_http_protocol::encoding::{Encoding, is_accepted};
-use sinew_http_protocol::{date, media};
+use sinew_http_protocol::media;
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-/// Files up to this size are kept in memory, and sent together with their head in one call.
-/// Unmeasured beyond that: at 64 KiB what copying costs is about what `sendfile` saves.
+/// Files up to this size are kept in memory, and sent together with their head in one call. At 64
+/// KiB copying costs about what `sendfile` saves. Other sizes are unmeasured.
 pub const SMALL: u64 = 64 * 1024;
 
-/// The file as it is, and as it lies compressed beside itself.
+/// A file, with its compressed forms if they exist beside it.
 pub struct Entry {
-    /// Where the plain one is.
+    /// The path of the plain form.
     path: Box<[u8]>,
     plain: Form,
     /// In the order of [`Encoding::ALL`].
     compressed: [Option<Form>; 2],
-    /// The second of the clock at which it was last known to be so.
+    /// The last second of the clock in which the files were compared with this entry.
     checked: AtomicI64,
-    /// Whether somebody has asked for it since the cache looked last.
+    /// Whether a session has asked for the entry since the cache's hand was here.
     pub(super) used: AtomicBool,
 }
 
-/// What is sent: a file in one form.
+/// A file in one form, ready to be sent.
 pub struct Form {
     identity: Identity,
-    /// When it was changed, in seconds since 1970.
+    /// The time of the last change, in seconds since 1970.
     modified: i64,
-    /// Its tag, with the quotes.
+    /// The entity tag, with its quotes.
     tag: Box<str>,
-    /// The fields of an answer that depend on the form alone, but for the length.
+    /// The fields of an answer that depend only on the form, without the length.
     pub fields: Box<str>,
-    /// The same with the length.
+    /// The same fields with the length.
     pub whole: Box<str>,
-    /// Its bytes.
     pub content: Content,
 }
 
-/// Where the bytes are.
+/// The bytes of a form.
 pub enum Content {
     /// In memory.
     Bytes(Box<[u8]>),
@@ -52,7 +52,8 @@ pub enum Content {
     File(File),
 }
 
-/// Two files with the same one are taken for the same file, unchanged.
+/// The identity of a file's content. Two files with equal identities are taken for the same file,
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -75,7 +76,7 @@ impl Identity {
 }
 
 impl Form {
-    /// Of an open file. On a thread that may block.
+    /// Makes the form of an open file. May block.
     fn new(path: &[u8], opened: OwnedFd, encoding: Option<Encoding>, common: &str) -> Result<Form, Errno> {
         let stat = fstat(&opened)?;
         let identity = Identity::of(&stat);
@@ -87,7 +88,7 @@ impl Form {
         let suffix = encoding.map_or("", Encoding::suffix);
         let tag = format!("\"{seconds:x}{nanoseconds:08x}-{:x}{suffix}\"", identity.size);
         let mut fields = format!("Content-Type: {}\r\n", media::content_type(path));
-        let modified = date::format(seconds);
+        let modified = clock::http_date(seconds);
         // Writing to a string does not fail.
         let _ = write!(
             fields,
@@ -101,19 +102,19 @@ impl Form {
         Ok(Form { identity, modified: seconds, tag: tag.into(), fields: fields.into(), whole, content })
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     #[inline]
     pub fn size(&self) -> u64 {
         self.identity.size
     }
 
-    /// As conditions know it.
+    /// Returns what conditional requests compare.
     #[inline]
     pub fn version(&self) -> Version<'_> {
         Version { tag: self.tag.as_bytes(), modified: self.modified }
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the bytes of memory, roughly.
     fn weight(&self) -> usize {
         let content = match &self.content {
             Content::Bytes(bytes) => bytes.len(),
@@ -123,7 +124,7 @@ impl Form {
     }
 }
 
-/// All of a small file, unless it changes meanwhile.
+/// Returns the content of a small file. Returns `None` if the file is large, or changes meanwhile.
 fn read(file: &OwnedFd, identity: Identity) -> Result<Option<Box<[u8]>>, Errno> {
     if identity.size > SMALL {
         return Ok(None);
@@ -144,8 +145,7 @@ fn read(file: &OwnedFd, identity: Identity) -> Result<Option<Box<[u8]>>, Errno> 
 }
 
 impl Entry {
-    /// Of a file that has been opened, and of what lies beside it. On a thread that may
-    /// block.
+    /// Makes the entry of an open file and of the compressed files beside it. May block.
     pub(super) fn new(top: &Top, path: &[u8], opened: OwnedFd, max_age: Option<u32>, now: i64) -> Result<Entry, Errno> {
         let mut common = max_age.map_or_else(String::new, |age| format!("Cache-Control: max-age={age}\r\n"));
         let beside = Encoding::ALL.map(|encoding| match top.open_file(&name(path, encoding)) {
@@ -164,7 +164,7 @@ impl Entry {
         Ok(Entry { path: path.into(), plain, compressed, checked, used })
     }
 
-    /// The form that suits a client which accepts these encodings.
+    /// Returns the best form for a client that accepts these encodings.
     #[inline]
     pub fn form(&self, accepted: Option<&[u8]>) -> &Form {
         match accepted {
@@ -180,19 +180,19 @@ impl Entry {
         found.unwrap_or(&self.plain)
     }
 
-    /// Whether it was looked at in this second.
+    /// Returns whether the entry was checked in this second.
     #[inline]
     pub(super) fn is_fresh(&self, now: i64) -> bool {
         self.checked.load(Relaxed) == now
     }
 
-    /// Whether the caller is the one to look at it in this second.
+    /// Marks the entry as checked in this second. Returns whether the caller is the first one, and
+    /// so has to check it.
     pub(super) fn claim(&self, now: i64) -> bool {
         self.checked.swap(now, Relaxed) != now
     }
 
-    /// Whether the files are what they were, none is missing, none has come. On a thread
-    /// that may block.
+    /// Returns whether all files are unchanged, none is missing and none has appeared. May block.
     pub(super) fn is_unchanged(&self, top: &Top) -> bool {
         let is_same = |path: &[u8], form: Option<&Form>| match (top.status(path), form) {
             (Ok(stat), Some(form)) => Identity::of(&stat) == form.identity,
@@ -204,13 +204,13 @@ impl Entry {
             && forms.all(|(&encoding, form)| is_same(&name(&self.path, encoding), form.as_ref()))
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the bytes of memory, roughly.
     pub(super) fn weight(&self) -> usize {
         self.plain.weight() + self.compressed.iter().flatten().map(Form::weight).sum::<usize>() + size_of::<Entry>()
     }
 }
 
-/// Where a compressed form would be.
+/// Returns the path of a compressed form.
 fn name(path: &[u8], encoding: Encoding) -> Vec<u8> {
     [path, encoding.suffix().as_bytes()].concat()
 }

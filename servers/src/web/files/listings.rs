@@ -1,9 +1,9 @@
-//! The names in directories, read for those who list them: few at a time, and kept for a while.
+//! The names in directories, read for listings and kept for a while.
 //!
-//! To read a directory takes long, and a lot of memory, if there is much in it. So readers of a
-//! listing do not own its names: each looks for them here whenever it can send another piece,
-//! and holds them no longer than it takes to make that piece. What all listings take together is
-//! bounded by what is kept, and by what is being read.
+//! To read a large directory takes long and needs much memory. So a session that lists a directory
+//! does not own the names. It looks for them here for each piece that it sends, and holds them only
+//! while it makes that piece. The memory of all listings is bounded by what is kept here, and by
+//! what is being read.
 
 use super::names::Names;
 use rustix::io::Errno;
@@ -11,19 +11,20 @@ use sinew::sync::Semaphore;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Directories that are read at a time. The others wait, without a thread of the pool: files are
-/// opened there. One disk that hangs holds one turn, if nobody asks again. Unmeasured.
+/// The number of directories that are read at a time. Other sessions wait, without a thread of the
+/// pool: files are opened there. A session that reads from a hanging disk keeps its turn.
+/// Unmeasured.
 const MOST_AT_A_TIME: u64 = 2;
 
-/// Bytes that are kept.
+/// The bytes of names that are kept.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Directories that are kept.
+/// The number of directories that are kept.
 const MOST_KEPT: usize = 32;
 
 /// The names of some directories.
 pub struct Listings {
-    /// The one that was used last is at the end. No suspension happens under the lock.
+    /// The directory that was used last is at the end. No suspension happens under the lock.
     kept: Mutex<Vec<Kept>>,
     readers: Semaphore,
 }
@@ -34,16 +35,16 @@ struct Kept {
 }
 
 impl Listings {
-    /// Nothing is kept at first.
+    /// Returns listings that keep nothing yet.
     pub fn new() -> Listings {
         Listings { kept: Mutex::default(), readers: Semaphore::new(MOST_AT_A_TIME) }
     }
 
-    /// The names in the directory at this path, as they were at `oldest` or later. If they have
-    /// to be read, `read` does that, on a thread that may block.
+    /// Returns the names in the directory at this path, as they were at `oldest` or later. If
+    /// nothing suitable is kept, calls `read`, on a thread that may block.
     ///
     /// # Errors
-    /// Those of `read`; `AGAIN` if it is not its turn within `patience`.
+    /// The errors of `read`; `AGAIN` if the turn does not come within `patience`.
     pub fn find(
         &self,
         path: &[u8],
@@ -55,7 +56,7 @@ impl Listings {
             return Ok(names);
         }
         let _turn = self.readers.acquire_timeout(1, patience).map_err(|_| Errno::AGAIN)?;
-        // Somebody else may have read them meanwhile.
+        // Another session may have read them meanwhile.
         if let Some(names) = self.look(path, oldest) {
             return Ok(names);
         }
@@ -102,11 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_once_for_all_who_want_them_and_again_when_they_are_old() {
+    fn names_are_read_once_for_all_sessions_and_again_when_they_are_old() {
         sinew::run(|| {
             let (listings, begin, hour) = (Listings::new(), Instant::now(), Duration::from_secs(3600));
             let first = listings.find(b"a", begin, hour, read).unwrap();
-            let again = listings.find(b"a", begin, hour, || panic!("they are there")).unwrap();
+            let again = listings.find(b"a", begin, hour, || panic!("they are kept")).unwrap();
             assert!(Arc::ptr_eq(&first, &again));
             let later = listings.find(b"a", Instant::now(), hour, read).unwrap();
             assert!(!Arc::ptr_eq(&first, &later));
@@ -115,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn the_number_that_is_kept_is_bounded_and_the_last_that_were_used_stay() {
+    fn the_number_of_kept_directories_is_bounded_and_the_last_used_ones_stay() {
         sinew::run(|| {
             let (listings, begin, hour) = (Listings::new(), Instant::now(), Duration::from_secs(3600));
             listings.find(b"popular", begin, hour, read).unwrap();
             for number in 0..100u8 {
                 listings.find(&[number], begin, hour, read).unwrap();
-                listings.find(b"popular", begin, hour, || panic!("it is there")).unwrap();
+                listings.find(b"popular", begin, hour, || panic!("it is kept")).unwrap();
                 assert!(listings.kept().len() <= MOST_KEPT);
             }
             assert_eq!(listings.kept().len(), MOST_KEPT);
@@ -129,18 +130,18 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_cannot_be_read_leave_the_pool_to_files() {
+    fn directories_that_hang_leave_threads_of_the_pool_to_files() {
         sinew::run(|| {
             let (listings, hour) = (&Listings::new(), Duration::from_secs(3600));
             let (release, stuck) = std::sync::mpsc::channel::<()>();
             let (stuck, tried) = (&Mutex::new(stuck), &AtomicU64::new(0));
             sinew::scope(|scope| {
-                // More than the pool has threads.
+                // These are more than the threads of the pool.
                 for number in 0..sinew::io::BLOCKING_THREADS + 100 {
                     scope.spawn(move || {
                         let hang = || {
                             tried.fetch_add(1, Relaxed);
-                            // An error, when it is over.
+                            // The channel's end is an error.
                             stuck.lock().unwrap().recv().map_or(Err(Errno::IO), |()| read())
                         };
                         listings.find(&number.to_ne_bytes(), Instant::now(), hour, hang).map(drop)
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_whose_turn_does_not_come_is_told() {
+    fn a_session_whose_turn_does_not_come_gets_an_error() {
         sinew::run(|| {
             let listings = Listings::new();
             let _busy = listings.readers.acquire_many(MOST_AT_A_TIME);

@@ -1,7 +1,7 @@
-//! The files that are served: found, opened, kept for a while.
+//! The served files: found, opened, and kept for a while.
 //!
-//! What can wait for a disk happens on the pool for calls that block: opening, asking
-//! for the status, reading what is not in the page cache. A session asks the cache first.
+//! Every call that may wait for a disk runs on the pool for blocking calls: opening, reading the
+//! status, reading bytes that are not in the page cache. A session asks the cache first.
 
 mod beneath;
 mod cache;
@@ -24,29 +24,29 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Entries that are looked at besides the one that is asked for. Unmeasured.
+/// The number of further entries that are checked with each look at the disk. Unmeasured.
 const PATROL: usize = 4;
 
-/// The file that is shown for a directory.
+/// The file that stands for its directory.
 const INDEX: &[u8] = b"index.html";
 
-/// What there is at a place.
+/// The result of a search at a place.
 pub enum Found {
-    /// A file, in one form or several.
+    /// A file, in one or several forms.
     File(Arc<Entry>),
-    /// A directory, which is asked for without the slash at the end.
+    /// A directory, but the target has no slash at the end.
     WithoutSlash,
     /// A directory without an index.
     Directory,
     /// Nothing.
     Nothing,
-    /// Something that is not shown.
+    /// A file that is not shown.
     Forbidden,
-    /// It is not known: the system has not got what it takes to look.
+    /// Unknown: the system lacks the resources to look.
     Unavailable,
 }
 
-/// The directory, and what is known of the files in it.
+/// The directory, and the entries of files in it.
 pub struct Files {
     top: Top,
     max_age: Option<u32>,
@@ -55,15 +55,15 @@ pub struct Files {
     listings: Listings,
     /// Whether names that begin with a dot are listed.
     hidden: bool,
-    /// How long a listing may wait for its turn.
+    /// The time that a listing may wait for its turn.
     patience: Duration,
 }
 
 impl Files {
-    /// Of the directory that the options name.
+    /// Opens the directory that the options name.
     ///
     /// # Errors
-    /// If it cannot be opened, or is not a directory.
+    /// It cannot be opened, or is not a directory.
     pub fn open(options: &Options) -> io::Result<Files> {
         let top = Top::open(&options.directory, options.follow_links)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", options.directory.display())))?;
@@ -77,7 +77,7 @@ impl Files {
         })
     }
 
-    /// What is at this place, as it was less than a second or so ago.
+    /// Finds the file at this place, as it was at most about a second ago.
     #[inline]
     pub fn find(&self, place: &Place<'_>) -> Found {
         let known = self.cache().find(&place.path, place.is_directory);
@@ -91,12 +91,12 @@ impl Files {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the disk. What has not changed is kept.
+    /// Looks at the disk. An unchanged entry is kept.
     #[cold]
     #[inline(never)]
     fn find_slow(&self, place: &Place<'_>, known: Option<Arc<Entry>>) -> Found {
         if let Some(entry) = known {
-            // One looks; meanwhile the others take it as it is.
+            // One session looks. Meanwhile the others take the entry as it is.
             let is_unchanged = || {
                 self.patrol();
                 entry.is_unchanged(&self.top)
@@ -117,8 +117,8 @@ impl Files {
         found
     }
 
-    /// Looks at a few entries that nobody asks for: a file that is gone takes its room on the disk
-    /// as long as it is open here. On a thread that may block.
+    /// Checks a few entries that nobody asks for. A deleted file takes room on the disk as long as
+    /// it is open here. May block.
     fn patrol(&self) {
         let next = self.cache().next(PATROL);
         for (key, entry) in next {
@@ -128,7 +128,7 @@ impl Files {
         }
     }
 
-    /// On a thread that may block.
+    /// Looks for a file at this place on the disk. May block.
     fn look(&self, place: &Place<'_>) -> Result<Found, Errno> {
         let entry = |path: &[u8], opened| {
             let entry = Entry::new(&self.top, path, opened, self.max_age, clock::now())?;
@@ -150,11 +150,11 @@ impl Files {
         }
     }
 
-    /// What is in a directory, as it was at `oldest` or later. To be held for a moment only: see
-    /// [`listings`].
+    /// Returns the names in a directory, as they were at `oldest` or later. The caller holds them
+    /// only for a moment: see [`listings`].
     ///
     /// # Errors
-    /// What is found in its place.
+    /// Returns what is at the place instead.
     pub fn list(&self, place: &Place<'_>, oldest: Instant) -> Result<Arc<Names>, Found> {
         let read = || Names::read(Dir::new(self.top.open_directory(&place.path)?)?, self.hidden);
         self.listings.find(&place.path, oldest, self.patience, read).map_err(refusal)
@@ -164,7 +164,7 @@ impl Files {
 fn refusal(error: Errno) -> Found {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => Found::Nothing,
-        // A link, or a place that is outside.
+        // A link, or a path that leads out.
         Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM | Errno::NXIO => Found::Forbidden,
         _ => Found::Unavailable,
     }

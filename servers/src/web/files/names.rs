@@ -1,49 +1,49 @@
-//! What is in a directory.
+//! The names in a directory.
 
 use crate::memory;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use rustix::io::Errno;
 use std::time::Instant;
 
-/// Bytes of memory that a directory's names take at most: some 200,000 names. Those that do not
-/// fit are left out.
+/// The largest number of bytes for the names of a directory, enough for some 200,000 names. Names
+/// that do not fit are left out.
 const MOST: usize = 8 << 20;
 
-/// The names in a directory, at one moment: directories first, then by name.
+/// The names in a directory at one moment: directories first, then files, each sorted.
 pub struct Names {
-    /// Where the names are. They are not in order.
+    /// The bytes of all names, unsorted.
     text: Vec<u8>,
-    /// In order.
+    /// Sorted.
     records: Vec<Record>,
     /// Whether some names are left out.
     pub are_cut: bool,
-    /// When they were about to be read.
+    /// The time before the directory was read.
     pub read_at: Instant,
 }
 
 struct Record {
     size: u64,
     modified: i64,
-    /// Where the name is in the text.
+    /// The position of the name in `text`.
     start: u32,
     length: u16,
     is_directory: bool,
 }
 
-/// One of the names, and what is shown of it.
+/// A name, with what a listing shows of it.
 pub struct Name<'a> {
     pub bytes: &'a [u8],
     pub is_directory: bool,
     pub size: u64,
-    /// When it was changed, in seconds since 1970.
+    /// The time of the last change, in seconds since 1970.
     pub modified: i64,
 }
 
 impl Names {
-    /// Reads a directory, with names that begin with a dot or without. On a thread that may block.
+    /// Reads a directory. With `hidden`, names that begin with a dot are included. May block.
     ///
     /// # Errors
-    /// The kernel's, and `NOMEM`.
+    /// The error of the kernel; `NOMEM`.
     pub fn read(mut directory: Dir, hidden: bool) -> Result<Names, Errno> {
         let read_at = Instant::now();
         let mut names = Names { text: Vec::new(), records: Vec::new(), are_cut: false, read_at };
@@ -57,7 +57,7 @@ impl Names {
                 names.are_cut = true;
                 break;
             }
-            // One that is gone already is not shown.
+            // A file that is gone already is left out.
             let Ok(stat) = statat(directory.fd()?, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let enough = memory::reserve(&mut names.text, name.len()).and(memory::reserve(&mut names.records, 1));
             enough.map_err(|_| Errno::NOMEM)?;
@@ -82,7 +82,8 @@ impl Names {
         records.shrink_to_fit();
     }
 
-    /// Those that come after this one in the order, be it there or not; all if there is none.
+    /// Returns the names that sort after `last`, which may be gone. Returns all names if `last` is
+    /// `None`.
     pub fn after<'a>(&'a self, last: Option<(bool, &[u8])>) -> impl Iterator<Item = Name<'a>> + use<'a> {
         let is_before = |record: &Record| {
             last.is_some_and(|(is_directory, bytes)| {
@@ -98,7 +99,7 @@ impl Names {
         })
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the bytes of memory, roughly.
     pub fn weight(&self) -> usize {
         self.text.len() + self.records.len() * size_of::<Record>()
     }
@@ -114,7 +115,7 @@ mod tests {
     use rustix::fs::{CWD, Mode, OFlags, openat};
 
     #[test]
-    fn names_are_in_order_and_can_be_gone_through_in_parts() {
+    fn names_are_sorted_and_can_be_read_in_parts() {
         let top = std::env::temp_dir().join(format!("sinew-web-names-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&top);
         for name in ["b/", "z/", ".hidden/", "a", "c", "B"] {

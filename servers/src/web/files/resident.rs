@@ -1,10 +1,9 @@
-//! Sending from the page cache only, so that no processor waits for a disk.
+//! Sends files from the page cache only, so that no processor waits for a disk.
 //!
-//! `sendfile` and `read` block their kernel thread while the disk is busy with what is not
-//! in the page cache. So the kernel is asked first (`cachestat`, Linux 6.5); what is not
-//! there is read on the pool for calls that block, and the kernel asked no more. Where it
-//! does not tell (an older kernel, or a file that is neither ours nor writable for us), all
-//! pieces take that way.
+//! `sendfile` and `read` block their kernel thread if the bytes are not in the page cache. So the
+//! kernel is asked first (`cachestat`, Linux 6.5). Bytes that are not there are read on the pool
+//! for blocking calls, and then taken to be there. The kernel does not answer if it is older, or if
+//! the file is neither ours nor writable for us. Then all pieces are read on the pool first.
 #![allow(unsafe_code)]
 
 use rustix::fs::Advice;
@@ -14,7 +13,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// The same number on all architectures, as those of all newer calls.
+/// The call has the same number on all architectures, as all newer calls have.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// A range of a file, as `cachestat` takes it.
@@ -24,7 +23,7 @@ struct Span {
     length: u64,
 }
 
-/// What it says of it, in pages.
+/// The answer of `cachestat`, in pages.
 #[repr(C)]
 #[derive(Default)]
 struct Pages {
@@ -35,8 +34,8 @@ struct Pages {
     recently_evicted: u64,
 }
 
-/// Makes sure that this part of the file can be sent without waiting for a disk, as long as
-/// the kernel does not need the memory for something else.
+/// Ensures that this part of the file can be sent without waiting for a disk. It stays so as long
+/// as the kernel does not need the memory for something else.
 pub fn ensure(file: &File, offset: u64, count: u64) {
     if !is_cached(file.as_fd(), offset, count).unwrap_or(false) {
         ensure_slow(file, offset, count);
@@ -46,7 +45,7 @@ pub fn ensure(file: &File, offset: u64, count: u64) {
 #[cold]
 fn ensure_slow(file: &File, offset: u64, count: u64) {
     sinew::blocking(|| {
-        // What cannot be read is found out when it is sent.
+        // A read error shows again when the part is sent.
         let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(count), Advice::WillNeed);
         let mut buffer = [0; 16 * 1024];
         let (mut at, end) = (offset, offset + count);
@@ -60,7 +59,7 @@ fn ensure_slow(file: &File, offset: u64, count: u64) {
     });
 }
 
-/// Whether all pages of it are in the page cache.
+/// Returns whether all pages of this part are in the page cache.
 fn is_cached(file: BorrowedFd<'_>, offset: u64, count: u64) -> io::Result<bool> {
     let span = Span { offset, length: count };
     let mut pages = Pages::default();
@@ -73,10 +72,10 @@ fn is_cached(file: BorrowedFd<'_>, offset: u64, count: u64) -> io::Result<bool> 
     Ok(pages.cached == (offset + count).div_ceil(size) - offset / size)
 }
 
-/// Reads what has been made sure of, on the processor. Gives how many bytes there were.
+/// Reads bytes on the processor, after [`ensure`]. Returns their number.
 ///
 /// # Errors
-/// The kernel's.
+/// The error of the kernel.
 pub fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
         match rustix::io::pread(file, &mut *buffer, offset) {
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_dropped_from_the_page_cache_is_there_again() {
+    fn a_part_that_is_not_in_the_page_cache_is_read_into_it() {
         let path = std::env::temp_dir().join(format!("sinew-web-resident-{}", std::process::id()));
         std::fs::write(&path, vec![7; 1 << 20]).unwrap();
         let file = std::fs::File::open(&path).unwrap();

@@ -1,0 +1,195 @@
+//! The skeleton that all servers share: bind, accept, serve, stop.
+//!
+//! ```text
+//!   1  allow the descriptors, catch the signals, bind the doors, announce them
+//!   2  in one scope of fibres: an acceptor for each door, the doorman of the lobby, and what the
+//!      server adds of its own
+//!   3  an acceptor spawns a fibre for each connection; a session whose client is silent moves
+//!      from its fibre to the lobby
+//!   4  wait for a signal that ends the server
+//!   5  mark the server as stopping, cancel the scope, wait for the sessions
+//! ```
+//!
+//! Each server supplies what differs, by the trait [`Serve`]. Cancellation ends every wait of the
+//! scope with an error. So a fibre that gets an error asks [`Stop::is_told`] before it reports it.
+//! A listener that is short of descriptors or memory rests before it accepts again: `incoming` of
+//! `sinew::net` does that.
+
+use crate::lobby::Lobby;
+use crate::signals::{Signal, Signals};
+use crate::{descriptors, message};
+use sinew::{FibreBuilder, Runtime, Scope};
+use std::fmt::Display;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The part of a server that the skeleton does not know.
+pub trait Serve: Sync {
+    /// The server's name in messages.
+    const NAME: &'static str;
+    /// A listener of any kind.
+    type Door: Send + Sync;
+    /// A client that waits in the lobby.
+    type Client: Send;
+    /// Files that exist while the server runs. Dropping the value removes them.
+    type Marks;
+
+    /// Returns the lobby for silent clients.
+    fn lobby(&self) -> &Lobby<Self::Client>;
+
+    /// Returns the state that says whether the server stops.
+    fn stop(&self) -> &Stop;
+
+    /// Returns the number of descriptors for connections and files, and the option that lowers it.
+    fn descriptors(&self) -> (u64, &'static str);
+
+    /// Binds all doors. Runs in a fibre.
+    ///
+    /// # Errors
+    /// The error of the kernel, with the address ([`listen_error`]).
+    fn open(&self) -> io::Result<Vec<Self::Door>>;
+
+    /// Tells the user where the server listens.
+    ///
+    /// # Errors
+    /// The addresses cannot be written.
+    fn announce(&self, doors: &[Self::Door]) -> io::Result<Self::Marks>;
+
+    /// Accepts clients at a door until the server stops; see [`accept`].
+    fn attend<'scope>(&'scope self, door: &Self::Door, scope: &'scope Scope<'scope, '_>);
+
+    /// Gives a client of the lobby a fibre again.
+    fn resume<'scope>(&'scope self, client: Self::Client, scope: &'scope Scope<'scope, '_>);
+
+    /// Spawns the server's other fibres. By default there are none.
+    fn assist<'scope>(&'scope self, _: &'scope Scope<'scope, '_>) {}
+
+    /// Obeys a signal, and decides whether it ends the server.
+    fn obey(&self, signal: Signal) -> ControlFlow<()>;
+
+    /// Ends what the cancelled scope does not end by itself.
+    fn end(&self);
+
+    /// Returns whether messages of this level are wanted: level 0 always is, level 1 is about one
+    /// client's trouble. By default both are.
+    fn wants(&self, _level: u32) -> bool {
+        true
+    }
+}
+
+/// The end of a server: whether it has been told to stop, and the time by which it has ended.
+pub struct Stop {
+    grace: Duration,
+    /// Set once, before the sessions are cancelled.
+    deadline: OnceLock<Instant>,
+}
+
+impl Stop {
+    /// Returns the state of a server that goes on. Once told to stop, it gives requests that have
+    /// begun the time `grace`.
+    pub const fn new(grace: Duration) -> Stop {
+        Stop { grace, deadline: OnceLock::new() }
+    }
+
+    /// Returns whether the server has been told to stop. A session that misses it is cancelled a
+    /// moment later, or sees it after its next answer.
+    #[inline]
+    pub fn is_told(&self) -> bool {
+        self.deadline.get().is_some()
+    }
+
+    /// Returns the time at which the last session has to end, if the server stops now or before.
+    pub fn deadline(&self) -> Instant {
+        self.deadline.get().copied().unwrap_or_else(|| Instant::now() + self.grace)
+    }
+
+    fn tell(&self) {
+        // The first deadline counts.
+        let _ = self.deadline.set(Instant::now() + self.grace);
+    }
+}
+
+/// Serves until a signal ends the server and all sessions have ended.
+///
+/// # Errors
+/// The server cannot begin, or cannot wait for signals.
+pub fn run<S: Serve>(runtime: &Runtime, server: &S) -> io::Result<()> {
+    let (count, option) = server.descriptors();
+    descriptors::allow(count, option)?;
+    let mut signals = Signals::catch()?;
+    let doors = runtime.run(|| server.open())?;
+    let _marks = server.announce(&doors)?;
+    runtime.run(|| {
+        sinew::scope(|scope| {
+            for door in &doors {
+                scope.spawn(move || server.attend(door, scope));
+            }
+            scope.spawn(move || server.lobby().attend(|client| server.resume(client, scope)));
+            server.assist(scope);
+            let told = until_told(server, &mut signals);
+            server.stop().tell();
+            scope.cancel();
+            server.end();
+            told
+        })
+    })
+}
+
+fn until_told<S: Serve>(server: &S, signals: &mut Signals) -> io::Result<()> {
+    while server.obey(signals.next()?).is_continue() {}
+    Ok(())
+}
+
+/// Accepts connections until the server stops. Before each one, `take_permit` waits until the server
+/// may have another connection; `admit` gets the permit and the connection.
+pub fn accept<S: Serve, P, C>(
+    server: &S,
+    mut incoming: impl Iterator<Item = io::Result<C>>,
+    take_permit: impl Fn() -> P,
+    admit: impl Fn(P, C),
+) {
+    loop {
+        let permit = take_permit();
+        let connection = incoming.next().expect("incoming never ends");
+        if server.stop().is_told() {
+            return;
+        }
+        match connection {
+            Ok(connection) => admit(permit, connection),
+            Err(error) => report(server, 1, || format!("accept: {error}")),
+        }
+    }
+}
+
+/// Spawns the fibre of a session. If there is none, drops `session` and with it the connection.
+pub fn spawn<'scope, S: Serve>(
+    server: &S,
+    scope: &'scope Scope<'scope, '_>,
+    fibre: FibreBuilder,
+    session: impl FnOnce() + Send + 'scope,
+) {
+    if let Err(error) = fibre.spawn_scoped(scope, session) {
+        report(server, 0, || format!("no fibre for a connection: {error}"));
+    }
+}
+
+/// Writes a message to standard error, if the server wants messages of this level.
+#[inline]
+pub fn report<S: Serve>(server: &S, level: u32, text: impl FnOnce() -> String) {
+    if server.wants(level) {
+        say(S::NAME, &text());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn say(name: &str, text: &str) {
+    message::say(format_args!("sinew: {name}: {text}"));
+}
+
+/// Returns the error of a bind, with its address.
+pub fn listen_error(address: &dyn Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
+}
