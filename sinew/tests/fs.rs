@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-/// A directory that is removed with all that is in it.
+/// A directory that is removed with its contents when it is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -44,7 +44,7 @@ fn in_scratch(body: impl Fn(&Scratch) + Sync) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_bytes_are_read_back() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         fs::write(&path, "one two").unwrap();
@@ -57,7 +57,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_file_is_read_written_and_sought() {
+fn a_file_can_be_read_written_and_sought() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -82,7 +82,7 @@ fn a_file_is_read_written_and_sought() {
 }
 
 #[test]
-fn lines_come_through_a_buffer() {
+fn lines_are_read_through_a_buffer() {
     in_scratch(|scratch| {
         let path = scratch.at("lines");
         let expected: Vec<String> = (0..1000).map(|number| format!("line {number}")).collect();
@@ -93,7 +93,7 @@ fn lines_come_through_a_buffer() {
 }
 
 #[test]
-fn offsets_leave_the_position_alone() {
+fn reads_and_writes_at_an_offset_leave_the_position_alone() {
     in_scratch(|scratch| {
         let mut file = File::create_new(scratch.at("file")).unwrap();
         file.write_all_at(b"abcdef", 0).unwrap();
@@ -113,7 +113,7 @@ fn offsets_leave_the_position_alone() {
 }
 
 #[test]
-fn options_are_obeyed() {
+fn open_options_take_effect() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         assert_eq!(File::open(&path).unwrap_err().kind(), ErrorKind::NotFound);
@@ -134,7 +134,7 @@ fn options_are_obeyed() {
 }
 
 #[test]
-fn handles_share_and_convert() {
+fn handles_of_one_file_share_its_position_and_convert_to_std() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let mut file = File::create_new(&path).unwrap();
@@ -154,7 +154,7 @@ fn handles_share_and_convert() {
 }
 
 #[test]
-fn permissions_and_times_are_set() {
+fn permissions_and_times_can_be_set() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let file = File::create(&path).unwrap();
@@ -210,9 +210,9 @@ fn directories_are_created_and_removed() {
     });
 }
 
-/// More than are fetched at a time, and exactly as many.
+/// Tests one entry more than a batch holds, and exactly a batch.
 #[test]
-fn every_entry_of_a_directory_comes_once() {
+fn every_entry_of_a_directory_is_listed_once() {
     wherever(
         |setup| setup.processors == 2,
         |runtime, _| {
@@ -240,14 +240,14 @@ fn every_entry_of_a_directory_comes_once() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_an_error() {
+fn a_missing_directory_is_an_error() {
     in_scratch(|scratch| {
         assert_eq!(fs::read_dir(scratch.at("nowhere")).unwrap_err().kind(), ErrorKind::NotFound);
     });
 }
 
 #[test]
-fn a_lock_is_waited_for_without_the_processor() {
+fn waiting_for_a_file_lock_does_not_block_the_processor() {
     in_scratch(|scratch| {
         let (holder, waiter) = (File::create(scratch.at("lock")).unwrap(), File::open(scratch.at("lock")).unwrap());
         holder.lock().unwrap();
@@ -266,7 +266,7 @@ fn a_lock_is_waited_for_without_the_processor() {
 }
 
 #[test]
-fn fibres_write_to_parts_of_one_file() {
+fn fibres_write_to_parts_of_one_file_at_once() {
     const PART: usize = 10_000;
     let mut random = Random::new(0xf11e5);
     let parts: Vec<Vec<u8>> = (0..16).map(|_| (0..PART).map(|_| random.below(256) as u8).collect()).collect();
@@ -288,7 +288,7 @@ fn fibres_write_to_parts_of_one_file() {
 }
 
 #[test]
-fn a_kernel_thread_may_use_it_all() {
+fn a_kernel_thread_may_use_the_file_functions() {
     alone(|| {
         let scratch = Scratch::new();
         fs::write(scratch.at("file"), "text").unwrap();

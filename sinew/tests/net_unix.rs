@@ -2,6 +2,7 @@
 
 mod fixture;
 
+use fixture::loopback::echo;
 use fixture::{alone, everywhere, wherever};
 use sinew::net::{Shutdown, UnixDatagram, UnixListener, UnixStream};
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A path at which there is nothing, and will be nothing in the end.
+/// A path at which nothing exists, and nothing is left when it is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -36,16 +37,8 @@ fn name(name: &str) -> SocketAddr {
     SocketAddr::from_abstract_name(format!("sinew-{}-{name}", std::process::id())).unwrap()
 }
 
-/// Sends everything back until the end.
-fn echo(mut stream: UnixStream) {
-    let mut buffer = vec![0; 4096];
-    while let count @ 1.. = stream.read(&mut buffer).unwrap() {
-        stream.write_all(&buffer[..count]).unwrap();
-    }
-}
-
 #[test]
-fn sessions_get_back_what_they_send() {
+fn sessions_get_back_the_bytes_that_they_send() {
     everywhere(|rt, _| {
         rt.run(|| {
             let place = Place::new();
@@ -70,7 +63,7 @@ fn sessions_get_back_what_they_send() {
                     });
                 }
                 for stream in (&listener).into_iter().take(10) {
-                    scope.spawn(|| echo(stream.unwrap()));
+                    scope.spawn(|| echo(stream.unwrap()).unwrap());
                 }
             });
             assert_eq!(UnixListener::bind(&place.0).unwrap_err().kind(), ErrorKind::AddrInUse);
@@ -81,7 +74,7 @@ fn sessions_get_back_what_they_send() {
 }
 
 #[test]
-fn addresses_are_paths_names_or_nothing() {
+fn an_address_is_a_path_a_name_or_unnamed() {
     alone(|| {
         let address = name("addresses");
         let listener = UnixListener::bind_addr(&address).unwrap();
@@ -102,7 +95,7 @@ fn addresses_are_paths_names_or_nothing() {
         for bad in ["/".repeat(108), "a\0b".to_owned()] {
             assert_eq!(UnixStream::connect(&bad).unwrap_err().kind(), ErrorKind::InvalidInput);
         }
-        assert_eq!(UnixStream::connect("/no such place").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(UnixStream::connect("/no such path").unwrap_err().kind(), ErrorKind::NotFound);
         let tcp = OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         assert_eq!(UnixListener::from(tcp).local_addr().unwrap_err().kind(), ErrorKind::InvalidInput);
     });
@@ -114,7 +107,7 @@ fn a_pair_talks_and_times_out() {
         rt.run(|| {
             let (mut one, other) = UnixStream::pair().unwrap();
             sinew::scope(|scope| {
-                scope.spawn(|| echo(other));
+                scope.spawn(|| echo(other).unwrap());
                 for round in 0..100u8 {
                     one.write_all(&[round; 3]).unwrap();
                     let (mut first, mut second) = ([0; 1], [0; 2]);
@@ -138,7 +131,7 @@ fn a_pair_talks_and_times_out() {
 }
 
 #[test]
-fn descriptors_are_passed_on() {
+fn descriptors_can_be_passed_over_a_socket() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (here, there) = UnixStream::pair().unwrap();
@@ -166,9 +159,10 @@ fn descriptors_are_passed_on() {
     });
 }
 
-/// Its descriptor is a non-blocking one, which does not make the other's handle one.
+/// The passed descriptor is in non-blocking mode. That does not make the receiver's handle
+/// non-blocking.
 #[test]
-fn a_socket_that_was_passed_on_waits_as_any_other() {
+fn a_socket_that_was_passed_on_waits_like_any_other() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (here, there) = UnixStream::pair().unwrap();
@@ -193,7 +187,7 @@ fn is_closed_on_exec(descriptor: &OwnedFd) -> bool {
 }
 
 #[test]
-fn descriptors_beyond_those_asked_for_are_closed() {
+fn received_descriptors_beyond_the_maximum_are_closed() {
     alone(|| {
         for datagram in [false, true] {
             let (reader, writer) = std::io::pipe().unwrap();
@@ -214,7 +208,7 @@ fn descriptors_beyond_those_asked_for_are_closed() {
                 assert_eq!((received.0, received.1.len()), (usize::from(!datagram), max));
             }
             drop(writer);
-            // If one were left, this would wait for ever.
+            // If one were left open, this read would never return.
             assert_eq!((&reader).read(&mut [0]).unwrap(), 0);
         }
         let (here, _there) = UnixStream::pair().unwrap();
@@ -225,10 +219,9 @@ fn descriptors_beyond_those_asked_for_are_closed() {
     });
 }
 
-/// The kernel gives what lies before and behind descriptors in calls of their own: a
-/// short read is not the last one.
+/// The kernel ends a read where the descriptors change. So a short read is not the last one.
 #[test]
-fn bytes_behind_descriptors_are_read() {
+fn bytes_after_passed_descriptors_are_read() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -259,7 +252,7 @@ fn bytes_behind_descriptors_are_read() {
 }
 
 #[test]
-fn datagrams_keep_their_bounds_and_senders() {
+fn datagrams_keep_their_bounds_and_their_senders() {
     everywhere(|rt, setup| {
         rt.run(|| {
             let at =
@@ -269,7 +262,7 @@ fn datagrams_keep_their_bounds_and_senders() {
             sinew::scope(|scope| {
                 scope.spawn(|| {
                     let address = receiver.local_addr().unwrap();
-                    // More than the kernel keeps of those who are not connected.
+                    // More datagrams than the kernel queues from unconnected senders.
                     for index in 0..100u8 {
                         let sent = vec![index; index as usize + 1];
                         assert_eq!(sender.send_to_addr(&sent, &address).unwrap(), sent.len());
@@ -301,10 +294,10 @@ fn datagrams_keep_their_bounds_and_senders() {
     });
 }
 
-/// The datagrams that fill the queue are somebody else's: the kernel does not tell the
-/// one who waits that one was taken.
+/// Another socket fills the queue. The kernel does not tell the waiting sender that a datagram was
+/// taken.
 #[test]
-fn a_full_queue_is_waited_for_and_timeouts_count() {
+fn a_sender_waits_for_a_full_queue_until_its_timeout() {
     everywhere(|rt, _| {
         rt.run(|| {
             let place = Place::new();
@@ -360,7 +353,7 @@ fn connecting_waits_while_the_backlog_is_full() {
 fn kernel_threads_use_the_same_sockets() {
     everywhere(|rt, _| {
         let (one, other) = UnixStream::pair().unwrap();
-        let server = rt.spawn(move || echo(other));
+        let server = rt.spawn(move || echo(other).unwrap());
         let sent = vec![7; 400_000];
         let writer = {
             let (mut one, sent) = (one.try_clone().unwrap(), sent.clone());

@@ -1,4 +1,4 @@
-//! Whom the kernel has to wake: nobody, for what a processor that is awake gets to next.
+//! A processor that is awake does not wake another one for work that it gets to next.
 
 mod fixture;
 
@@ -8,32 +8,29 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: u64 = 5_000;
 
-/// How often the threads of this process have given up their CPU to wait for something.
+/// Returns how often the threads of this process have given up their CPU to wait for something.
 #[allow(unsafe_code)]
 fn waits() -> u64 {
-    // SAFETY: all bytes zero is a valid value.
+    // SAFETY: zero is a valid value for each byte.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is valid for writing.
     assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) }, 0);
     usage.ru_nvcsw as u64
 }
 
-/// Fibres that do not migrate may have begun on different processors, and then have to
-/// wake each other's.
-fn is_migrating(setup: &Setup) -> bool {
-    setup.migrating && setup.processors > 1
-}
-
-/// Runs `f` on a fibre: it needs both sides of something in turns, `ROUNDS` times. A
-/// processor for each side that sleeps meanwhile would be one wait for each turn.
-fn assert_wakes_hardly_anybody(rt: &sinew::Runtime, f: impl FnOnce() + Send) {
+/// Runs `f` on a fibre. It alternates between two sides, `ROUNDS` times. If each side had a
+/// processor that sleeps meanwhile, each turn would be a wait.
+///
+/// Fibres that cannot move may have begun on different processors, and then have to wake each other.
+/// So these tests only run where fibres move.
+fn assert_few_waits(rt: &sinew::Runtime, f: impl FnOnce() + Send) {
     let (waits, took) = rt.run(|| {
         let (before, began) = (waits(), Instant::now());
         f();
         (waits() - before, began.elapsed())
     });
-    // The sentinel looks once a millisecond, and more often at first. The kernel may take a
-    // CPU away at a bad moment, and who finds work left wakes another.
+    // The sentinel looks once a millisecond, and more often at first. Besides, the kernel may take
+    // a CPU away at a bad moment, and a processor that finds work left wakes another one.
     let looks = took.div_duration_f64(Duration::from_millis(1)) as u64;
     println!("{waits} waits in {took:?}");
     assert!(waits < ROUNDS / 5 + 4 * looks, "{waits} waits for {ROUNDS} rounds in {took:?}");
@@ -41,8 +38,8 @@ fn assert_wakes_hardly_anybody(rt: &sinew::Runtime, f: impl FnOnce() + Send) {
 
 #[test]
 fn two_fibres_that_answer_each_other_leave_other_processors_asleep() {
-    wherever(is_migrating, |rt, _| {
-        assert_wakes_hardly_anybody(rt, || {
+    wherever(Setup::lets_fibres_move, |rt, _| {
+        assert_few_waits(rt, || {
             let (request, requested) = mpsc::channel();
             let (reply, replied) = mpsc::channel();
             let answering = sinew::spawn(move || requested.iter().for_each(|n: u64| reply.send(n).unwrap()));
@@ -58,8 +55,8 @@ fn two_fibres_that_answer_each_other_leave_other_processors_asleep() {
 
 #[test]
 fn fibres_that_are_spawned_and_joined_one_at_a_time_leave_other_processors_asleep() {
-    wherever(is_migrating, |rt, _| {
-        assert_wakes_hardly_anybody(rt, || {
+    wherever(Setup::lets_fibres_move, |rt, _| {
+        assert_few_waits(rt, || {
             (0..ROUNDS).for_each(|n| assert_eq!(sinew::spawn(move || n).join().unwrap(), n));
         });
     });
