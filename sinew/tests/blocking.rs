@@ -5,7 +5,7 @@
 mod fixture;
 
 use fixture::rerun::Rerun;
-use fixture::{Random, alone, everywhere, happens_within, kernel_thread, message, wherever};
+use fixture::{Random, SOON, alone, everywhere, happens_within, kernel_thread, message, wherever};
 use sinew::io::{BLOCKING_THREADS, set_blocking_threads};
 use sinew::{Runtime, blocking};
 use std::collections::HashSet;
@@ -187,7 +187,7 @@ fn no_more_calls_run_at_once_than_the_bound_allows() {
 fn a_bound_of_zero_means_one() {
     everywhere(|runtime, _| {
         let _bound = Bound::set(0);
-        assert!(happens_within(Duration::from_secs(10), || threads_of_pool() <= 1));
+        assert!(happens_within(SOON, || threads_of_pool() <= 1));
         runtime.run(|| {
             let threads: HashSet<_> = (0..10).map(|_| blocking(kernel_thread)).collect();
             assert_eq!(threads.len(), 1);
@@ -278,7 +278,7 @@ fn the_pool_grows_on_demand_and_shrinks_when_it_is_idle() {
                     scope.spawn(|| blocking(|| barrier.wait()));
                 }
                 scope.spawn(|| {
-                    assert!(happens_within(Duration::from_secs(10), || threads_of_pool() == CALLS));
+                    assert!(happens_within(SOON, || threads_of_pool() == CALLS));
                     blocking(|| barrier.wait());
                 });
             });
@@ -290,7 +290,7 @@ fn the_pool_grows_on_demand_and_shrinks_when_it_is_idle() {
                 blocking(|| ());
                 threads_of_pool() == 1
             };
-            assert!(happens_within(Duration::from_secs(30), alone));
+            assert!(happens_within(SOON, alone));
         });
         println!("grown and shrunk");
     });
@@ -410,7 +410,7 @@ fn a_pool_full_of_calls_that_wait_for_the_pool_reports_it_once() {
         let runtime = Runtime::builder().processors(2).build().unwrap();
         let (ended, others_ended) = std::sync::mpsc::channel();
         let holder = runtime.spawn(move || blocking(move || others_ended.iter().take(3).count()));
-        assert!(happens_within(Duration::from_secs(20), || threads_of_pool() == 1));
+        assert!(happens_within(SOON, || threads_of_pool() == 1));
         let others: Vec<_> = (0..3)
             .map(|_| {
                 let ended = ended.clone();

@@ -3,7 +3,8 @@
 mod fixture;
 
 use fixture::{
-    Scheduling, everywhere, happens_while_spinning, happens_within, kernel_thread, spin_until, wait_until, wherever,
+    SOON, Scheduling, everywhere, happens_while_spinning, happens_within, kernel_thread, spin_until, wait_until,
+    wherever,
 };
 use sinew::sched::{Fair, Inverted, Shared};
 use sinew::{Cluster, FibreBuilder, MigrateError, Runtime, migrate_to, pinned};
@@ -221,13 +222,19 @@ fn a_fibre_moves_unless_it_is_pinned() {
                 })
                 .collect();
             rt.run(|| {
-                let moves = |limit| {
+                let moves = || {
                     let before = kernel_thread();
-                    happens_within(limit, || kernel_thread() != before)
+                    happens_within(SOON, || kernel_thread() != before)
                 };
-                assert!(moves(Duration::from_secs(20)));
-                assert!(pinned(|| !moves(Duration::from_millis(20))));
-                assert!(moves(Duration::from_secs(20)));
+                assert!(moves());
+                pinned(|| {
+                    let before = kernel_thread();
+                    for _ in 0..10_000 {
+                        sinew::yield_now();
+                        assert_eq!(kernel_thread(), before);
+                    }
+                });
+                assert!(moves());
             });
             stop.store(true, Ordering::Relaxed);
             others.into_iter().for_each(|other| other.join().unwrap());

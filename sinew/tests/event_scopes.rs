@@ -9,7 +9,7 @@ use sinew::fs;
 use sinew::io::{EventScope, OtherScope, Pollable, Polling};
 use sinew::net::{SocketAddr, TcpListener, TcpStream, UnixStream};
 use sinew::sync::mpsc;
-use sinew::{Cluster, Runtime};
+use sinew::{Cluster, JoinHandle, Runtime};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,19 +61,20 @@ fn an_event_scope_begins_with_the_standard_descriptors() {
     });
 }
 
-/// Listens on the cluster and counts the clients.
-fn listen(cluster: &Cluster, address: SocketAddr, count: &Arc<AtomicUsize>) -> SocketAddr {
+/// Listens on the cluster and counts the clients. Returns the address, and the fibre that accepts
+/// until it is cancelled.
+fn listen(cluster: &Cluster, address: SocketAddr, count: &Arc<AtomicUsize>) -> (SocketAddr, JoinHandle<()>) {
     let count = Arc::clone(count);
     there(cluster, move || {
         let listener = TcpListener::builder().reuse_port(true).bind(address).unwrap();
         let address = listener.local_addr().unwrap();
-        sinew::spawn(move || {
-            while let Ok((stream, _)) = listener.accept_timeout(Duration::from_secs(1)) {
+        let accepting = sinew::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
                 count.fetch_add(1, Ordering::Relaxed);
                 sinew::spawn(move || echo(stream));
             }
         });
-        address
+        (address, accepting)
     })
 }
 
@@ -84,8 +85,8 @@ fn event_scopes_listen_at_one_port_and_serve_it_together() {
             let runtime = Runtime::builder().processors(1).build().unwrap();
             let clusters = [cluster(&runtime, polling), cluster(&runtime, polling)];
             let counts = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
-            let address = listen(&clusters[0], "127.0.0.1:0".parse().unwrap(), &counts[0]);
-            listen(&clusters[1], address, &counts[1]);
+            let (address, first) = listen(&clusters[0], "127.0.0.1:0".parse().unwrap(), &counts[0]);
+            let (_, second) = listen(&clusters[1], address, &counts[1]);
             let clients = 200;
             runtime.run(|| {
                 sinew::scope(|scope| {
@@ -101,6 +102,10 @@ fn event_scopes_listen_at_one_port_and_serve_it_together() {
                     }
                 });
             });
+            for accepting in [first, second] {
+                accepting.fibre().cancel();
+                accepting.join().unwrap();
+            }
             let counts = counts.map(|count| count.load(Ordering::Relaxed));
             assert_eq!(counts.iter().sum::<usize>(), clients);
             assert!(counts.iter().all(|count| *count > 0), "{counts:?}");

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Setup, wherever};
+use fixture::{Setup, one_of, wherever};
 use sinew::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -23,17 +23,19 @@ fn waits() -> u64 {
 ///
 /// Fibres that cannot move may have begun on different processors, and then have to wake each other.
 /// So these tests only run where fibres move.
-fn assert_few_waits(rt: &sinew::Runtime, f: impl FnOnce() + Send) {
-    let (waits, took) = rt.run(|| {
-        let (before, began) = (waits(), Instant::now());
-        f();
-        (waits() - before, began.elapsed())
+fn assert_few_waits(rt: &sinew::Runtime, f: impl Fn() + Sync) {
+    one_of(5, || {
+        let (waits, took) = rt.run(|| {
+            let (before, began) = (waits(), Instant::now());
+            f();
+            (waits() - before, began.elapsed())
+        });
+        // The sentinel looks once a millisecond, and more often at first. Besides, the kernel may
+        // take a CPU away at a bad moment, and a processor that finds work left wakes another one.
+        let looks = took.div_duration_f64(Duration::from_millis(1)) as u64;
+        println!("{waits} waits in {took:?}");
+        if waits < ROUNDS / 5 + 4 * looks { Ok(()) } else { Err((waits, took)) }
     });
-    // The sentinel looks once a millisecond, and more often at first. Besides, the kernel may take
-    // a CPU away at a bad moment, and a processor that finds work left wakes another one.
-    let looks = took.div_duration_f64(Duration::from_millis(1)) as u64;
-    println!("{waits} waits in {took:?}");
-    assert!(waits < ROUNDS / 5 + 4 * looks, "{waits} waits for {ROUNDS} rounds in {took:?}");
 }
 
 #[test]

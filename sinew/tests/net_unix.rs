@@ -3,14 +3,14 @@
 mod fixture;
 
 use fixture::loopback::echo;
-use fixture::{alone, everywhere, wherever};
+use fixture::{alone, everywhere, let_others_wait, wait_until, wherever};
 use sinew::net::{Shutdown, UnixDatagram, UnixListener, UnixStream};
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -172,7 +172,7 @@ fn a_socket_that_was_passed_on_waits_like_any_other() {
             let mut far = UnixStream::from(there.recv_with_fds(&mut [0], 1).unwrap().1.remove(0));
             sinew::scope(|scope| {
                 let reader = scope.spawn(move || far.read(&mut [0]).unwrap());
-                sinew::sleep(MS);
+                let_others_wait();
                 near.write_all(b"y").unwrap();
                 assert_eq!(reader.join().unwrap(), 1);
             });
@@ -227,8 +227,10 @@ fn bytes_after_passed_descriptors_are_read() {
         |rt, _| {
             rt.run(|| {
                 let (here, mut there) = UnixStream::pair().unwrap();
+                let begun = &AtomicBool::new(false);
                 sinew::scope(|scope| {
                     let reader = scope.spawn(move || {
+                        begun.store(true, Ordering::Relaxed);
                         let mut buffer = [0; 64];
                         let mut received = Vec::new();
                         while let count @ 1.. = there.read(&mut buffer).unwrap() {
@@ -239,8 +241,8 @@ fn bytes_after_passed_descriptors_are_read() {
                         }
                         received
                     });
-                    // The reader waits when they come, and all come at once.
-                    sinew::sleep(MS);
+                    // There is one processor, so the reader waits by now. All messages come at once.
+                    wait_until(|| begun.load(Ordering::Relaxed));
                     for _ in 0..4 {
                         here.send_with_fds(b"ab", &[here.as_fd()]).unwrap();
                     }
@@ -314,7 +316,7 @@ fn a_sender_waits_for_a_full_queue_until_its_timeout() {
             sender.set_write_timeout(None).unwrap();
             sinew::scope(|scope| {
                 let sent = scope.spawn(|| sender.send_to(b"last", &place.0).unwrap());
-                sinew::sleep(MS);
+                let_others_wait();
                 let mut buffer = [0; 16];
                 (0..filled).for_each(|_| assert_eq!(receiver.recv(&mut buffer).unwrap(), 6));
                 assert_eq!(receiver.recv(&mut buffer).unwrap(), 4);
@@ -339,7 +341,7 @@ fn connecting_waits_while_the_backlog_is_full() {
             assert_eq!(error.kind(), ErrorKind::TimedOut);
             sinew::scope(|scope| {
                 let second = scope.spawn(|| UnixStream::connect(&place.0).unwrap());
-                sinew::sleep(MS);
+                let_others_wait();
                 listener.accept().unwrap();
                 listener.accept_timeout(Duration::MAX).unwrap();
                 drop((first, second.join().unwrap()));

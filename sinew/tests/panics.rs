@@ -2,14 +2,13 @@
 
 mod fixture;
 
-use fixture::{everywhere, happens_within, wait_until, wherever};
+use fixture::{SOON, everywhere, happens_within, wait_until, wherever};
 use sinew::sync::{Mutex, RwLock};
 use sinew::{JoinHandle, Runtime, task};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread::panicking;
-use std::time::Duration;
 
 /// Unwinds without calling the hook, which would print.
 fn fail() -> ! {
@@ -142,7 +141,7 @@ fn a_thousand_fibres_that_unwind_at_once_leave_nothing_behind() {
         |setup| setup.processors == 2,
         |rt, _| {
             beside_unwinding_fibres(rt, 1000, || assert!(keepers() == 1));
-            assert!(happens_within(Duration::from_secs(20), || keepers() == 0), "a kernel thread is left");
+            assert!(happens_within(SOON, || keepers() == 0), "a kernel thread is left");
         },
     );
 }

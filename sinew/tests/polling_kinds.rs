@@ -11,7 +11,6 @@ use sinew::{Cluster, Runtime};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 const POLLINGS: [Polling; 3] = [Polling::Shared, Polling::PerProcessor, Polling::Thread];
 
@@ -141,6 +140,6 @@ fn the_thread_of_a_poller_ends_with_its_runtime() {
         assert_eq!(pollers(), 1);
         drop(streams);
         drop(rt);
-        assert!(fixture::happens_within(Duration::from_secs(5), || pollers() == 0));
+        assert!(fixture::happens_within(fixture::SOON, || pollers() == 0));
     });
 }

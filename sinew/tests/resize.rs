@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Random, SOON, everywhere, happens_within, kernel_thread, wait_until, wherever};
+use fixture::{Random, SOON, everywhere, happens_within, kernel_thread, let_others_wait, wait_until, wherever};
 use sinew::sched::{Place, ProcessorId, Topology};
 use sinew::{Cluster, FibreBuilder, ResizeError, Runtime, pinned};
 use std::sync::Arc;
@@ -250,12 +250,10 @@ fn timers_go_on_when_any_sleeping_processor_is_removed() {
         |rt, setup| {
             let cluster: &Cluster = rt.main_cluster();
             for victim in 0..setup.processors as u16 {
-                let sleeper = rt.spawn(|| sinew::sleep(Duration::from_millis(60)));
-                // Time for all processors to fall asleep, one of them with an
-                // eye on the clock; nothing goes wrong if they do not.
-                std::thread::sleep(Duration::from_millis(20));
+                let sleeper = rt.spawn(|| sinew::sleep(Duration::from_millis(20)));
+                let_others_wait();
                 cluster.remove(processor(victim)).unwrap();
-                let woken = happens_within(Duration::from_secs(5), || sleeper.is_finished());
+                let woken = happens_within(SOON, || sleeper.is_finished());
                 assert!(woken, "no processor minds the timers after processor {victim} has left");
                 sleeper.join().unwrap();
                 assert!(happens_within(SOON, || cluster.retiring() == 0));

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{SOON, alone, everywhere, everywhere_owning, happens_within, spin_until, wait_until};
+use fixture::{SOON, alone, begin_sleep, everywhere, everywhere_owning, happens_within, spin_until, wait_until};
 use sinew::task::TaskBuilder;
 use sinew::{FibreBuilder, Leftovers};
 use std::cell::Cell;
@@ -267,11 +267,7 @@ impl Called {
                 go.store(true, Ordering::Relaxed);
                 Box::new(joining)
             }
-            Called::InTime => rt.run(|| {
-                let mut sleep = Box::pin(sinew::time::sleep_async(Duration::from_millis(1)));
-                assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
-                Box::new(sleep) as Box<dyn Send>
-            }),
+            Called::InTime => rt.run(|| Box::new(begin_sleep(Duration::from_millis(1), waker)) as Box<dyn Send>),
         }
     }
 }

@@ -7,7 +7,7 @@
 #[macro_use]
 mod fixture;
 
-use fixture::rerun;
+use fixture::{one_of, rerun};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::{Builder, Runtime};
 use std::collections::BTreeMap;
@@ -280,8 +280,13 @@ fn idle_connections_cost_no_system_call() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let mut streams = server.connect(IDLE);
     load(&mut streams, IDLE);
-    // Waits until the server has read the last requests and sleeps again.
-    thread::sleep(Duration::from_millis(500));
+    // Waits until the server has read the last requests and sleeps: then the log does not grow.
+    let size = || fs::metadata(&server.log).unwrap().len();
+    one_of(40, || {
+        let before = size();
+        thread::sleep(Duration::from_millis(500));
+        if size() == before { Ok(()) } else { Err(size()) }
+    });
     let began = now();
     thread::sleep(WINDOW);
     let ended = now();

@@ -4,11 +4,11 @@
 
 mod fixture;
 
-use fixture::{alone, wherever};
+use fixture::{alone, begin_sleep, sleep_until, wherever};
 use sinew::io::{EventScope, OtherScope};
 use sinew::net::{TcpListener, TcpStream, UnixStream};
 use sinew::sync::{Condvar, Mutex, Semaphore, oneshot};
-use sinew::{Runtime, block_on, task, time};
+use sinew::{Runtime, block_on, task};
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::pin::Pin;
@@ -98,10 +98,8 @@ fn a_waker_that_panics_when_a_timer_calls_it_ends_no_processor() {
         |setup| setup.processors == 1,
         |runtime, _| {
             runtime.run(|| {
-                let mut sleep = Box::pin(time::sleep_async(Duration::from_millis(1)));
-                begin(&mut sleep, &Waker::from(Arc::new(Panics)));
-                sinew::sleep(Duration::from_millis(2));
-                assert!(sleep.is_elapsed());
+                let sleep = begin_sleep(Duration::from_millis(1), &Waker::from(Arc::new(Panics)));
+                sleep_until(|| sleep.is_elapsed());
                 block_on(sleep);
             });
         },
@@ -171,15 +169,10 @@ fn a_waker_that_panics_does_not_keep_another_one_from_being_called() {
 
 #[test]
 fn a_sleep_whose_runtime_has_ended_goes_on_elsewhere() {
+    const TIME: Duration = Duration::from_millis(20);
     alone(|| {
         let runtime = || Runtime::builder().processors(1).build().unwrap();
-        let asleep = || {
-            runtime().run(|| {
-                let mut sleep = Box::pin(time::sleep_async(Duration::from_millis(20)));
-                begin_here(&mut sleep);
-                sleep
-            })
-        };
+        let asleep = || runtime().run(|| block_on(poll_fn(|context| Poll::Ready(begin_sleep(TIME, context.waker())))));
         block_on(asleep());
         let sleep = asleep();
         runtime().run(|| block_on(sleep));

@@ -3,8 +3,8 @@
 mod fixture;
 
 use fixture::{
-    LONG, Random, beside_yielding_fibres, everywhere, happens_while_spinning, happens_within, kernel_thread,
-    wait_until, wherever,
+    LONG, Random, SOON, beside_yielding_fibres, everywhere, happens_while_spinning, happens_within, kernel_thread,
+    one_of, wait_until, wherever,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -129,10 +129,12 @@ fn a_join_ends_at_its_deadline() {
         go.store(true, Ordering::Relaxed);
         handle.join_deadline(Instant::now() + LONG).unwrap().unwrap();
         rt.run(|| {
+            let go = AtomicBool::new(false);
             sinew::scope(|scope| {
-                let sleeper = scope.spawn(|| sinew::sleep(5 * MS));
-                let sleeper = sleeper.join_deadline(Instant::now()).unwrap_err();
-                sleeper.join_deadline(Instant::now() + LONG).unwrap().unwrap();
+                let waiting = scope.spawn(|| wait_until(|| go.load(Ordering::Relaxed)));
+                let waiting = waiting.join_deadline(Instant::now()).unwrap_err();
+                go.store(true, Ordering::Relaxed);
+                waiting.join_deadline(Instant::now() + LONG).unwrap().unwrap();
             });
         });
     });
@@ -274,17 +276,18 @@ fn ten_thousand_sleepers_wake_in_about_the_order_of_their_deadlines() {
 #[test]
 fn timers_fire_while_all_processors_are_busy() {
     everywhere(|rt, setup| {
-        let mut late = beside_yielding_fibres(rt, 4 * setup.processors, || {
-            let sleep = |_| {
-                let deadline = Instant::now() + 3 * MS;
-                sinew::sleep_until(deadline);
-                deadline.elapsed()
-            };
-            rt.run(|| (0..15).map(sleep).collect::<Vec<_>>())
+        let sleep = |_| {
+            let deadline = Instant::now() + 3 * MS;
+            sinew::sleep_until(deadline);
+            deadline.elapsed()
+        };
+        // The median of several attempts counts, because the kernel may hold up a processor for longer.
+        one_of(5, || {
+            let mut late =
+                beside_yielding_fibres(rt, 4 * setup.processors, || rt.run(|| (0..15).map(sleep).collect::<Vec<_>>()));
+            late.sort();
+            if late[late.len() / 2] < 50 * MS { Ok(()) } else { Err(late) }
         });
-        late.sort();
-        // The median counts, because the kernel may now and then hold up a processor for longer.
-        assert!(late[late.len() / 2] < 50 * MS, "late by {late:?}");
     });
 }
 
@@ -299,7 +302,7 @@ fn timers_fire_while_one_processor_does_not_yield() {
                 let is_woken = Arc::clone(&woken);
                 let keeping = rt.spawn(move || {
                     sinew::sleep(2 * MS);
-                    happens_while_spinning(2000 * MS, || is_woken.load(Ordering::Relaxed))
+                    happens_while_spinning(SOON, || is_woken.load(Ordering::Relaxed))
                 });
                 let waking = rt.spawn(move || {
                     sinew::sleep(6 * MS);
