@@ -4,7 +4,7 @@ mod fixture;
 
 use fixture::{
     Random, SOON, Scheduling, Setup, beside_yielding_fibres, everywhere, happens_while_spinning, happens_within,
-    sleep_until, wait_until, wherever,
+    wait_asleep_until, wait_until, wherever,
 };
 use sinew::{FibreBuilder, JoinHandle, Priority, Runtime};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -175,7 +175,7 @@ fn invert(rt: &Runtime, processors: usize, holder: Priority, between: Priority, 
             wait_until(|| sees_wanted.load(Ordering::Relaxed));
             (0..3).for_each(|_| sinew::yield_now());
         });
-        sleep_until(|| is_held.load(Ordering::Relaxed));
+        wait_asleep_until(|| is_held.load(Ordering::Relaxed));
         let restless = Yielding::spawn(between, 4 * processors);
         wait_until(|| restless.turns() > 100);
         let waiter = spawn_with(waiter, move || {
@@ -235,7 +235,7 @@ fn a_fibre_goes_on_although_more_urgent_tasks_never_rest() {
                     sinew::park();
                 })
             });
-            sleep_until(|| count.load(Ordering::Relaxed) == 2);
+            wait_asleep_until(|| count.load(Ordering::Relaxed) == 2);
             let restless = || {
                 let (stop, turns) = (Arc::clone(&stop), Arc::clone(&turns));
                 async move {
@@ -266,7 +266,7 @@ fn background_fibres_take_turns_among_themselves() {
                 // Without migration, the first fibre is bound to its processor before the second
                 // one comes.
                 let first = Yielding::spawn(Priority::Background, 1);
-                sleep_until(|| first.turns() > 0);
+                wait_asleep_until(|| first.turns() > 0);
                 spawn_with(Priority::Background, || ()).join().unwrap();
                 first.end();
             });

@@ -57,7 +57,7 @@ fn one_session_makes_many_round_trips() {
         rt.run(|| {
             let (mut here, there) = pair();
             sinew::scope(|scope| {
-                scope.spawn(|| echo(&there).unwrap());
+                scope.spawn(move || echo(there).unwrap());
                 for round in 0..200u8 {
                     here.write_all(&[round; 10]).unwrap();
                     let mut answer = [0; 10];
@@ -120,7 +120,7 @@ fn a_reader_and_a_writer_use_a_socket_at_once() {
                     (&here).write_all(&sent).unwrap();
                     here.shutdown(Shutdown::Write).unwrap();
                 });
-                scope.spawn(|| echo(&there).unwrap());
+                scope.spawn(move || echo(there).unwrap());
                 reading.store(true, Ordering::Relaxed);
                 let mut received = Vec::new();
                 (&here).read_to_end(&mut received).unwrap();

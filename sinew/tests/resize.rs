@@ -136,7 +136,7 @@ fn a_fibre_bound_to_a_removed_processor_goes_on_there() {
             let begun = Arc::new(std::sync::Mutex::new(None));
             let it_began = Arc::clone(&begun);
             let body = move || {
-                let home = kernel_thread();
+                let own_thread = kernel_thread();
                 *it_began.lock().unwrap() = Some(my_processor());
                 while !is_removed.load(Ordering::Acquire) {
                     sinew::park();
@@ -147,18 +147,18 @@ fn a_fibre_bound_to_a_removed_processor_goes_on_there() {
                         1 => sinew::sleep(Duration::from_micros(100)),
                         _ => assert_ne!(
                             sinew::spawn(kernel_thread).join().unwrap(),
-                            home,
+                            own_thread,
                             "a new fibre began on the removed processor"
                         ),
                     }
-                    assert_eq!(kernel_thread(), home);
+                    assert_eq!(kernel_thread(), own_thread);
                     its_step.store(step, Ordering::Relaxed);
                 }
                 // The partner waits as well, so the wake-up comes from outside.
                 while its_step.load(Ordering::Acquire) != 100 {
                     sinew::park();
                 }
-                kernel_thread() == home
+                kernel_thread() == own_thread
             };
             let builder = FibreBuilder::new().cluster(cluster);
             let handle = match (setup.migrating, spawned_pinned) {
@@ -168,11 +168,14 @@ fn a_fibre_bound_to_a_removed_processor_goes_on_there() {
             };
             let handle = handle.unwrap();
             wait_until(|| begun.lock().unwrap().is_some());
-            let home = begun.lock().unwrap().unwrap();
+            let own_processor = begun.lock().unwrap().unwrap();
             cluster.add_processor().unwrap();
-            cluster.remove(home).unwrap();
+            cluster.remove(own_processor).unwrap();
             assert_eq!((cluster.processors(), cluster.retiring()), (setup.processors, 1));
-            assert!(matches!(cluster.remove(home), Err(ResizeError::NoSuchProcessor | ResizeError::LastProcessor)));
+            assert!(matches!(
+                cluster.remove(own_processor),
+                Err(ResizeError::NoSuchProcessor | ResizeError::LastProcessor)
+            ));
             removed.store(true, Ordering::Release);
             handle.fibre().unpark();
             assert!(happens_within(SOON, || step.load(Ordering::Relaxed) == 50), "the fibre does not go on");

@@ -4,7 +4,7 @@
 
 mod fixture;
 
-use fixture::{alone, begin_sleep, sleep_until, wherever};
+use fixture::{alone, begin_sleep, wait_asleep_until, wherever};
 use sinew::io::{EventScope, OtherScope};
 use sinew::net::{TcpListener, TcpStream, UnixStream};
 use sinew::sync::{Condvar, Mutex, Semaphore, oneshot};
@@ -99,7 +99,7 @@ fn a_waker_that_panics_when_a_timer_calls_it_ends_no_processor() {
         |runtime, _| {
             runtime.run(|| {
                 let sleep = begin_sleep(Duration::from_millis(1), &Waker::from(Arc::new(Panics)));
-                sleep_until(|| sleep.is_elapsed());
+                wait_asleep_until(|| sleep.is_elapsed());
                 block_on(sleep);
             });
         },
