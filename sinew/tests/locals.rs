@@ -129,7 +129,7 @@ fibre_local! {
     static BESIDE: Curious = Curious(RefCell::new(None));
 }
 
-/// Makes both variables of the caller report to `report`.
+/// Makes both variables of the caller report to `seen`.
 fn arm(seen: &Arc<Seen>) {
     for key in [&CURIOUS, &BESIDE] {
         key.with(|curious| *curious.0.borrow_mut() = Some(Arc::clone(seen)));

@@ -115,19 +115,19 @@ fn many_fibres_migrate_at_each_step_while_they_spawn_and_unpark_each_other() {
     for processors in [1, 2] {
         let (runtime, clusters) = two_clusters(processors);
         let made: [AtomicUsize; FIBRES] = std::array::from_fn(|_| AtomicUsize::new(0));
-        let everybody = std::sync::OnceLock::<Vec<sinew::Fibre>>::new();
+        let all_fibres = std::sync::OnceLock::<Vec<sinew::Fibre>>::new();
         runtime.run(|| {
             sinew::scope(|scope| {
                 let fibres = (0..FIBRES).map(|own| {
-                    let (clusters, made, everybody) = (&clusters, &made, &everybody);
+                    let (clusters, made, all_fibres) = (&clusters, &made, &all_fibres);
                     scope.spawn(move || {
                         let id = sinew::current().id();
                         for number in 0..STEPS_EACH {
                             step(number, &clusters[(own + number) % 2], id);
                             // Waits for the fibre before it, so as not to overtake it.
                             made[own].store(number + 1, Ordering::Release);
-                            if let Some(everybody) = everybody.get() {
-                                everybody[(own + 1) % FIBRES].unpark();
+                            if let Some(all_fibres) = all_fibres.get() {
+                                all_fibres[(own + 1) % FIBRES].unpark();
                             }
                             while made[(own + FIBRES - 1) % FIBRES].load(Ordering::Acquire) < number {
                                 sinew::park_timeout(Duration::from_millis(1));
@@ -137,7 +137,7 @@ fn many_fibres_migrate_at_each_step_while_they_spawn_and_unpark_each_other() {
                     })
                 });
                 let fibres: Vec<_> = fibres.collect();
-                everybody.set(fibres.iter().map(|fibre| fibre.fibre().clone()).collect()).unwrap();
+                all_fibres.set(fibres.iter().map(|fibre| fibre.fibre().clone()).collect()).unwrap();
                 for fibre in fibres {
                     assert_eq!(fibre.join().unwrap(), STEPS_EACH);
                 }

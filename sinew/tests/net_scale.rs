@@ -21,7 +21,7 @@ const OTHERS: usize = 64;
 /// one address.
 const LISTENERS: usize = 4;
 
-/// Environment variable: the address that the clients connect to, and the number of connections.
+/// Environment variable: the number of connections, and the addresses to connect to.
 const CLIENTS: &str = "SINEW_TEST_CLIENTS";
 
 const OPEN: &str = "all are open";

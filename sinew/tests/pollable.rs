@@ -578,8 +578,9 @@ fn standard_handles_work_for_pipes_sockets_and_files() {
         echo();
     }
     let bytes = bytes(0x57d0, LARGE);
+    let test = name_of_test!();
     let echo = || {
-        let mut command = rerun::command(name_of_test!(), ECHO, "");
+        let mut command = rerun::command(test, ECHO, "");
         command.stdout(Stdio::piped());
         command
     };

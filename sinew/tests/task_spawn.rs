@@ -349,7 +349,7 @@ fn a_retiring_processor_ends_after_its_local_tasks() {
             let cluster = rt.main_cluster();
             rt.run(|| {
                 let gate = Arc::new(AtomicBool::new(false));
-                // On both processors, because each one's tasks wait for the other's.
+                // Each fibre keeps its processor until the other one has begun, so each processor gets a task.
                 let begun = Arc::new(AtomicU32::new(0));
                 let fibres: Vec<_> = (0..2)
                     .map(|_| {
@@ -372,7 +372,10 @@ fn a_retiring_processor_ends_after_its_local_tasks() {
                 gate.store(true, Relaxed);
                 tasks.into_iter().for_each(|task| task.join().unwrap());
             });
-            assert!(happens_within(SOON, || cluster.retiring() == 0), "a processor ended before its local task");
+            assert!(
+                happens_within(SOON, || cluster.retiring() == 0),
+                "the processor does not end after its local tasks"
+            );
         },
     );
 }

@@ -21,7 +21,7 @@ fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Runs the same work as fibres, as tasks and as kernel threads, `count` of each.
+/// Runs the same work as fibres, as tasks and as kernel threads, `each` of every kind.
 fn on_all_kinds<F, A>(rt: &Runtime, each: usize, blocking: impl Fn() + Sync, awaiting: A)
 where
     A: Fn() -> F + Sync,
@@ -484,7 +484,7 @@ impl Drop for Parcel {
     }
 }
 
-/// Returns a generator like `Random`, without printing the seed again.
+/// A generator like `Random` that does not print its seed.
 struct RandomNumbers(u64);
 
 impl RandomNumbers {

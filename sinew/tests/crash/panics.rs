@@ -194,7 +194,7 @@ fn a_panic_hook_that_blocks_and_then_panics_aborts() {
             std::panic::resume_unwind(Box::new("the hook's panic"));
         }));
         let _ = sinew::run(|| sinew::spawn(|| panic!("in a fibre")).join());
-        println!("nobody noticed");
+        println!("the panic went unnoticed");
     });
     outcome.assert_killed(SIGABRT, &["sinew: fatal: a panic hook panicked"]);
 }
