@@ -4,7 +4,7 @@
 mod fixture;
 
 use fixture::loopback::echo;
-use fixture::{SOON, alone, happens_within, message};
+use fixture::{SOON, Scratch, alone, happens_within, message};
 use sinew::fs;
 use sinew::io::{EventScope, OtherScope, Pollable, Polling};
 use sinew::net::{SocketAddr, TcpListener, TcpStream, UnixStream};
@@ -223,11 +223,10 @@ fn a_directory_of_another_event_scope_is_refused_and_closed_there() {
     alone(|| {
         let (_runtime, cluster) = two();
         // More entries than are fetched at a time.
-        let directory = std::env::temp_dir().join(format!("sinew-scopes-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        (0..200).for_each(|number| std::fs::write(directory.join(number.to_string()), "").unwrap());
+        let directory = Scratch::new();
+        (0..200).for_each(|number| std::fs::write(directory.at(&number.to_string()), "").unwrap());
         let before = there(&cluster, open_descriptors);
-        let path = directory.clone();
+        let path = directory.path().to_owned();
         let (mut entries, first) = there(&cluster, || {
             let mut entries = fs::read_dir(path).unwrap();
             let first = entries.next().unwrap().unwrap();
@@ -246,7 +245,6 @@ fn a_directory_of_another_event_scope_is_refused_and_closed_there() {
         assert_eq!(open_descriptors(), ours);
         assert!(happens_within(SOON, || there(&cluster, open_descriptors) == before));
         drop(namesakes);
-        std::fs::remove_dir_all(directory).unwrap();
     });
 }
 

@@ -2,38 +2,14 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wherever};
+use fixture::{Random, Scratch, alone, everywhere, wherever};
 use sinew::fs::{self, File, OpenOptions};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// A directory that is removed with its contents when it is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Scratch {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("sinew-fs-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Scratch(path)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
 
 /// Runs `body` in a fibre of every set-up, with a directory of its own.
 fn in_scratch(body: impl Fn(&Scratch) + Sync) {
@@ -224,12 +200,12 @@ fn every_entry_of_a_directory_is_listed_once() {
                         fs::write(scratch.at(&format!("file {number}")), "").unwrap();
                     }
                     made = count;
-                    let entries = fs::read_dir(&scratch.0).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+                    let entries = fs::read_dir(&scratch.path()).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
                     assert_eq!(entries.len(), count);
                     let names: BTreeSet<_> = entries.iter().map(|entry| entry.file_name()).collect();
                     assert!((0..count).all(|number| names.contains(Path::new(&format!("file {number}")).as_os_str())));
                     assert!(entries.iter().all(|entry| entry.file_type().unwrap().is_file()));
-                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(&scratch.0)));
+                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(&scratch.path())));
                     for entry in entries.iter().take(3) {
                         assert_eq!(entry.metadata().unwrap().ino(), entry.ino());
                     }
@@ -295,6 +271,6 @@ fn a_kernel_thread_may_use_the_file_functions() {
         let mut text = String::new();
         File::open(scratch.at("file")).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "text");
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&scratch.path()).unwrap().count(), 1);
     });
 }

@@ -3,35 +3,17 @@
 mod fixture;
 
 use fixture::loopback::echo;
-use fixture::{alone, everywhere, let_others_wait, wait_until, wherever};
+use fixture::{Scratch, alone, everywhere, let_others_wait, wait_until, wherever};
 use sinew::net::{Shutdown, UnixDatagram, UnixListener, UnixStream};
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
-
-/// A path at which nothing exists, and nothing is left when it is dropped.
-struct Place(PathBuf);
-
-impl Place {
-    fn new() -> Place {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Place(std::env::temp_dir().join(format!("sinew-{}-{number}", std::process::id())))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 fn name(name: &str) -> SocketAddr {
     SocketAddr::from_abstract_name(format!("sinew-{}-{name}", std::process::id())).unwrap()
@@ -41,15 +23,16 @@ fn name(name: &str) -> SocketAddr {
 fn sessions_get_back_the_bytes_that_they_send() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let place = Place::new();
-            let listener = UnixListener::bind(&place.0).unwrap();
-            assert_eq!(listener.local_addr().unwrap().as_pathname(), Some(&*place.0));
+            let scratch = Scratch::new();
+            let path = scratch.at("socket");
+            let listener = UnixListener::bind(&path).unwrap();
+            assert_eq!(listener.local_addr().unwrap().as_pathname(), Some(path.as_path()));
             sinew::scope(|scope| {
                 for client in 0..10usize {
-                    let place = &place;
+                    let path = &path;
                     scope.spawn(move || {
-                        let stream = UnixStream::connect(&place.0).unwrap();
-                        assert_eq!(stream.peer_addr().unwrap().as_pathname(), Some(&*place.0));
+                        let stream = UnixStream::connect(&path).unwrap();
+                        assert_eq!(stream.peer_addr().unwrap().as_pathname(), Some(path.as_path()));
                         let sent: Vec<_> = (0..client * 50_000).map(|n| (n / 7 + client) as u8).collect();
                         sinew::scope(|halves| {
                             halves.spawn(|| {
@@ -66,9 +49,9 @@ fn sessions_get_back_the_bytes_that_they_send() {
                     scope.spawn(|| echo(stream.unwrap()).unwrap());
                 }
             });
-            assert_eq!(UnixListener::bind(&place.0).unwrap_err().kind(), ErrorKind::AddrInUse);
+            assert_eq!(UnixListener::bind(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
             drop(listener);
-            assert_eq!(UnixStream::connect(&place.0).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            assert_eq!(UnixStream::connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         });
     });
 }
@@ -302,20 +285,21 @@ fn datagrams_keep_their_bounds_and_their_senders() {
 fn a_sender_waits_for_a_full_queue_until_its_timeout() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let place = Place::new();
-            let receiver = UnixDatagram::bind(&place.0).unwrap();
+            let scratch = Scratch::new();
+            let path = scratch.at("socket");
+            let receiver = UnixDatagram::bind(&path).unwrap();
             let (filler, sender) = (UnixDatagram::unbound().unwrap(), UnixDatagram::unbound().unwrap());
             filler.set_nonblocking(true).unwrap();
-            let filled = (0..).take_while(|_| filler.send_to(b"filler", &place.0).is_ok()).count();
+            let filled = (0..).take_while(|_| filler.send_to(b"filler", &path).is_ok()).count();
             assert!(filled > 0);
-            assert_eq!(filler.send_to(b"x", &place.0).unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert_eq!(filler.send_to(b"x", &path).unwrap_err().kind(), ErrorKind::WouldBlock);
             sender.set_write_timeout(Some(2 * MS)).unwrap();
             let began = Instant::now();
-            assert_eq!(sender.send_to(b"x", &place.0).unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert_eq!(sender.send_to(b"x", &path).unwrap_err().kind(), ErrorKind::WouldBlock);
             assert!(began.elapsed() >= 2 * MS);
             sender.set_write_timeout(None).unwrap();
             sinew::scope(|scope| {
-                let sent = scope.spawn(|| sender.send_to(b"last", &place.0).unwrap());
+                let sent = scope.spawn(|| sender.send_to(b"last", &path).unwrap());
                 let_others_wait();
                 let mut buffer = [0; 16];
                 (0..filled).for_each(|_| assert_eq!(receiver.recv(&mut buffer).unwrap(), 6));
@@ -331,16 +315,17 @@ fn a_sender_waits_for_a_full_queue_until_its_timeout() {
 fn connecting_waits_while_the_backlog_is_full() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let place = Place::new();
-            let listener = UnixListener::bind(&place.0).unwrap();
+            let scratch = Scratch::new();
+            let path = scratch.at("socket");
+            let listener = UnixListener::bind(&path).unwrap();
             // SAFETY: no memory is involved.
             assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
-            let address = SocketAddr::from_pathname(&place.0).unwrap();
-            let first = UnixStream::connect(&place.0).unwrap();
+            let address = SocketAddr::from_pathname(&path).unwrap();
+            let first = UnixStream::connect(&path).unwrap();
             let error = UnixStream::connect_deadline(&address, Instant::now() + 2 * MS).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::TimedOut);
             sinew::scope(|scope| {
-                let second = scope.spawn(|| UnixStream::connect(&place.0).unwrap());
+                let second = scope.spawn(|| UnixStream::connect(&path).unwrap());
                 let_others_wait();
                 listener.accept().unwrap();
                 listener.accept_timeout(Duration::MAX).unwrap();

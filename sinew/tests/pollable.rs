@@ -5,14 +5,13 @@
 mod fixture;
 
 use fixture::loopback::{bytes, pair};
-use fixture::{alone, everywhere, rerun, wherever};
+use fixture::{Scratch, alone, everywhere, rerun, wherever};
 use sinew::fs;
 use sinew::io::{self, Pollable};
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -443,11 +442,7 @@ fn copy_repeats_after_an_interruption_and_passes_on_errors() {
 
 /// Returns a file that is already removed from its directory.
 fn temporary(contents: &[u8]) -> fs::File {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("sinew-pollable-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
-    let path: PathBuf = std::env::temp_dir().join(name);
-    let mut file = fs::File::create_new(&path).unwrap();
-    fs::remove_file(&path).unwrap();
+    let mut file = fs::File::create_new(Scratch::new().at("file")).unwrap();
     file.write_all(contents).unwrap();
     file
 }
