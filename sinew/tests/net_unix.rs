@@ -31,7 +31,7 @@ fn sessions_get_back_the_bytes_that_they_send() {
                 for client in 0..10usize {
                     let path = &path;
                     scope.spawn(move || {
-                        let stream = UnixStream::connect(&path).unwrap();
+                        let stream = UnixStream::connect(path).unwrap();
                         assert_eq!(stream.peer_addr().unwrap().as_pathname(), Some(path.as_path()));
                         let sent: Vec<_> = (0..client * 50_000).map(|n| (n / 7 + client) as u8).collect();
                         sinew::scope(|halves| {

@@ -8,7 +8,7 @@ use fixture::loopback::listener;
 use futures::future::{join_all, select};
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{AsyncReadExt, AsyncWriteExt};
-use sinew::net::{TcpListener, TcpStream, UnixStream};
+use sinew::net::{TcpStream, UnixStream};
 use sinew::sync::mpmc;
 use sinew::task;
 use std::pin::pin;
