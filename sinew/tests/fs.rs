@@ -200,12 +200,12 @@ fn every_entry_of_a_directory_is_listed_once() {
                         fs::write(scratch.at(&format!("file {number}")), "").unwrap();
                     }
                     made = count;
-                    let entries = fs::read_dir(&scratch.path()).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+                    let entries = fs::read_dir(scratch.path()).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
                     assert_eq!(entries.len(), count);
                     let names: BTreeSet<_> = entries.iter().map(|entry| entry.file_name()).collect();
                     assert!((0..count).all(|number| names.contains(Path::new(&format!("file {number}")).as_os_str())));
                     assert!(entries.iter().all(|entry| entry.file_type().unwrap().is_file()));
-                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(&scratch.path())));
+                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(scratch.path())));
                     for entry in entries.iter().take(3) {
                         assert_eq!(entry.metadata().unwrap().ino(), entry.ino());
                     }
@@ -271,6 +271,6 @@ fn a_kernel_thread_may_use_the_file_functions() {
         let mut text = String::new();
         File::open(scratch.at("file")).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "text");
-        assert_eq!(fs::read_dir(&scratch.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
     });
 }
