@@ -2,38 +2,14 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wherever};
+use fixture::{Random, Scratch, alone, everywhere, wherever};
 use sinew::fs::{self, File, OpenOptions};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// A directory that is removed with all that is in it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Scratch {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("sinew-fs-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Scratch(path)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
 
 /// Runs `body` in a fibre of every set-up, with a directory of its own.
 fn in_scratch(body: impl Fn(&Scratch) + Sync) {
@@ -44,7 +20,7 @@ fn in_scratch(body: impl Fn(&Scratch) + Sync) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_bytes_are_read_back() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         fs::write(&path, "one two").unwrap();
@@ -57,7 +33,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_file_is_read_written_and_sought() {
+fn a_file_can_be_read_written_and_sought() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -82,7 +58,7 @@ fn a_file_is_read_written_and_sought() {
 }
 
 #[test]
-fn lines_come_through_a_buffer() {
+fn lines_are_read_through_a_buffer() {
     in_scratch(|scratch| {
         let path = scratch.at("lines");
         let expected: Vec<String> = (0..1000).map(|number| format!("line {number}")).collect();
@@ -93,7 +69,7 @@ fn lines_come_through_a_buffer() {
 }
 
 #[test]
-fn offsets_leave_the_position_alone() {
+fn reads_and_writes_at_an_offset_leave_the_position_alone() {
     in_scratch(|scratch| {
         let mut file = File::create_new(scratch.at("file")).unwrap();
         file.write_all_at(b"abcdef", 0).unwrap();
@@ -113,7 +89,7 @@ fn offsets_leave_the_position_alone() {
 }
 
 #[test]
-fn options_are_obeyed() {
+fn open_options_take_effect() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         assert_eq!(File::open(&path).unwrap_err().kind(), ErrorKind::NotFound);
@@ -134,7 +110,7 @@ fn options_are_obeyed() {
 }
 
 #[test]
-fn handles_share_and_convert() {
+fn handles_of_one_file_share_its_position_and_convert_to_std() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let mut file = File::create_new(&path).unwrap();
@@ -154,7 +130,7 @@ fn handles_share_and_convert() {
 }
 
 #[test]
-fn permissions_and_times_are_set() {
+fn permissions_and_times_can_be_set() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let file = File::create(&path).unwrap();
@@ -210,9 +186,9 @@ fn directories_are_created_and_removed() {
     });
 }
 
-/// More than are fetched at a time, and exactly as many.
+/// Tests one entry more than a batch holds, and exactly a batch.
 #[test]
-fn every_entry_of_a_directory_comes_once() {
+fn every_entry_of_a_directory_is_listed_once() {
     wherever(
         |setup| setup.processors == 2,
         |runtime, _| {
@@ -224,12 +200,12 @@ fn every_entry_of_a_directory_comes_once() {
                         fs::write(scratch.at(&format!("file {number}")), "").unwrap();
                     }
                     made = count;
-                    let entries = fs::read_dir(&scratch.0).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+                    let entries = fs::read_dir(scratch.path()).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
                     assert_eq!(entries.len(), count);
                     let names: BTreeSet<_> = entries.iter().map(|entry| entry.file_name()).collect();
                     assert!((0..count).all(|number| names.contains(Path::new(&format!("file {number}")).as_os_str())));
                     assert!(entries.iter().all(|entry| entry.file_type().unwrap().is_file()));
-                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(&scratch.0)));
+                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(scratch.path())));
                     for entry in entries.iter().take(3) {
                         assert_eq!(entry.metadata().unwrap().ino(), entry.ino());
                     }
@@ -240,14 +216,14 @@ fn every_entry_of_a_directory_comes_once() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_an_error() {
+fn a_missing_directory_is_an_error() {
     in_scratch(|scratch| {
         assert_eq!(fs::read_dir(scratch.at("nowhere")).unwrap_err().kind(), ErrorKind::NotFound);
     });
 }
 
 #[test]
-fn a_lock_is_waited_for_without_the_processor() {
+fn waiting_for_a_file_lock_does_not_block_the_processor() {
     in_scratch(|scratch| {
         let (holder, waiter) = (File::create(scratch.at("lock")).unwrap(), File::open(scratch.at("lock")).unwrap());
         holder.lock().unwrap();
@@ -266,7 +242,7 @@ fn a_lock_is_waited_for_without_the_processor() {
 }
 
 #[test]
-fn fibres_write_to_parts_of_one_file() {
+fn fibres_write_to_parts_of_one_file_at_once() {
     const PART: usize = 10_000;
     let mut random = Random::new(0xf11e5);
     let parts: Vec<Vec<u8>> = (0..16).map(|_| (0..PART).map(|_| random.below(256) as u8).collect()).collect();
@@ -288,13 +264,13 @@ fn fibres_write_to_parts_of_one_file() {
 }
 
 #[test]
-fn a_kernel_thread_may_use_it_all() {
+fn a_kernel_thread_may_use_the_file_functions() {
     alone(|| {
         let scratch = Scratch::new();
         fs::write(scratch.at("file"), "text").unwrap();
         let mut text = String::new();
         File::open(scratch.at("file")).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "text");
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
     });
 }

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, message, wait_until, wherever};
+use fixture::{LONG, Random, alone, everywhere, message, wait_until, wherever};
 use sinew::sync::{AcquireError, BinarySemaphore, Semaphore};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,11 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
-
 #[test]
-fn no_more_are_inside_than_there_are_permits() {
+fn no_more_holders_than_permits() {
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(3));
         let (inside, most, entries) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -48,10 +45,10 @@ fn no_more_are_inside_than_there_are_permits() {
 }
 
 #[test]
-fn no_permit_is_lost_or_made_between_waits_and_posts() {
+fn waits_and_posts_neither_lose_nor_create_permits() {
     const ROUNDS: u64 = 2_000;
     everywhere(|rt, setup| {
-        // Each passes the permit that it got to a random semaphore.
+        // Each fibre passes its permit on to a random semaphore.
         let semaphores: Arc<Vec<_>> = Arc::new((0..4).map(|_| Semaphore::new(1)).collect());
         let fibres: Vec<_> = (0..8u64)
             .map(|n| {
@@ -72,8 +69,8 @@ fn no_permit_is_lost_or_made_between_waits_and_posts() {
 }
 
 #[test]
-fn those_who_wait_are_served_in_the_order_in_which_they_came() {
-    // With one processor and nobody else about, a fibre that has been started waits.
+fn waiters_are_served_in_order_of_arrival() {
+    // With one processor and no other fibre, a started fibre waits.
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -94,7 +91,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
                         fibre
                     })
                     .collect();
-                // Nobody passes those who wait.
+                // No newcomer passes the waiters.
                 assert!(semaphore.try_acquire().is_none());
                 (0..99 + 100).for_each(|_| semaphore.post(1));
                 fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
@@ -106,7 +103,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn one_who_gives_up_does_not_hold_up_those_behind() {
+fn a_waiter_that_times_out_does_not_hold_up_those_behind_it() {
     everywhere(|rt, _| {
         for _ in 0..20 {
             let semaphore = Arc::new(Semaphore::new(1));
@@ -115,7 +112,7 @@ fn one_who_gives_up_does_not_hold_up_those_behind() {
             let modest = Arc::clone(&semaphore);
             let one = rt.spawn(move || modest.acquire().count());
             assert_eq!(one.join().unwrap(), 1);
-            // It may have got both when the other was done.
+            // It may have got both permits after the other one was done.
             let _ = many.join().unwrap();
             assert_eq!(semaphore.available(), 1);
         }
@@ -123,7 +120,7 @@ fn one_who_gives_up_does_not_hold_up_those_behind() {
 }
 
 #[test]
-fn a_permit_that_comes_together_with_the_end_of_the_time_is_not_lost() {
+fn a_permit_that_comes_at_the_end_of_the_limit_is_not_lost() {
     const ROUNDS: usize = 300;
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(0));
@@ -152,7 +149,7 @@ fn a_permit_that_comes_together_with_the_end_of_the_time_is_not_lost() {
 }
 
 #[test]
-fn limits_of_nothing_and_of_for_ever_are_limits() {
+fn a_limit_of_zero_and_a_limit_without_end_work() {
     everywhere(|rt, _| {
         let check = || {
             let semaphore = Semaphore::new(1);
@@ -172,11 +169,11 @@ fn limits_of_nothing_and_of_for_ever_are_limits() {
 }
 
 #[test]
-fn permits_are_counted_up_to_a_limit() {
+fn permits_are_counted_up_to_a_maximum() {
     alone(|| {
         let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
         let payload = catch_unwind(AssertUnwindSafe(|| semaphore.post(1))).unwrap_err();
-        assert!(message(&*payload).contains("so many permits"));
+        assert!(message(&*payload).contains("permits"));
         assert_eq!(semaphore.available(), Semaphore::MAX_PERMITS);
         assert_eq!(semaphore.try_acquire_many(Semaphore::MAX_PERMITS).unwrap().count(), Semaphore::MAX_PERMITS);
         assert!(catch_unwind(|| Semaphore::new(Semaphore::MAX_PERMITS + 1)).is_err());
@@ -193,7 +190,7 @@ fn a_binary_semaphore_remembers_one_post() {
         assert!(semaphore.try_wait());
         assert!(!semaphore.try_wait());
         assert_eq!(semaphore.wait_timeout(MS), Err(AcquireError::TimedOut));
-        // Two take turns.
+        // Two fibres take turns.
         let (ping, pong) = (Arc::new(BinarySemaphore::new(true)), Arc::new(BinarySemaphore::new(false)));
         let turns = Arc::new(AtomicUsize::new(0));
         let player = |own: &Arc<BinarySemaphore>, other: &Arc<BinarySemaphore>| {

@@ -1,8 +1,8 @@
-//! An echo server whose clusters do not meet in the kernel's table of descriptors: each is
-//! in an event scope of its own and listens at the same port for itself.
+//! An echo server whose clusters share no descriptor table in the kernel. Each cluster has an event
+//! scope of its own, and listens at the same port.
 //!
 //! ```sh
-//! cargo run --release -p sinew --example scopes -- 127.0.0.1:7000 4
+//! cargo run --release -p sinew --example event_scopes -- 127.0.0.1:7000 4
 //! ```
 
 use sinew::io::EventScope;
@@ -22,10 +22,10 @@ fn echo(mut stream: TcpStream) -> io::Result<()> {
 
 fn listen(address: SocketAddr) -> io::Result<()> {
     let listener = TcpListener::builder().reuse_port(true).bind(address)?;
-    println!("{} listens at {}", Cluster::current().expect("a fibre has one").name(), listener.local_addr()?);
+    println!("{} listens at {}", Cluster::current().expect("a fibre has a cluster").name(), listener.local_addr()?);
     for stream in listener.incoming() {
         let stream = stream?;
-        // A client that breaks off is no concern of the others.
+        // An error ends this session only.
         sinew::spawn(move || drop(echo(stream)));
     }
     Ok(())
@@ -39,10 +39,10 @@ fn main() -> io::Result<()> {
     let scopes = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(2);
     let runtime = Runtime::builder().processors(1).build()?;
     let listeners = (0..scopes).map(|number| {
-        // SAFETY: each scope opens its own sockets, and gives none away; the standard output is
-        // the only descriptor that they share.
+        // SAFETY: each event scope opens its own sockets, and gives none away. They share only the
+        // standard output.
         let scope = unsafe { EventScope::new() }?;
-        let plan = Cluster::builder().processors(1).name(format!("scope {number}")).event_scope(&scope);
+        let plan = Cluster::builder().processors(1).name(format!("event scope {number}")).event_scope(&scope);
         Ok(runtime.cluster(plan)?.spawn(move || listen(address)))
     });
     let listeners: Vec<_> = listeners.collect::<io::Result<_>>()?;

@@ -3,12 +3,13 @@
 
 mod fixture;
 
-use fixture::{alone, happens_within, message};
+use fixture::loopback::echo;
+use fixture::{SOON, Scratch, alone, happens_within, message};
 use sinew::fs;
 use sinew::io::{EventScope, OtherScope, Pollable, Polling};
 use sinew::net::{SocketAddr, TcpListener, TcpStream, UnixStream};
 use sinew::sync::mpsc;
-use sinew::{Cluster, Runtime};
+use sinew::{Cluster, JoinHandle, Runtime};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,9 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(20);
-
-/// A runtime, and a cluster of it in another scope.
+/// Returns a runtime, and a cluster of it in another event scope.
 fn two() -> (Runtime, Cluster) {
     let runtime = Runtime::builder().processors(1).build().unwrap();
     let cluster = cluster(&runtime, Polling::Shared);
@@ -26,20 +25,20 @@ fn two() -> (Runtime, Cluster) {
 }
 
 fn cluster(runtime: &Runtime, polling: Polling) -> Cluster {
-    // SAFETY: nothing but types of Sinew's is moved between scopes, and what is in a
-    // `Pollable` comes back before it is dropped.
+    // SAFETY: only types of Sinew move between event scopes, and a value in a `Pollable` comes back
+    // before it is dropped.
     let scope = unsafe { EventScope::new() }.unwrap();
     runtime.cluster(Cluster::builder().processors(2).event_scope(&scope).polling(polling)).unwrap()
 }
 
-/// What `f` gives as a fibre of the cluster.
+/// Runs `f` in a fibre of the cluster, and returns its result.
 fn there<T: Send + 'static>(cluster: &Cluster, f: impl FnOnce() -> T + Send + 'static) -> T {
     cluster.spawn(f).join().unwrap()
 }
 
-/// The descriptors of the calling thread.
+/// Returns the number of open descriptors of the calling thread.
 fn open_descriptors() -> usize {
-    // One is that of the directory itself.
+    // Subtracts the descriptor of the directory itself.
     std::fs::read_dir("/proc/thread-self/fd").unwrap().count() - 1
 }
 
@@ -50,15 +49,8 @@ fn is_of_other_scope<T: std::fmt::Debug>(outcome: io::Result<T>) {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
 
-fn echo(mut stream: TcpStream) {
-    let mut buffer = [0; 256];
-    while let Ok(count @ 1..) = stream.read(&mut buffer) {
-        stream.write_all(&buffer[..count]).unwrap();
-    }
-}
-
 #[test]
-fn a_scope_begins_with_the_standard_descriptors() {
+fn an_event_scope_begins_with_the_standard_descriptors() {
     alone(|| {
         let (_runtime, cluster) = two();
         let _other = std::fs::File::open("/dev/null").unwrap();
@@ -69,31 +61,32 @@ fn a_scope_begins_with_the_standard_descriptors() {
     });
 }
 
-/// Listens on the cluster and counts those who come, until nobody has for a second.
-fn listen(cluster: &Cluster, address: SocketAddr, count: &Arc<AtomicUsize>) -> SocketAddr {
+/// Listens on the cluster and counts the clients. Returns the address, and the fibre that accepts
+/// until it is cancelled.
+fn listen(cluster: &Cluster, address: SocketAddr, count: &Arc<AtomicUsize>) -> (SocketAddr, JoinHandle<()>) {
     let count = Arc::clone(count);
     there(cluster, move || {
         let listener = TcpListener::builder().reuse_port(true).bind(address).unwrap();
         let address = listener.local_addr().unwrap();
-        sinew::spawn(move || {
-            while let Ok((stream, _)) = listener.accept_timeout(Duration::from_secs(1)) {
+        let accepting = sinew::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
                 count.fetch_add(1, Ordering::Relaxed);
                 sinew::spawn(move || echo(stream));
             }
         });
-        address
+        (address, accepting)
     })
 }
 
 #[test]
-fn scopes_listen_at_one_port_and_serve_it_together() {
+fn event_scopes_listen_at_one_port_and_serve_it_together() {
     for polling in [Polling::Shared, Polling::PerProcessor, Polling::Thread] {
         alone(|| {
             let runtime = Runtime::builder().processors(1).build().unwrap();
             let clusters = [cluster(&runtime, polling), cluster(&runtime, polling)];
             let counts = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
-            let address = listen(&clusters[0], "127.0.0.1:0".parse().unwrap(), &counts[0]);
-            listen(&clusters[1], address, &counts[1]);
+            let (address, first) = listen(&clusters[0], "127.0.0.1:0".parse().unwrap(), &counts[0]);
+            let (_, second) = listen(&clusters[1], address, &counts[1]);
             let clients = 200;
             runtime.run(|| {
                 sinew::scope(|scope| {
@@ -109,6 +102,10 @@ fn scopes_listen_at_one_port_and_serve_it_together() {
                     }
                 });
             });
+            for accepting in [first, second] {
+                accepting.fibre().cancel();
+                accepting.join().unwrap();
+            }
             let counts = counts.map(|count| count.load(Ordering::Relaxed));
             assert_eq!(counts.iter().sum::<usize>(), clients);
             assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
@@ -116,7 +113,7 @@ fn scopes_listen_at_one_port_and_serve_it_together() {
     }
 }
 
-/// A connection of which one end was made on the cluster.
+/// Connects two streams. The second one is made on the cluster.
 fn pair(runtime: &Runtime, cluster: &Cluster) -> (TcpStream, TcpStream) {
     let listener = runtime.run(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let address = listener.local_addr().unwrap();
@@ -125,12 +122,12 @@ fn pair(runtime: &Runtime, cluster: &Cluster) -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn what_belongs_to_another_scope_is_refused() {
+fn a_descriptor_of_another_event_scope_is_refused() {
     alone(|| {
         let (runtime, cluster) = two();
         let (ours, theirs) = pair(&runtime, &cluster);
         let file = there(&cluster, || fs::File::open("/dev/null").unwrap());
-        // On a kernel thread, and in a fibre.
+        // Once on a kernel thread, and once in a fibre.
         let refuse = || {
             is_of_other_scope((&theirs).read(&mut [0; 1]));
             is_of_other_scope((&theirs).write(&[0; 1]));
@@ -146,7 +143,7 @@ fn what_belongs_to_another_scope_is_refused() {
         };
         refuse();
         runtime.run(refuse);
-        // Where it was made it works as before.
+        // It still works in its own event scope.
         let exchanged = there(&cluster, move || {
             (&theirs).write_all(b"x").unwrap();
             (&file).read(&mut [0; 1]).unwrap()
@@ -157,20 +154,20 @@ fn what_belongs_to_another_scope_is_refused() {
 }
 
 #[test]
-fn what_is_dropped_in_another_scope_is_closed_in_its_own() {
+fn a_descriptor_dropped_in_another_event_scope_is_closed_in_its_own() {
     alone(|| {
         let (runtime, cluster) = two();
         let (ours, theirs) = pair(&runtime, &cluster);
-        // Something of ours has the same number.
+        // A descriptor of ours has the same number.
         let number = theirs.as_raw_fd();
         let namesake = std::fs::File::open("/dev/zero").unwrap();
         let placed = number == namesake.as_raw_fd() || is_open(number);
         assert!(placed, "descriptor {number} is not open here");
         let before = there(&cluster, open_descriptors);
         drop(theirs);
-        assert_eq!(runtime.run(|| (&ours).read(&mut [0; 1])).unwrap(), 0, "it is closed");
-        assert!(happens_within(LONG, || there(&cluster, open_descriptors) == before - 1));
-        assert!(is_open(number), "ours is not");
+        assert_eq!(runtime.run(|| (&ours).read(&mut [0; 1])).unwrap(), 0, "the descriptor is still open");
+        assert!(happens_within(SOON, || there(&cluster, open_descriptors) == before - 1));
+        assert!(is_open(number), "our descriptor of the same number is closed");
 
         let (ours, theirs) = pair(&runtime, &cluster);
         there(&cluster, move || drop(ours));
@@ -188,7 +185,7 @@ fn what_is_dropped_in_another_scope_is_closed_in_its_own() {
 }
 
 #[test]
-fn what_belongs_to_another_scope_is_neither_lent_nor_given_away() {
+fn a_descriptor_of_another_event_scope_is_neither_lent_nor_given_away() {
     alone(|| {
         let (runtime, cluster) = two();
         let (_ours, theirs) = pair(&runtime, &cluster);
@@ -202,19 +199,19 @@ fn what_belongs_to_another_scope_is_neither_lent_nor_given_away() {
         refuses(|| drop(listener.as_fd().try_clone_to_owned()));
         refuses(|| drop(file.as_fd().try_clone_to_owned()));
         refuses(|| drop(pipe.as_fd().try_clone_to_owned()));
-        // As a copy, and as it is.
+        // As a copy, and without one.
         refuses(move || drop(OwnedFd::from(theirs)));
         refuses(move || drop(std::net::TcpListener::from(listener)));
         assert!(format!("{file:?}").contains("OtherScope"));
         refuses(move || drop(std::fs::File::from(file)));
-        assert_eq!(open_descriptors(), before, "nothing of ours was copied or closed");
+        assert_eq!(open_descriptors(), before, "a descriptor of ours was copied or closed");
         there(&cluster, move || {
             drop((kept, pipe));
         });
     });
 }
 
-/// Expects the panic that says why.
+/// Expects `f` to panic with the message of `OtherScope`.
 #[track_caller]
 fn refuses(f: impl FnOnce()) {
     let panic = catch_unwind(AssertUnwindSafe(f)).unwrap_err();
@@ -222,39 +219,37 @@ fn refuses(f: impl FnOnce()) {
 }
 
 #[test]
-fn a_directory_of_another_scope_is_refused_and_closed_there() {
+fn a_directory_of_another_event_scope_is_refused_and_closed_there() {
     alone(|| {
         let (_runtime, cluster) = two();
         // More entries than are fetched at a time.
-        let directory = std::env::temp_dir().join(format!("sinew-scopes-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        (0..200).for_each(|number| std::fs::write(directory.join(number.to_string()), "").unwrap());
+        let directory = Scratch::new();
+        (0..200).for_each(|number| std::fs::write(directory.at(&number.to_string()), "").unwrap());
         let before = there(&cluster, open_descriptors);
-        let path = directory.clone();
+        let path = directory.path().to_owned();
         let (mut entries, first) = there(&cluster, || {
             let mut entries = fs::read_dir(path).unwrap();
             let first = entries.next().unwrap().unwrap();
             (entries, first)
         });
-        // Something of ours has the same number.
+        // A descriptor of ours has the same number.
         let namesakes: Vec<_> = (0..8).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
         let ours = open_descriptors();
         is_of_other_scope(first.metadata());
         assert!(!first.file_name().is_empty());
-        // Those that were fetched are there, and no others can be.
-        let last = entries.find(Result::is_err).expect("not all were fetched at once");
+        // The fetched entries are there. No more can be fetched.
+        let last = entries.find(Result::is_err).expect("all entries were fetched at once");
         is_of_other_scope(last);
         assert!(entries.next().is_none());
         drop((entries, first));
         assert_eq!(open_descriptors(), ours);
-        assert!(happens_within(LONG, || there(&cluster, open_descriptors) == before));
+        assert!(happens_within(SOON, || there(&cluster, open_descriptors) == before));
         drop(namesakes);
-        std::fs::remove_dir_all(directory).unwrap();
     });
 }
 
 #[test]
-fn every_scope_has_the_standard_streams() {
+fn every_event_scope_has_the_standard_streams() {
     alone(|| {
         let (runtime, cluster) = two();
         there(&cluster, || assert_eq!(sinew::io::stderr().write(b"").unwrap(), 0));
@@ -266,7 +261,7 @@ fn every_scope_has_the_standard_streams() {
 }
 
 #[test]
-fn a_thread_that_outlives_its_scope_is_not_taken_for_one_of_ours() {
+fn a_thread_that_outlives_its_event_scope_is_not_taken_for_one_of_ours() {
     alone(|| {
         let (runtime, cluster) = two();
         let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
@@ -284,7 +279,7 @@ fn a_thread_that_outlives_its_scope_is_not_taken_for_one_of_ours() {
         let (here, there) = thread.join().unwrap();
         is_of_other_scope((&here).write(b"x"));
         drop((here, there));
-        assert_eq!(open_descriptors(), before, "nothing of ours was closed");
+        assert_eq!(open_descriptors(), before, "a descriptor of ours was closed");
         drop(namesakes);
     });
 }
@@ -293,9 +288,9 @@ fn is_open(number: i32) -> bool {
     std::fs::exists(format!("/proc/thread-self/fd/{number}")).unwrap()
 }
 
-/// The sleepers of one scope are woken from the other, by their pollers' alarms.
+/// The sleepers of one event scope are woken from the other, by the bells of their pollers.
 #[test]
-fn fibres_of_two_scopes_wake_each_other() {
+fn fibres_of_two_event_scopes_wake_each_other() {
     for polling in [Polling::Shared, Polling::PerProcessor, Polling::Thread] {
         alone(|| {
             let runtime = Runtime::builder().processors(1).build().unwrap();
@@ -303,7 +298,7 @@ fn fibres_of_two_scopes_wake_each_other() {
             let (ours, theirs) = pair(&runtime, &cluster);
             let (ask, asked) = mpsc::channel();
             let (answer, answered) = mpsc::channel();
-            // Both have a poller to sleep in.
+            // Both clusters have a poller to sleep in.
             let idler = cluster.spawn(move || ((&theirs).read(&mut [0; 1]), theirs));
             let waiter = runtime.spawn(move || ((&ours).read(&mut [0; 1]), ours));
             let server = cluster.spawn(move || asked.iter().for_each(|number: u32| answer.send(number + 1).unwrap()));
@@ -318,14 +313,14 @@ fn fibres_of_two_scopes_wake_each_other() {
             idler.fibre().cancel();
             waiter.fibre().cancel();
             for (reader, _kept) in [idler, waiter].map(|reader| reader.join().unwrap()) {
-                assert!(reader.is_err(), "it was cancelled");
+                assert!(reader.is_err(), "the read was not cancelled");
             }
         });
     }
 }
 
 #[test]
-fn calls_that_block_open_what_is_open_for_their_fibre() {
+fn a_blocking_call_uses_the_descriptors_of_its_fibre_s_event_scope() {
     alone(|| {
         let (_runtime, cluster) = two();
         let read = there(&cluster, || {
@@ -342,7 +337,7 @@ fn calls_that_block_open_what_is_open_for_their_fibre() {
 }
 
 #[test]
-fn processors_of_a_scope_come_and_go_at_the_word_of_another() {
+fn processors_of_one_event_scope_may_be_added_and_removed_from_another() {
     alone(|| {
         let runtime = Runtime::builder().processors(1).build().unwrap();
         let cluster = cluster(&runtime, Polling::PerProcessor);
@@ -350,7 +345,7 @@ fn processors_of_a_scope_come_and_go_at_the_word_of_another() {
         let ours: Vec<_> = pairs
             .into_iter()
             .map(|(ours, theirs)| {
-                cluster.spawn(move || echo(theirs));
+                cluster.spawn(move || drop(echo(theirs)));
                 ours
             })
             .collect();
@@ -372,7 +367,7 @@ fn processors_of_a_scope_come_and_go_at_the_word_of_another() {
 }
 
 #[test]
-fn what_is_built_in_a_scope_belongs_to_it() {
+fn runtimes_and_threads_started_in_an_event_scope_belong_to_it() {
     alone(|| {
         let (_runtime, cluster) = two();
         let (outer, inner, thread) = there(&cluster, || {
@@ -388,7 +383,7 @@ fn what_is_built_in_a_scope_belongs_to_it() {
 }
 
 #[test]
-fn a_scope_that_ends_closes_what_is_open_in_it() {
+fn an_event_scope_that_ends_closes_its_descriptors() {
     alone(|| {
         let (runtime, cluster) = two();
         let (address, listener) = there(&cluster, || {
@@ -399,8 +394,8 @@ fn a_scope_that_ends_closes_what_is_open_in_it() {
         drop(cluster);
         drop(runtime);
         let refused = || std::net::TcpStream::connect(address).is_err();
-        assert!(happens_within(LONG, refused), "the listener is still there");
-        // It means nothing any more, and closes nothing of ours.
+        assert!(happens_within(SOON, refused), "the listener is still there");
+        // The handle refers to nothing now, and closes nothing of ours.
         let before = open_descriptors();
         drop(listener);
         assert_eq!(open_descriptors(), before);

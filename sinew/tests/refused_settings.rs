@@ -1,4 +1,4 @@
-//! What the runtime says to what cannot be done.
+//! Settings and arguments that the runtime refuses, and what its errors say.
 
 mod fixture;
 
@@ -9,11 +9,12 @@ use std::io;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-/// What building a runtime says, and adding such a cluster to one that there is.
+/// Returns the error of building such a runtime, and the error of adding such a cluster to a
+/// running one.
 fn refusals(build: impl Fn() -> ClusterBuilder) -> [BuildError; 2] {
     let rt = Runtime::builder().processors(1).build().unwrap();
     let as_cluster = rt.cluster(build()).map(|_| ()).unwrap_err();
-    assert_eq!(rt.run(|| 1), 1, "the runtime goes on");
+    assert_eq!(rt.run(|| 1), 1, "the runtime still works");
     [Builder::from(build()).build().map(|_| ()).unwrap_err(), as_cluster]
 }
 
@@ -41,7 +42,7 @@ fn too_many_processors_are_refused() {
 }
 
 #[test]
-fn a_cluster_has_room_for_the_greatest_number_of_processors_and_not_one_more() {
+fn a_cluster_has_room_for_max_processors_and_no_more() {
     alone(|| {
         let rt = Runtime::builder().processors(MAX_PROCESSORS).build().unwrap();
         let cluster = rt.main_cluster();
@@ -80,7 +81,7 @@ fn a_stack_that_is_too_large_is_refused() {
             assert!(matches!(error, SpawnError::StackTooLarge { bytes } if bytes == too_large), "{error:?}");
             assert!(error.to_string().contains(&too_large.to_string()), "{error}");
             assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
-            assert_eq!(Arc::strong_count(&kept), 1, "the closure has been dropped");
+            assert_eq!(Arc::strong_count(&kept), 1, "the closure is dropped");
         }
         assert_eq!(rt.live_strands(), 0);
     });
@@ -111,7 +112,7 @@ fn a_name_with_a_nul_is_refused() {
 }
 
 #[test]
-fn an_empty_or_long_name_is_a_name() {
+fn an_empty_name_and_a_long_name_are_accepted() {
     everywhere(|rt, setup| {
         let long = "n".repeat(1000);
         for name in ["", "short", &long, "fibrës"] {
@@ -138,7 +139,7 @@ fn an_empty_set_of_cpus_is_refused() {
 #[test]
 fn a_cpu_that_does_not_exist_is_refused() {
     alone(|| {
-        // A number within the kernel's set, and two beyond.
+        // One number is within the kernel's set of CPUs, two are beyond it.
         for cpu in [1023, 1024, usize::MAX] {
             let refused = refusals(|| Cluster::builder().processors(2).pin_cpus([0, cpu]));
             for error in refused {
@@ -150,7 +151,7 @@ fn a_cpu_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn spawning_without_a_runtime_says_what_to_do() {
+fn spawning_without_a_runtime_gives_an_error_that_says_what_to_do() {
     alone(|| {
         let error = FibreBuilder::new().spawn(|| ()).unwrap_err();
         assert!(matches!(error, SpawnError::NoRuntime), "{error:?}");
@@ -172,7 +173,7 @@ fn a_refused_spawn_promises_no_stack() {
                 FibreBuilder::new().stack_size(usize::MAX).spawn(|| ()).unwrap_err();
             }
         });
-        // The fixture counts what is left.
+        // The fixture counts the stacks that are left.
         assert_eq!(rt.run(|| sinew::spawn(|| 1).join().unwrap()), 1);
     });
 }

@@ -1,8 +1,8 @@
-//! Wakers: from anywhere, as often as anybody likes; and what a task costs.
+//! Wakers that may be called from anywhere and any number of times, and the cost of a task.
 
 mod fixture;
 
-use fixture::{alone, everywhere, happens_within, wait_until, wherever};
+use fixture::{SOON, alone, everywhere, happens_within, wait_until, wherever};
 use sinew::{FibreBuilder, Runtime, block_on, sync, task};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::{pending, poll_fn};
@@ -12,9 +12,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(20);
-
-/// Counts what is allocated on a thread that asks for it.
+/// Counts the allocations of threads that ask for it.
 struct Counting;
 
 thread_local!(static ALLOCATED: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) });
@@ -53,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// Waits until there is more than `seen`.
+    /// Waits until the number is greater than `seen`.
     async fn more_than(&self, seen: u64) -> u64 {
         poll_fn(|context| {
             *self.waker.lock().unwrap() = Some(context.waker().clone());
@@ -66,8 +64,8 @@ impl Tally {
     }
 }
 
-/// Raises a task's number `total` times from plain threads, each time waiting until it has
-/// seen some of them now and then. The task ends when it has seen all.
+/// Raises a task's number `total` times from kernel threads, and sometimes waits until the task has
+/// seen it. The task ends when it has seen all.
 fn is_woken(rt: &Runtime, total: u64) {
     const THREADS: u64 = 4;
     let tally = Arc::new(Tally::default());
@@ -87,23 +85,23 @@ fn is_woken(rt: &Runtime, total: u64) {
         }
     });
     assert_eq!(task.join_timeout(SOON).expect("a wake-up was lost").unwrap(), total);
-    // The waker that is left outlives the task.
+    // The last waker outlives the task.
     tally.raise();
 }
 
 #[test]
-fn a_task_that_is_woken_from_threads_loses_no_wake_up() {
+fn a_task_woken_from_threads_loses_no_wake_up() {
     everywhere(|rt, _| is_woken(rt, 20_000));
 }
 
 #[test]
-fn a_task_that_is_woken_a_million_times_from_threads_loses_none() {
+fn a_task_woken_a_million_times_from_threads_loses_no_wake_up() {
     wherever(|setup| setup.processors == 2 && setup.migrating, |rt, _| is_woken(rt, 1_000_000));
 }
 
 #[test]
-fn one_wake_up_at_a_time_is_never_lost() {
-    // Each round waits for the one before, so a single lost wake-up stops it for ever.
+fn a_single_wake_up_at_a_time_is_never_lost() {
+    // Each round waits for the previous one, so a single lost wake-up stops the test for ever.
     everywhere(|rt, _| {
         let tallies = Arc::new([Tally::default(), Tally::default()]);
         let its = Arc::clone(&tallies);
@@ -126,7 +124,7 @@ fn one_wake_up_at_a_time_is_never_lost() {
 }
 
 #[test]
-fn a_wake_up_in_the_midst_of_a_poll_leads_to_another() {
+fn a_wake_up_during_a_poll_causes_another_poll() {
     everywhere(|rt, _| {
         rt.run(|| {
             let mut polls = 0;
@@ -146,7 +144,7 @@ fn a_wake_up_in_the_midst_of_a_poll_leads_to_another() {
 }
 
 #[test]
-fn block_on_wakes_up_in_fibres_and_threads_and_leaves_tokens_alone() {
+fn block_on_wakes_up_in_fibres_and_threads_and_takes_no_token() {
     struct Late(Mutex<Option<Waker>>);
     let once = |late: &Late| {
         let mut is_first = true;
@@ -166,9 +164,9 @@ fn block_on_wakes_up_in_fibres_and_threads_and_leaves_tokens_alone() {
         rt.run(|| {
             sinew::current().unpark();
             once(&late);
-            // The token is still there: this returns at once.
+            // The token is still there, so this returns at once.
             sinew::park();
-            // A waker that comes late disturbs nobody.
+            // A late call of the waker does no harm.
             late.0.lock().unwrap().take().unwrap().wake();
             sinew::park_timeout(Duration::from_millis(1));
         });
@@ -176,7 +174,7 @@ fn block_on_wakes_up_in_fibres_and_threads_and_leaves_tokens_alone() {
 }
 
 #[test]
-fn a_fibre_is_awaited_by_tasks_and_its_panic_comes_with_it() {
+fn tasks_can_await_a_fibre_and_get_its_panic() {
     everywhere(|rt, _| {
         rt.run(|| {
             let gate = Arc::new(AtomicBool::new(false));
@@ -192,7 +190,7 @@ fn a_fibre_is_awaited_by_tasks_and_its_panic_comes_with_it() {
             let panics = sinew::spawn(|| panic!("in a fibre"));
             let error = task::spawn(async move { panics.await }).join().unwrap().unwrap_err();
             assert_eq!(fixture::message(&*error), "in a fibre");
-            // One who gives up lets the fibre go on.
+            // A task that gives up lets the fibre go on.
             let fibre = sinew::spawn(sinew::yield_now);
             let waits = task::spawn(async move { fibre.await.unwrap() });
             waits.abort();
@@ -204,7 +202,7 @@ fn a_fibre_is_awaited_by_tasks_and_its_panic_comes_with_it() {
 }
 
 #[test]
-fn a_waker_of_anothers_is_called_when_the_task_that_it_awaits_ends() {
+fn the_last_waker_is_called_when_the_awaited_task_ends() {
     struct Called(AtomicBool);
     impl Wake for Called {
         fn wake(self: Arc<Self>) {
@@ -236,7 +234,7 @@ fn a_waker_of_anothers_is_called_when_the_task_that_it_awaits_ends() {
 }
 
 #[test]
-fn a_task_takes_no_allocation_but_its_own_block() {
+fn a_task_allocates_only_its_own_block() {
     const TASKS: usize = 1000;
     wherever(
         |setup| setup.processors == 1 && !setup.migrating,
@@ -252,7 +250,7 @@ fn a_task_takes_no_allocation_but_its_own_block() {
                     allocated
                 };
                 let first = round();
-                // Blocks of 128 bytes are cut from chunks of 64 KiB; a few more for the lists.
+                // Blocks of 128 bytes are cut from chunks of 64 KiB. The lists need a few more.
                 assert!(first <= TASKS * 128 / (64 * 1024) + 30, "{first} allocations");
                 round();
                 let warm = round();
@@ -282,7 +280,7 @@ fn side_by_side(rt: &Runtime, enough: usize) -> bool {
             .map(|number| {
                 let (runs, done) = (Arc::clone(&runs), Arc::clone(&done));
                 task::spawn(async move {
-                    // Always ready: what makes it give way is its budget alone.
+                    // The task is always ready, so only its budget makes it give way.
                     let semaphore = sync::Semaphore::new(1);
                     while !done.load(Relaxed) {
                         runs[number].fetch_add(1, Relaxed);
@@ -302,12 +300,12 @@ fn side_by_side(rt: &Runtime, enough: usize) -> bool {
 }
 
 #[test]
-fn neither_fibres_nor_tasks_that_are_always_ready_starve_the_other() {
+fn fibres_and_tasks_that_are_always_ready_do_not_starve_each_other() {
     everywhere(|rt, _| assert!(side_by_side(rt, 200)));
 }
 
 #[test]
-fn tasks_have_priorities_as_fibres_do() {
+fn tasks_have_priorities_like_fibres() {
     use sinew::Priority;
     wherever(
         |setup| setup.processors == 1,

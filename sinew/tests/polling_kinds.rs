@@ -1,42 +1,34 @@
-//! The three ways to poll: the same sockets, served in the same way.
+//! The three kinds of polling serve the same sockets in the same way.
 
 mod fixture;
 
+use fixture::loopback::{echo, pair};
 use fixture::{Setup, alone, everywhere_owning, spin_until};
 use sinew::io::Polling;
-use sinew::net::{TcpListener, TcpStream};
+use sinew::net::TcpStream;
 use sinew::sched::{Placement, Topology};
 use sinew::{Cluster, Runtime};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 const POLLINGS: [Polling; 3] = [Polling::Shared, Polling::PerProcessor, Polling::Thread];
 
-/// Pairs of connected streams, the second of each with a fibre that sends everything
-/// back, spread over the processors.
+/// Connects pairs of streams. A fibre echoes on the second stream of each. The fibres are spread
+/// over the processors.
 fn sessions(rt: &Runtime, count: usize) -> Vec<TcpStream> {
     rt.run(|| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         (0..count)
             .map(|_| {
-                let here = TcpStream::connect(address).unwrap();
-                let mut there = listener.accept().unwrap().0;
-                sinew::spawn(move || {
-                    let mut buffer = [0; 64];
-                    while let Ok(count @ 1..) = there.read(&mut buffer) {
-                        there.write_all(&buffer[..count]).unwrap();
-                    }
-                });
+                let (here, there) = pair();
+                sinew::spawn(move || drop(echo(there)));
                 here
             })
             .collect()
     })
 }
 
-/// Sends something over each, and checks that it comes back.
+/// Sends a message over each stream, and checks that it comes back.
 fn check(rt: &Runtime, streams: &[TcpStream]) {
     rt.run(|| {
         sinew::scope(|scope| {
@@ -54,7 +46,7 @@ fn check(rt: &Runtime, streams: &[TcpStream]) {
 }
 
 #[test]
-fn sessions_are_served_whoever_polls() {
+fn sessions_are_served_with_every_kind_of_polling() {
     everywhere_owning(|_, setup| {
         for polling in POLLINGS {
             let rt = setup.builder().polling(polling).build().unwrap();
@@ -67,7 +59,7 @@ fn sessions_are_served_whoever_polls() {
     });
 }
 
-/// Each processor's poller is bequeathed, some of them twice, and given back.
+/// Processors leave their pollers to others, some of them twice, and get them back.
 #[test]
 fn descriptors_stay_served_while_processors_come_and_go() {
     everywhere_owning(|_, setup: Setup| {
@@ -99,10 +91,10 @@ fn descriptors_stay_served_while_processors_come_and_go() {
     });
 }
 
-/// A fibre that never yields holds up neither the sockets that its processor polls nor
-/// their fibres, where these may go elsewhere.
+/// A fibre that never yields holds up neither the sockets that its processor polls nor their
+/// fibres, if these may migrate.
 #[test]
-fn a_busy_processor_holds_up_no_sockets() {
+fn a_busy_processor_does_not_hold_up_its_sockets() {
     everywhere_owning(|_, setup: Setup| {
         if setup.processors < 2 || !setup.migrating {
             return;
@@ -134,7 +126,7 @@ fn a_busy_processor_holds_up_no_sockets() {
 }
 
 #[test]
-fn a_poller_s_thread_ends_with_its_runtime() {
+fn the_thread_of_a_poller_ends_with_its_runtime() {
     let pollers = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
@@ -142,12 +134,12 @@ fn a_poller_s_thread_ends_with_its_runtime() {
     };
     alone(|| {
         let rt = Runtime::builder().processors(1).name("endsoon").polling(Polling::Thread).build().unwrap();
-        assert_eq!(pollers(), 0, "nothing is polled yet");
+        assert_eq!(pollers(), 0, "there is a poller's thread although nothing is polled");
         let streams = sessions(&rt, 2);
         check(&rt, &streams);
         assert_eq!(pollers(), 1);
         drop(streams);
         drop(rt);
-        assert!(fixture::happens_within(Duration::from_secs(5), || pollers() == 0));
+        assert!(fixture::happens_within(fixture::SOON, || pollers() == 0));
     });
 }

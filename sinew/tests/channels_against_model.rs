@@ -1,5 +1,5 @@
-//! Random sequences of operations that do not wait, on a channel and on a model of
-//! it: a queue with a capacity, and a count of the ends on each side.
+//! Runs random sequences of operations that do not wait on a channel and on a model of it. The
+//! model is a queue with a capacity and a count of the ends on each side.
 
 use proptest::prelude::*;
 use sinew::sync::mpmc::{self, Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError};
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What to do; numbers choose among the ends that there are.
+/// One operation. Its numbers choose among the existing ends.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     TrySend(usize),
@@ -36,12 +36,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// `None`: there is always room.
+/// `None` means that there is always room.
 fn capacity() -> impl Strategy<Value = Option<usize>> {
     prop_oneof![Just(None), Just(Some(usize::MAX)), (0..6_usize).prop_map(Some)]
 }
 
-/// A number, and one owner of what counts the messages that are alive.
+/// A message: a number, and one reference to the counter of living messages.
 type Message = (u32, Arc<()>);
 
 struct Model {
@@ -111,7 +111,7 @@ impl Channel {
         (self.sent, Arc::clone(&self.alive))
     }
 
-    /// Does one step to both; the results have to be the same.
+    /// Does one step on the channel and on the model. The results must be equal.
     fn step(&mut self, model: &mut Model, step: Step) -> Result<(), TestCaseError> {
         let sender = |end: usize| (model.senders > 0).then(|| end % model.senders);
         let receiver = |end: usize| (model.receivers > 0).then(|| end % model.receivers);
@@ -193,7 +193,11 @@ impl Channel {
         for receiver in &self.receivers {
             prop_assert_eq!((receiver.len(), receiver.is_empty()), (model.messages.len(), model.messages.is_empty()));
         }
-        prop_assert_eq!(Arc::strong_count(&self.alive) - 1, model.messages.len(), "messages are alive");
+        prop_assert_eq!(
+            Arc::strong_count(&self.alive) - 1,
+            model.messages.len(),
+            "the number of living messages differs"
+        );
         Ok(())
     }
 }
