@@ -4,8 +4,10 @@
 //! when the number gets longer. No number gets to 2^63: from there on memcached looks for a
 //! sign in whatever lies behind the value in its memory, and may find one.
 
+mod frames;
 mod running;
 
+use frames::{binary_answer, done, frame};
 use running::{Random, Running, Talk};
 
 /// Nothing but requests touches its items: otherwise numbers are filled up or not by chance.
@@ -191,37 +193,6 @@ fn binary_request(random: &mut Random) -> Vec<u8> {
     frame(opcode, &extras, key, value.as_bytes(), unique)
 }
 
-fn frame(opcode: u8, extras: &[u8], key: &[u8], value: &[u8], unique: u64) -> Vec<u8> {
-    let mut header = vec![0x80, opcode];
-    header.extend_from_slice(&(key.len() as u16).to_be_bytes());
-    header.extend_from_slice(&[extras.len() as u8, 0, 0, 0]);
-    header.extend_from_slice(&((extras.len() + key.len() + value.len()) as u32).to_be_bytes());
-    header.extend_from_slice(b"opaq");
-    header.extend_from_slice(&unique.to_be_bytes());
-    [&header, extras, key, value].concat()
-}
-
-/// What a server says until it says that it has nothing to do.
-fn binary_answer(talk: &mut Talk) -> Vec<u8> {
-    let mut done = frame(0x0a, b"", b"", b"", 0);
-    done[12..16].copy_from_slice(b"done");
-    talk.say(&done);
-    let mut heard = Vec::new();
-    loop {
-        let header = talk.hear(24);
-        if header.len() < 24 {
-            heard.extend_from_slice(b"<closed>");
-            return heard;
-        }
-        if &header[12..16] == b"done" {
-            return heard;
-        }
-        let length = u32::from_be_bytes(header[8..12].try_into().expect("four bytes"));
-        heard.extend_from_slice(&header);
-        heard.extend_from_slice(&talk.hear(length as usize));
-    }
-}
-
 #[test]
 fn random_binary_requests_have_the_same_answers() {
     let mut random = Random::new();
@@ -289,10 +260,8 @@ fn malformed_binary_requests_end_the_same_way() {
             let mut talk = server.connect();
             // The server may close before it has everything.
             let _ = std::io::Write::write_all(&mut talk.stream, &case);
-            let mut done = frame(0x0a, b"", b"", b"", 0);
-            done[12..16].copy_from_slice(b"done");
             // Unknown requests have it skip what follows: that is seen to be the same.
-            let _ = std::io::Write::write_all(&mut talk.stream, &done.repeat(3));
+            let _ = std::io::Write::write_all(&mut talk.stream, &done().repeat(3));
             talk.stream.shutdown(std::net::Shutdown::Write).ok();
             talk.hear(1 << 16)
         });
