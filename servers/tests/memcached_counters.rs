@@ -1,4 +1,4 @@
-//! The same operations as text, meta and binary requests: `stats` counts them the same, and as
+//! The same operations as text, meta and binary requests: `stats` counts them equally, and as
 //! memcached does.
 //!
 //! memcached counts a few operations differently in its protocols. Those have three expectations.
@@ -54,7 +54,7 @@ enum Before {
 }
 
 impl Before {
-    /// Requests that remove the key, and then make it as it is to be.
+    /// Returns requests that remove the key and then create this state.
     fn requests(self) -> String {
         let made = match self {
             Before::Nothing => "",
@@ -66,7 +66,7 @@ impl Before {
     }
 }
 
-/// An operation in three protocols. An empty request: the protocol does not have it.
+/// An operation in three protocols. A protocol that does not have it has an empty request.
 struct Case {
     name: &'static str,
     before: Before,

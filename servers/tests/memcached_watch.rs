@@ -1,11 +1,11 @@
-//! `watch`, seen at this server and, where it is installed, at memcached.
+//! `watch`. Each test runs against this server and, where it is installed, against memcached.
 
 mod running;
 
 use running::{PATIENCE, Running, Talk};
 use std::time::{Duration, Instant};
 
-/// A connection that watches.
+/// Returns a connection that watches.
 fn watch(server: &Running, topics: &str) -> Talk {
     let mut talk = server.connect();
     talk.say(format!("watch {topics}\r\n").as_bytes());
@@ -13,7 +13,7 @@ fn watch(server: &Running, topics: &str) -> Talk {
     talk
 }
 
-/// The next line that a watcher is told, without what differs.
+/// Returns the next line of a watcher, without the parts that differ.
 fn line(talk: &mut Talk) -> String {
     let line = String::from_utf8(talk.hear_line()).expect("text");
     let words = line.trim_end().split(' ').map(|word| match word.split_once('=') {
@@ -27,7 +27,7 @@ fn line(talk: &mut Talk) -> String {
 }
 
 #[test]
-fn watchers_are_told_what_is_fetched_and_stored() {
+fn watchers_see_fetches_and_stores() {
     for server in Running::both(&["-t", "1"]) {
         let mut watcher = watch(&server, "fetchers mutations");
         let mut talk = server.connect();
@@ -57,7 +57,7 @@ fn watchers_are_told_what_is_fetched_and_stored() {
 }
 
 #[test]
-fn watchers_are_told_what_is_evicted() {
+fn watchers_see_evictions() {
     let value = "v".repeat(10_000);
     for server in Running::both(&["-m", "2", "-t", "1"]) {
         let mut talk = server.connect();
@@ -74,7 +74,7 @@ fn watchers_are_told_what_is_evicted() {
 }
 
 #[test]
-fn watchers_are_told_who_comes_and_why_they_go() {
+fn watchers_see_connections_begin_and_end() {
     for server in Running::both(&["-t", "1"]) {
         let mut watcher = watch(&server, "connevents");
         let came = "ts=# gid=# type=conn_new rip=127.0.0.1 rport=# transport=tcp cfd=#";
@@ -92,7 +92,7 @@ fn watchers_are_told_who_comes_and_why_they_go() {
 }
 
 #[test]
-fn watching_has_its_limits() {
+fn watch_is_refused_when_pipelined_or_disabled() {
     for server in Running::both(&["-t", "1"]) {
         let mut talk = server.connect();
         assert_eq!(talk.ask(b"watch nonsense\r\n"), b"ERROR\r\n", "{}", server.name);
@@ -118,7 +118,7 @@ fn watching_has_its_limits() {
 }
 
 #[test]
-fn a_watcher_that_does_not_read_keeps_nobody_waiting() {
+fn a_watcher_that_does_not_read_delays_no_session() {
     let server = Running::sinew(&["-t", "1", "-o", "watcher_logbuf_size=8"]);
     let mut watcher = watch(&server, "fetchers");
     let mut talk = server.connect();
@@ -128,7 +128,7 @@ fn a_watcher_that_does_not_read_keeps_nobody_waiting() {
         talk.ask(format!("get {key}\r\n").repeat(1000).as_bytes());
         assert!(begin.elapsed() < PATIENCE);
     }
-    // It is told how many when there is room again.
+    // The watcher is told how many lines it missed when there is room again.
     let mut told = String::new();
     while !told.starts_with("skipped=") {
         told = String::from_utf8(watcher.hear_line()).expect("text");

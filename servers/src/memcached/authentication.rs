@@ -40,9 +40,9 @@ impl Authentication {
                 Some((line[..colon].to_vec(), line[colon + 1..].to_vec()))
             })
             .collect();
-        let pairs = pairs.ok_or_else(|| explain(&"not all lines have the form name:password"))?;
+        let pairs = pairs.ok_or_else(|| explain(&"each line must have the form name:password"))?;
         if pairs.is_empty() || pairs.len() > MOST_PAIRS {
-            return Err(explain(&format_args!("between 1 and {MOST_PAIRS} lines are needed")));
+            return Err(explain(&format_args!("the file must have between 1 and {MOST_PAIRS} lines")));
         }
         Ok(Authentication { pairs: Some(pairs), ..Authentication::default() })
     }

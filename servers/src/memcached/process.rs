@@ -34,7 +34,7 @@ pub fn prepare(options: &Options) -> io::Result<bool> {
 }
 
 fn become_user(name: &str) -> io::Result<()> {
-    let unknown = || io::Error::new(ErrorKind::NotFound, format!("-u {name}: no such user"));
+    let unknown = || io::Error::new(ErrorKind::NotFound, format!("-u {name}: there is no such user"));
     let users = std::fs::read_to_string("/etc/passwd")?;
     let ids = users.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -65,7 +65,7 @@ impl Mailbox {
                     }
                 }
                 Err(_) if server.is_stopping() => return,
-                Err(error) => server.log(1, || format!("datagrams: {error}")),
+                Err(error) => server.log(1, || format!("cannot receive datagrams: {error}")),
             }
         }
     }

@@ -125,7 +125,7 @@ impl Extended {
             "tail_repair_time" => self.tail_repair_time = number(name, value, 10..=u32::MAX)?,
             "hash_algorithm" => {
                 let known = ["jenkins", "murmur3", "xxh3"].into_iter().find(|known| Some(*known) == value);
-                self.hash_algorithm = known.ok_or("-o hash_algorithm is one of jenkins, murmur3, xxh3")?;
+                self.hash_algorithm = known.ok_or("-o hash_algorithm must be jenkins, murmur3 or xxh3")?;
             }
             "lru_maintainer" | "no_lru_maintainer" => {
                 self.lru_maintainer = is_on(name);
@@ -141,7 +141,7 @@ impl Extended {
             "worker_logbuf_size" => self.worker_logbuf_size = number(name, value, 1..=1 << 20)?,
             "read_buf_mem_limit" => self.read_buf_mem_limit = number(name, value, 0..=1 << 10)?,
             "track_sizes" => self.track_sizes = true,
-            _ => return Err(format!("-o {name}: no such option here")),
+            _ => return Err(format!("-o {name}: unknown option")),
         }
         Ok(())
     }

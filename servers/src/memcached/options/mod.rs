@@ -187,7 +187,7 @@ impl Options {
 
 fn port(text: &str) -> Result<u16, String> {
     let number = if text == "-1" { Ok(0) } else { text.parse() };
-    number.map_err(|_| "a port is a number up to 65535".to_owned())
+    number.map_err(|_| "a port must be a number up to 65535".to_owned())
 }
 
 fn udp_port(text: &str) -> Result<UdpPort, String> {
@@ -200,13 +200,13 @@ fn udp_port(text: &str) -> Result<UdpPort, String> {
 
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor: &f64| *factor > 1.0 && factor.is_finite());
-    factor.ok_or_else(|| "a number above 1".to_owned())
+    factor.ok_or_else(|| "the factor must be a number above 1".to_owned())
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         [byte] => Ok(*byte),
-        _ => Err("one character".to_owned()),
+        _ => Err("the delimiter must be one character".to_owned()),
     }
 }
 
@@ -214,7 +214,7 @@ fn octal(text: &str) -> Result<u32, String> {
     u32::from_str_radix(text, 8)
         .ok()
         .filter(|mask| *mask <= 0o777)
-        .ok_or_else(|| "an octal number up to 777".to_owned())
+        .ok_or_else(|| "the mask must be an octal number up to 777".to_owned())
 }
 
 /// Parses the size of the largest item, within memcached's limits: 1k to 1024m.
@@ -227,6 +227,6 @@ fn size(text: &str) -> Result<u32, String> {
     let bytes = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
     match bytes {
         Some(bytes @ 1024..=0x4000_0000) => Ok(bytes),
-        _ => Err("an item may have at most between 1k and 1024m".to_owned()),
+        _ => Err("the size of the largest item must be between 1k and 1024m".to_owned()),
     }
 }

@@ -213,7 +213,7 @@ impl Blocks {
 
     #[cold]
     fn take_new(&mut self) -> Number {
-        let (number, end) = self.new.last_mut().expect("a block was taken that is not available");
+        let (number, end) = self.new.last_mut().expect("the caller has checked that a block is available");
         let taken = *number;
         *number += 1;
         if number == end {
