@@ -3,6 +3,9 @@
 mod running;
 
 use running::{PATIENCE, Running, Talk};
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Returns a connection that watches.
@@ -104,7 +107,7 @@ fn watch_is_refused_when_pipelined_or_disabled() {
             let (mut talk, begin) = (server.connect(), Instant::now());
             while talk.stat("log_watchers") != count {
                 assert!(begin.elapsed() < PATIENCE, "{}: {}", server.name, talk.stat("log_watchers"));
-                std::thread::sleep(Duration::from_millis(10));
+                thread::sleep(Duration::from_millis(10));
             }
         };
         await_watchers("3");
@@ -120,7 +123,7 @@ fn watch_is_refused_when_pipelined_or_disabled() {
 #[test]
 fn a_watcher_that_does_not_read_delays_no_session() {
     let server = Running::sinew(&["-t", "1", "-o", "watcher_logbuf_size=8"]);
-    let mut watcher = watch(&server, "fetchers");
+    let watcher = watch(&server, "fetchers");
     let mut talk = server.connect();
     let key = "k".repeat(240);
     let begin = Instant::now();
@@ -128,12 +131,18 @@ fn a_watcher_that_does_not_read_delays_no_session() {
         talk.ask(format!("get {key}\r\n").repeat(1000).as_bytes());
         assert!(begin.elapsed() < PATIENCE);
     }
-    // The watcher is told how many lines it missed when there is room again.
-    let mut told = String::new();
-    while !told.starts_with("skipped=") {
-        told = String::from_utf8(watcher.hear_line()).expect("text");
-        talk.ask(b"get a\r\n");
-        assert!(begin.elapsed() < PATIENCE);
-    }
-    assert!(line(&mut watcher).starts_with("ts=# gid=# type=item_get "));
+    // The watcher is told how many lines it missed when there is room again, by the next request.
+    let is_told = AtomicBool::new(false);
+    let mut lines = BufReader::new(&watcher.stream).lines().map_while(Result::ok);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_told.load(Relaxed) {
+                talk.ask(b"get a\r\n");
+            }
+        });
+        let told = lines.find(|line| line.starts_with("skipped="));
+        is_told.store(true, Relaxed);
+        assert!(told.is_some());
+    });
+    assert!(lines.next().is_some_and(|line| line.contains(" type=item_get ")));
 }

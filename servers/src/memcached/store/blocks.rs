@@ -114,7 +114,7 @@ impl Blocks {
     }
 
     /// Gives a whole page back to the pool.
-    fn give_whole_back(&mut self, first: Number) {
+    fn free_page(&mut self, first: Number) {
         let number = first as usize / PAGE_BLOCKS;
         let slot = std::mem::take(&mut self.slots[number]);
         self.whole_pages -= 1;
@@ -224,31 +224,31 @@ impl Blocks {
         taken
     }
 
-    /// Gives a chain back: its whole pages, if any, and then `count` blocks.
+    /// Frees a chain: its whole pages, if any, and then `count` blocks.
     #[inline]
-    pub fn give_back(&mut self, mut first: Number, count: usize) {
+    pub fn free(&mut self, mut first: Number, count: usize) {
         if self.is_whole(first) {
-            first = self.give_pages_back(first);
+            first = self.free_pages(first);
         }
         if first != NONE {
-            self.give_blocks_back(first, count);
+            self.free_blocks(first, count);
         }
     }
 
-    /// Gives a chain of `count` blocks back.
+    /// Frees a chain of `count` blocks.
     #[inline(always)]
-    pub fn give_blocks_back(&mut self, first: Number, count: usize) {
+    pub fn free_blocks(&mut self, first: Number, count: usize) {
         self.set_word(first, 4, self.free);
         self.free = first;
         self.free_count += count;
     }
 
-    /// Gives back the whole pages at the beginning of a chain. Returns the first block after them.
+    /// Frees the whole pages at the beginning of a chain. Returns the first block after them.
     #[cold]
-    fn give_pages_back(&mut self, mut first: Number) -> Number {
+    fn free_pages(&mut self, mut first: Number) -> Number {
         while first != NONE && self.is_whole(first) {
             let next = self.next(first);
-            self.give_whole_back(first);
+            self.free_page(first);
             first = next;
         }
         first
@@ -287,7 +287,7 @@ mod tests {
                 chain = number;
             }
             assert_eq!((blocks.available(), blocks.bytes()), (0, 2 * PAGE));
-            blocks.give_back(chain, capacity);
+            blocks.free(chain, capacity);
         }
     }
 
@@ -303,7 +303,7 @@ mod tests {
             })
             .collect();
         let before = blocks.available();
-        chains.iter().for_each(|chain| blocks.give_back(*chain, 2));
+        chains.iter().for_each(|chain| blocks.free(*chain, 2));
         assert_eq!(blocks.available(), before + 200);
         let taken: std::collections::HashSet<Number> = (0..200).map(|_| blocks.take()).collect();
         assert_eq!(taken.len(), 200);
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(blocks.following(first + 1023), (second, 4));
         assert_eq!(blocks.following(second + 1023), (last, 4));
         assert_eq!(blocks.bytes_in_use(), 2 * PAGE + BLOCK);
-        blocks.give_back(first, 1);
+        blocks.free(first, 1);
         assert_eq!((blocks.bytes_in_use(), blocks.bytes(), blocks.pool.spare_pages()), (0, PAGE, 2));
     }
 }

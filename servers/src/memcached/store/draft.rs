@@ -170,7 +170,7 @@ impl Draft {
 
     /// Gives the memory of the draft back.
     pub fn discard(self, blocks: &mut Blocks) {
-        blocks.give_back(self.first, self.blocks);
+        blocks.free(self.first, self.blocks);
     }
 }
 

@@ -9,8 +9,8 @@ use crate::memcached::watch::Eviction;
 /// The largest number of marked items that are spared each time room is made. Unmeasured.
 const MOST_SPARED: usize = 32;
 
-/// The number of old items among which an expired or flushed one is searched, when items must not
-/// be evicted. memcached's number.
+/// The number of old items that are checked for an expired or flushed one, if items must not be
+/// evicted. memcached's number.
 const MOST_TRIED: usize = 5;
 
 /// Items in the order in which they are evicted.
@@ -41,7 +41,7 @@ impl Shard {
     #[cold]
     fn make_room_slow(&mut self, blocks: usize, moment: Moment) -> bool {
         while self.blocks.available() < blocks {
-            if !self.blocks.grow() && !self.give_one_up(moment) {
+            if !self.blocks.grow() && !self.evict_one(moment) {
                 return false;
             }
         }
@@ -55,7 +55,7 @@ impl Shard {
             if let Some(page) = self.blocks.take_whole() {
                 return Some(page);
             }
-            if !self.give_large_up(moment) {
+            if !self.evict_large(moment) {
                 return None;
             }
         }
@@ -63,24 +63,24 @@ impl Shard {
 
     /// Evicts the older one of two items: this shard's oldest small item, and the oldest large item
     /// of all shards. The pages of a large item can go to any shard.
-    fn give_one_up(&mut self, moment: Moment) -> bool {
+    fn evict_one(&mut self, moment: Moment) -> bool {
         let small = match self.small.oldest {
             NONE => u64::MAX,
             oldest => self.blocks.unique(oldest),
         };
-        if self.family.eldest() < small && self.give_large_up(moment) {
+        if self.family.oldest_large() < small && self.evict_large(moment) {
             return true;
         }
-        self.give_up(Kind::Small, moment) || self.give_large_up(moment)
+        self.evict_from(Kind::Small, moment) || self.evict_large(moment)
     }
 
     /// Evicts the oldest large item of all shards, or the next one if its shard is busy.
-    fn give_large_up(&mut self, moment: Moment) -> bool {
-        self.family.elders().into_iter().any(|shard| {
+    fn evict_large(&mut self, moment: Moment) -> bool {
+        self.family.by_oldest_large().into_iter().any(|shard| {
             if shard == self.number {
-                return self.give_up(Kind::Large, moment);
+                return self.evict_from(Kind::Large, moment);
             }
-            let given = self.family.with_neighbour(shard, |neighbour| neighbour.give_up(Kind::Large, moment));
+            let given = self.family.with_neighbour(shard, |neighbour| neighbour.evict_from(Kind::Large, moment));
             given.unwrap_or(false)
         })
     }
@@ -94,7 +94,7 @@ impl Shard {
     }
 
     /// Evicts the oldest item of a queue. An item that was used goes back to the front instead.
-    fn give_up(&mut self, kind: Kind, moment: Moment) -> bool {
+    fn evict_from(&mut self, kind: Kind, moment: Moment) -> bool {
         for _ in 0..MOST_SPARED {
             let item = self.queue(kind).oldest;
             if item == NONE || !self.evicts || !self.is_live(item, moment) || !self.blocks.is_marked(item, SPARED) {
@@ -163,7 +163,7 @@ impl Shard {
             newest => self.blocks.set_newer(newest, item),
         }
         self.queue(kind).newest = item;
-        self.tell_eldest(kind);
+        self.publish_oldest(kind);
     }
 
     #[inline(always)]
@@ -177,22 +177,22 @@ impl Shard {
             NONE => self.queue(kind).newest = older,
             newer => self.blocks.set_older(newer, older),
         }
-        self.tell_eldest(kind);
+        self.publish_oldest(kind);
     }
 
     #[inline(always)]
-    fn tell_eldest(&mut self, kind: Kind) {
+    fn publish_oldest(&mut self, kind: Kind) {
         if kind == Kind::Large {
-            self.tell_eldest_slow();
+            self.publish_oldest_slow();
         }
     }
 
     #[cold]
-    fn tell_eldest_slow(&mut self) {
+    fn publish_oldest_slow(&mut self) {
         let unique = match self.large.oldest {
             NONE => u64::MAX,
             oldest => self.blocks.unique(oldest),
         };
-        self.family.set_eldest(self.number, unique);
+        self.family.publish_oldest(self.number, unique);
     }
 }

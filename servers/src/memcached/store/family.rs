@@ -24,7 +24,7 @@ pub struct Family {
     pub temporary_ttl: AtomicU32,
     /// The unique number of the large item that each shard evicts next, or `u64::MAX`. Written
     /// under the lock of that shard. All shards read it as a hint.
-    eldest: Box<[AtomicU64]>,
+    oldest_large: Box<[AtomicU64]>,
     shards: OnceLock<Weak<[Apart]>>,
 }
 
@@ -36,7 +36,7 @@ impl Family {
             classes,
             watchers,
             temporary_ttl: AtomicU32::new(0),
-            eldest: (0..count).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            oldest_large: (0..count).map(|_| AtomicU64::new(u64::MAX)).collect(),
             shards: OnceLock::new(),
         }
     }
@@ -47,21 +47,21 @@ impl Family {
     }
 
     /// Publishes which large item a shard evicts next.
-    pub fn set_eldest(&self, shard: usize, unique: u64) {
-        self.eldest[shard].store(unique, Relaxed);
+    pub fn publish_oldest(&self, shard: usize, unique: u64) {
+        self.oldest_large[shard].store(unique, Relaxed);
     }
 
     /// Returns the unique number of the oldest large item of all shards, or `u64::MAX`.
-    pub fn eldest(&self) -> u64 {
-        self.eldest.iter().map(|unique| unique.load(Relaxed)).min().unwrap_or(u64::MAX)
+    pub fn oldest_large(&self) -> u64 {
+        self.oldest_large.iter().map(|unique| unique.load(Relaxed)).min().unwrap_or(u64::MAX)
     }
 
     /// Returns the shards that have large items; the shard with the oldest item comes first.
-    pub fn elders(&self) -> Vec<usize> {
-        let all = self.eldest.iter().map(|unique| unique.load(Relaxed)).enumerate();
-        let mut elders: Vec<(usize, u64)> = all.filter(|(_, unique)| *unique != u64::MAX).collect();
-        elders.sort_unstable_by_key(|(_, unique)| *unique);
-        elders.into_iter().map(|(shard, _)| shard).collect()
+    pub fn by_oldest_large(&self) -> Vec<usize> {
+        let all = self.oldest_large.iter().map(|unique| unique.load(Relaxed)).enumerate();
+        let mut shards: Vec<(usize, u64)> = all.filter(|(_, unique)| *unique != u64::MAX).collect();
+        shards.sort_unstable_by_key(|(_, unique)| *unique);
+        shards.into_iter().map(|(shard, _)| shard).collect()
     }
 
     /// Calls `act` with a shard while the caller has locked another one. Returns `None` if the lock

@@ -233,7 +233,7 @@ impl Blocks {
         let sketch = self.sketch(item);
         let bytes = sketch.key_length + sketch.length;
         let blocks = if self.is_whole(item) { self.blocks_behind_pages(item, bytes) } else { blocks_for(bytes) };
-        self.give_back(item, blocks);
+        self.free(item, blocks);
     }
 
     /// Returns the number of blocks after the whole pages of an item of this number of bytes.

@@ -75,7 +75,7 @@ impl Shard {
     }
 
     #[cold]
-    pub(super) fn expire_slow(&mut self, item: Number, moment: Moment) {
+    fn expire_slow(&mut self, item: Number, moment: Moment) {
         if self.blocks.unique(item) <= moment.flushed {
             self.counters.get_flushed += 1;
         } else {
@@ -236,7 +236,7 @@ impl Shard {
         if sketch.is_pinned {
             self.mark(item, 0, LINKED);
         } else if kind == Kind::Small {
-            self.blocks.give_blocks_back(item, blocks_for(sketch.key_length + sketch.length));
+            self.blocks.free_blocks(item, blocks_for(sketch.key_length + sketch.length));
         } else {
             self.blocks.release(item);
         }

@@ -12,7 +12,7 @@ impl Shard {
     pub fn store(&mut self, verb: Verb, hash: u32, terms: &mut Terms<'_>, content: Content<'_>) -> Outcome {
         let moment = terms.moment;
         self.class_for(terms.key.len(), terms.flags, content.length()).counters.cmd_set += 1;
-        let old = self.find_to_replace(hash, terms.key, moment);
+        let old = self.find(hash, terms.key, moment);
         let refused = match (verb, old) {
             (Verb::Add, Some(old)) => {
                 self.spare(old);
@@ -52,18 +52,6 @@ impl Shard {
             self.mark(item, STALE | if terms.keeps_won { WON } else { 0 }, 0);
         }
         Outcome::Stored { unique: self.blocks.unique(item) }
-    }
-
-    /// As `find`. The memory of an expired or flushed item counts as reclaimed for the new one.
-    #[inline]
-    fn find_to_replace(&mut self, hash: u32, key: &[u8], moment: Moment) -> Option<Number> {
-        let item = self.index.find(&self.blocks, hash, key)?;
-        if self.is_live(item, moment) {
-            return Some(item);
-        }
-        self.class(item).counters.reclaimed += 1;
-        self.expire_slow(item, moment);
-        None
     }
 
     /// Compares unique numbers. Returns an outcome if the value must not be stored.

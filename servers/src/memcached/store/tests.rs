@@ -166,6 +166,16 @@ fn expired_items_are_removed_before_live_ones() {
 }
 
 #[test]
+fn storing_over_an_expired_item_counts_it_as_expired_and_not_as_reclaimed() {
+    let (mut shard, fresh) = (shard(1 << 20, true), Fresh::default());
+    let later = Moment { now: 200, flushed: 0 };
+    store(&mut shard, &fresh, Verb::Set, b"a", b"old", NOW, 150);
+    assert!(matches!(store(&mut shard, &fresh, Verb::Add, b"a", b"new", later, 0), Outcome::Stored { .. }));
+    let reclaimed: u64 = shard.classes.iter().map(|class| class.counters.reclaimed).sum();
+    assert_eq!((shard.counters.get_expired, reclaimed), (1, 0));
+}
+
+#[test]
 fn a_pinned_item_keeps_its_bytes() {
     let (mut shard, fresh) = (shard(1 << 20, true), Fresh::default());
     store(&mut shard, &fresh, Verb::Set, b"pinned", &[42; 5000], NOW, 0);
