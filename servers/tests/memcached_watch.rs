@@ -133,7 +133,9 @@ fn a_watcher_that_does_not_read_delays_no_session() {
     }
     // The watcher is told how many lines it missed when there is room again, by the next request.
     let is_told = AtomicBool::new(false);
-    let mut lines = BufReader::new(&watcher.stream).lines().map_while(Result::ok);
+    let begin = Instant::now();
+    let lines = BufReader::new(&watcher.stream).lines().map_while(Result::ok);
+    let mut lines = lines.take_while(|_| begin.elapsed() < PATIENCE);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_told.load(Relaxed) {
