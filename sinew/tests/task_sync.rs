@@ -417,7 +417,7 @@ fn a_future_that_moves_to_another_waker_is_woken_there() {
 
 #[test]
 fn cancelled_waits_lose_neither_permits_nor_messages() {
-    const PERMITS: u64 = 3;
+    const PERMITS: usize = 3;
     let seeds = Random::new(u64::from(std::process::id()) | 1 << 40).below(u64::MAX);
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(PERMITS));
@@ -436,7 +436,9 @@ fn cancelled_waits_lose_neither_permits_nor_messages() {
                         let mut uses = 0;
                         for _ in 0..100 {
                             let turns = random.below(4);
-                            if let Some(permit) = within(turns, semaphore.acquire_many_async(1 + turns % 2)).await {
+                            if let Some(permit) =
+                                within(turns, semaphore.acquire_many_async(1 + turns as usize % 2)).await
+                            {
                                 task::yield_now().await;
                                 drop(permit);
                             }

@@ -61,8 +61,8 @@ impl Server {
 }
 
 /// See [`Server::room`].
-fn permits(options: &Options) -> u64 {
-    u64::from(options.connections) + options.listen.len() as u64 - 1
+fn permits(options: &Options) -> usize {
+    options.connections as usize + options.listen.len() - 1
 }
 
 /// For connections and files. A file may need three while it is kept: its own, and two for what
@@ -102,7 +102,7 @@ pub fn run(options: Options) -> io::Result<()> {
             let told = until_told(server, &mut signals);
             server.stopping.store(true, Relaxed);
             scope.cancel();
-            if server.room.acquire_timeout(permits(&server.options), GRACE).is_err() {
+            if server.room.acquire_many_timeout(permits(&server.options), GRACE).is_err() {
                 message::say(format_args!("sinew: web: some connections did not end within {} s", GRACE.as_secs()));
                 server.log.as_ref().inspect(|log| log.close());
                 std::process::exit(0);

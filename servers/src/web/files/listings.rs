@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Directories that are read at a time. The others wait, without a thread of the pool: files are
 /// opened there. One disk that hangs holds one turn, if nobody asks again. Unmeasured.
-const MOST_AT_A_TIME: u64 = 2;
+const MOST_AT_A_TIME: usize = 2;
 
 /// Bytes that are kept.
 const MOST_BYTES: usize = 16 << 20;
@@ -54,7 +54,7 @@ impl Listings {
         if let Some(names) = self.look(path, oldest) {
             return Ok(names);
         }
-        let _turn = self.readers.acquire_timeout(1, patience).map_err(|_| Errno::AGAIN)?;
+        let _turn = self.readers.acquire_timeout(patience).map_err(|_| Errno::AGAIN)?;
         // Somebody else may have read them meanwhile.
         if let Some(names) = self.look(path, oldest) {
             return Ok(names);
@@ -95,7 +95,7 @@ impl Listings {
 mod tests {
     use super::*;
     use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     fn read() -> Result<Names, Errno> {
         Names::read(Dir::new(openat(CWD, "/", OFlags::RDONLY, Mode::empty())?)?, false)
@@ -133,7 +133,7 @@ mod tests {
         sinew::run(|| {
             let (listings, hour) = (&Listings::new(), Duration::from_secs(3600));
             let (release, stuck) = std::sync::mpsc::channel::<()>();
-            let (stuck, tried) = (&Mutex::new(stuck), &AtomicU64::new(0));
+            let (stuck, tried) = (&Mutex::new(stuck), &AtomicUsize::new(0));
             sinew::scope(|scope| {
                 // More than the pool has threads.
                 for number in 0..sinew::io::BLOCKING_THREADS + 100 {
