@@ -613,6 +613,72 @@ fn a_value_is_made_once_by_tasks_and_fibres_together() {
 }
 
 #[test]
+fn a_closure_is_awaited_once_by_tasks_and_fibres_together() {
+    everywhere(|rt, _| {
+        let once = Arc::new((Once::new(), AtomicU32::new(0)));
+        let awaiting = || {
+            let once = Arc::clone(&once);
+            async move {
+                let (once, calls) = &*once;
+                once.call_once_async(async || {
+                    task::yield_now().await;
+                    calls.fetch_add(1, Relaxed);
+                })
+                .await;
+                assert_eq!(calls.load(Relaxed), 1);
+            }
+        };
+        let blocking = || {
+            once.0.call_once(|| {
+                sinew::yield_now();
+                once.1.fetch_add(1, Relaxed);
+            });
+            assert_eq!(once.1.load(Relaxed), 1);
+        };
+        on_all_kinds(rt, 4, blocking, awaiting);
+        assert!(once.0.is_completed());
+    });
+}
+
+#[test]
+fn a_once_whose_future_is_dropped_is_poisoned() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let once = Once::new();
+            let mut given_up = Box::pin(once.call_once_async(async || std::future::pending::<()>().await));
+            assert!(poll_once(given_up.as_mut()).is_pending());
+            let mut waits = Box::pin(once.wait_force_async());
+            assert!(poll_once(waits.as_mut()).is_pending());
+            drop(given_up);
+            assert!(poll_once(waits.as_mut()).is_pending(), "it waits for the next closure");
+            let call = Box::pin(once.call_once_force_async(async |state| assert!(state.is_poisoned())));
+            task::block_on(call);
+            assert!(poll_once(waits.as_mut()).is_ready());
+            assert!(poll_once(pin!(once.call_once_async(async || unreachable!()))).is_ready());
+        });
+    });
+}
+
+#[test]
+fn a_value_is_set_by_one_task() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let place = Arc::new(OnceLock::new());
+            let set = |value| {
+                let place = Arc::clone(&place);
+                task::spawn(async move { place.set_async(value).await })
+            };
+            let tasks: Vec<_> = (0..8u32).map(set).collect();
+            let outcomes: Vec<_> = tasks.into_iter().map(|task| task.join().unwrap()).collect();
+            let winner = *place.get().unwrap();
+            for (value, outcome) in (0..).zip(outcomes) {
+                assert_eq!(outcome, if value == winner { Ok(()) } else { Err(value) });
+            }
+        });
+    });
+}
+
+#[test]
 fn a_task_that_never_waits_gives_way() {
     wherever(
         |setup| setup.processors == 1,
