@@ -115,7 +115,7 @@ fn a_once_is_poisoned_as_stds_is() {
 fn a_forced_wait_with_a_limit_does_not_mind_poison() {
     everywhere(|rt, _| {
         let once = Arc::new(Once::new());
-        panic_of(|| once.call_once(|| fail()));
+        panic_of(|| once.call_once(fail));
         assert_eq!(panic_of(|| once.wait_timeout(Duration::ZERO)), "Once instance has previously been poisoned");
         assert!(!once.wait_force_timeout(Duration::ZERO));
         assert!(!once.wait_force_deadline(Instant::now()));

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wherever};
+use fixture::{Random, alone, everywhere, wait_until, wherever};
 use sinew::sync::{
     Barrier, BinarySemaphore, Condvar, LazyLock, Mutex, Once, OnceLock, Policy, RwLock, Semaphore, WaitGroup, mpmc,
     mpsc, oneshot,
@@ -613,30 +613,36 @@ fn a_value_is_made_once_by_tasks_and_fibres_together() {
 }
 
 #[test]
-fn a_closure_is_awaited_once_by_tasks_and_fibres_together() {
+fn tasks_and_fibres_wait_for_the_closure_that_a_task_awaits() {
     everywhere(|rt, _| {
-        let once = Arc::new((Once::new(), AtomicU32::new(0)));
-        let awaiting = || {
-            let once = Arc::clone(&once);
-            async move {
-                let (once, calls) = &*once;
-                once.call_once_async(async || {
-                    task::yield_now().await;
-                    calls.fetch_add(1, Relaxed);
-                })
-                .await;
-                assert_eq!(calls.load(Relaxed), 1);
-            }
-        };
-        let blocking = || {
-            once.0.call_once(|| {
-                sinew::yield_now();
-                once.1.fetch_add(1, Relaxed);
+        rt.run(|| {
+            let once = Arc::new((Once::new(), BinarySemaphore::new(false), AtomicU32::new(0)));
+            let its = Arc::clone(&once);
+            let first = task::spawn(async move {
+                let closure = async || {
+                    its.2.store(1, Relaxed);
+                    its.1.wait_async().await;
+                    its.2.store(2, Relaxed);
+                };
+                its.0.call_once_async(closure).await;
             });
-            assert_eq!(once.1.load(Relaxed), 1);
-        };
-        on_all_kinds(rt, 4, blocking, awaiting);
-        assert!(once.0.is_completed());
+            wait_until(|| once.2.load(Relaxed) == 1);
+            let its = Arc::clone(&once);
+            let task = task::spawn(async move {
+                its.0.call_once_async(async || unreachable!()).await;
+                its.2.load(Relaxed)
+            });
+            let its = Arc::clone(&once);
+            let fibre = sinew::spawn(move || {
+                its.0.call_once(|| unreachable!());
+                its.2.load(Relaxed)
+            });
+            wait_until(|| format!("{:?}", once.0) == "Once { stage: running, waiters: 2 }");
+            once.1.post();
+            first.join().unwrap();
+            assert_eq!((task.join().unwrap(), fibre.join().unwrap()), (2, 2));
+            assert!(once.0.is_completed());
+        });
     });
 }
 

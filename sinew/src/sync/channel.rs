@@ -7,7 +7,7 @@
 //!
 //! So two things hold while nobody has the lock. Where a receiver waits, the buffer is empty
 //! and no sender waits. Where a sender waits, the buffer is full. A newcomer never gets a
-//! message, or room, before those who wait.
+//! message, or room, before a waiter.
 //!
 //! Operations that may wait give way now and then also when they need not wait: see
 //! [`wait::budget`](crate::wait::budget).

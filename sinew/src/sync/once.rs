@@ -5,7 +5,7 @@
 //! ```text
 //!   Untouched --call--> Running --the closure returns--> Done
 //!                       Running --the closure panics, or its future is dropped--> Poisoned
-//!   Poisoned --call_once_force--> Running
+//!   Poisoned --call with force--> Running
 //! ```
 //!
 //! Next to it is the queue of callers that wait for the next change. Beside both is a flag

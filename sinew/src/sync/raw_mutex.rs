@@ -172,7 +172,7 @@ impl RawMutex {
     #[cold]
     fn pass_on(&self) {
         let next = |word| Some(if word & LOCKED == 0 { (word | LOCKED) & !WOKEN } else { word & !WOKEN });
-        // Acquire as in `lock`: what is passed on is what others did under the lock.
+        // Acquire as in `lock`: the `unlock` below passes on what earlier holders did.
         let before = self.word.fetch_update(Acquire, Relaxed, next).unwrap_or_else(|word| word);
         if before & LOCKED == 0 {
             self.unlock();

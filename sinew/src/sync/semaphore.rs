@@ -125,7 +125,7 @@ impl Semaphore {
         self.raw.try_take(1)
     }
 
-    /// Gives `permits` permits (V), first to those who have waited longest.
+    /// Gives `permits` permits (V), first to the waiters that have waited longest.
     ///
     /// # Panics
     /// If there would be more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS). The semaphore then

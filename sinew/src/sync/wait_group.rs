@@ -101,7 +101,7 @@ impl Group {
     /// Returns the lock, under which the caller may enter the queue; `None` if the group has
     /// ended.
     fn lock_unless_ended(&self) -> Option<SpinGuard<'_, Queue<()>>> {
-        // Acquire pairs with the Release in `drop`: what all parties did is seen.
+        // Acquire pairs with the Release in `drop`: the caller sees what all parties did.
         if self.parties.load(Acquire) == 0 {
             return None;
         }
