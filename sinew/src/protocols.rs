@@ -720,28 +720,28 @@ impl RawRwLock {
 pub struct RawSemaphore(raw_semaphore::RawSemaphore);
 
 impl RawSemaphore {
-    pub fn new(permits: u64) -> Self {
+    pub fn new(permits: usize) -> Self {
         RawSemaphore(raw_semaphore::RawSemaphore::new(permits))
     }
 
-    pub fn permits(&self) -> u64 {
+    pub fn permits(&self) -> usize {
         self.0.permits()
     }
 
-    pub fn take(&self, count: u64) {
+    pub fn take(&self, count: usize) {
         let _ = self.0.take(count, Limit::NONE);
     }
 
-    pub fn try_take(&self, count: u64) -> bool {
+    pub fn try_take(&self, count: usize) -> bool {
         self.0.try_take(count)
     }
 
     /// With a limit that has ended already.
-    pub fn take_overdue(&self, count: u64) -> bool {
+    pub fn take_overdue(&self, count: usize) -> bool {
         self.0.take(count, overdue()) == wait::Outcome::Told
     }
 
-    pub fn give(&self, count: u64) {
+    pub fn give(&self, count: usize) {
         self.0.give(count, raw_semaphore::MOST);
     }
 }

@@ -567,15 +567,14 @@ fn the_ends_are_send_and_sync_as_those_of_std_are() {
     assert!(<mpsc::Receiver<u8> as IsNotSync<_>>::holds());
     assert!(<oneshot::Receiver<u8> as IsNotSync<_>>::holds());
 
-    fn sent_and_shared<T: Send + Sync + Clone + std::panic::UnwindSafe + std::fmt::Debug>(end: &T) -> String {
-        format!("{:?}", end.clone())
+    fn sent_and_shared<T: Send + Sync + Clone + std::panic::UnwindSafe + std::fmt::Debug>(end: &T) {
+        let _ = end.clone();
     }
     type OnlySent = std::cell::Cell<u8>;
-    assert_eq!(sent_and_shared(&mpsc::channel::<OnlySent>().0), "Sender { .. }");
-    assert_eq!(sent_and_shared(&mpsc::sync_channel::<OnlySent>(1).0), "SyncSender { .. }");
-    assert_eq!(sent_and_shared(&mpmc::channel::<OnlySent>().0), "Sender { .. }");
-    assert_eq!(sent_and_shared(&mpmc::channel::<OnlySent>().1), "Receiver { .. }");
-    assert_eq!(format!("{:?}", mpsc::channel::<OnlySent>().1), "Receiver { .. }");
+    sent_and_shared(&mpsc::channel::<OnlySent>().0);
+    sent_and_shared(&mpsc::sync_channel::<OnlySent>(1).0);
+    sent_and_shared(&mpmc::channel::<OnlySent>().0);
+    sent_and_shared(&mpmc::channel::<OnlySent>().1);
 }
 
 #[test]

@@ -62,7 +62,6 @@ fn a_barrier_for_zero_parties_is_one_for_one() {
             assert!(barrier.wait_timeout(Duration::ZERO).is_ok_and(|result| result.is_leader()));
             assert!(barrier.wait_deadline(Instant::now()).is_ok_and(|result| result.is_leader()));
         }
-        assert_eq!(format!("{NOBODY:?}"), format!("{:?}", std::sync::Barrier::new(0)));
         let theirs = std::sync::Barrier::new(0).wait();
         assert_eq!(format!("{:?}", NOBODY.wait()), format!("{theirs:?}"));
     };
@@ -199,7 +198,7 @@ fn a_party_that_times_out_is_a_party_again() {
         });
         assert!(began.elapsed() >= 2 * SHORT);
         let other = other.wait_timeout(SHORT).expect_err("the first party does not count again");
-        assert_eq!(format!("{other:?}"), "WaitGroup { parties: 2 }");
+        assert_eq!(format!("{other:?}"), "WaitGroup { parties: 2, waiters: 0 }");
         drop(other);
         rt.run(|| group.wait_timeout(LONG)).unwrap();
         assert!(WaitGroup::new().wait_timeout(Duration::ZERO).is_ok());

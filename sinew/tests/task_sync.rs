@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wherever, within_turns};
+use fixture::{Random, alone, everywhere, wait_until, wherever, within_turns};
 use sinew::sync::{
     Barrier, BinarySemaphore, Condvar, LazyLock, Mutex, Once, OnceLock, Policy, RwLock, Semaphore, WaitGroup, mpmc,
     mpsc, oneshot,
@@ -417,7 +417,7 @@ fn a_future_that_moves_to_another_waker_is_woken_there() {
 
 #[test]
 fn abandoned_waits_lose_neither_permits_nor_messages() {
-    const PERMITS: u64 = 3;
+    const PERMITS: usize = 3;
     let seeds = Random::new(u64::from(std::process::id()) | 1 << 40).below(u64::MAX);
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(PERMITS));
@@ -436,7 +436,8 @@ fn abandoned_waits_lose_neither_permits_nor_messages() {
                         let mut uses = 0;
                         for _ in 0..100 {
                             let turns = random.below(4);
-                            if let Some(permit) = within_turns(turns, semaphore.acquire_many_async(1 + turns % 2)).await
+                            if let Some(permit) =
+                                within_turns(turns, semaphore.acquire_many_async(1 + turns as usize % 2)).await
                             {
                                 task::yield_now().await;
                                 drop(permit);
@@ -595,6 +596,78 @@ fn tasks_and_fibres_together_make_a_value_once() {
             assert!(poll_once(given_up.as_mut()).is_pending());
             drop(given_up);
             assert_eq!(*place.get_or_init(|| 3), 3);
+        });
+    });
+}
+
+#[test]
+fn tasks_and_fibres_wait_for_the_closure_that_a_task_awaits() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let once = Arc::new((Once::new(), BinarySemaphore::new(false), AtomicU32::new(0)));
+            let its = Arc::clone(&once);
+            let first = task::spawn(async move {
+                let closure = async || {
+                    its.2.store(1, Relaxed);
+                    its.1.wait_async().await;
+                    its.2.store(2, Relaxed);
+                };
+                its.0.call_once_async(closure).await;
+            });
+            wait_until(|| once.2.load(Relaxed) == 1);
+            let its = Arc::clone(&once);
+            let task = task::spawn(async move {
+                its.0.call_once_async(async || unreachable!()).await;
+                its.2.load(Relaxed)
+            });
+            let its = Arc::clone(&once);
+            let fibre = sinew::spawn(move || {
+                its.0.call_once(|| unreachable!());
+                its.2.load(Relaxed)
+            });
+            wait_until(|| format!("{:?}", once.0) == "Once { stage: running, waiters: 2 }");
+            once.1.post();
+            first.join().unwrap();
+            assert_eq!((task.join().unwrap(), fibre.join().unwrap()), (2, 2));
+            assert!(once.0.is_completed());
+        });
+    });
+}
+
+#[test]
+fn a_once_whose_future_is_dropped_is_poisoned() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let once = Once::new();
+            let mut given_up = Box::pin(once.call_once_async(async || std::future::pending::<()>().await));
+            assert!(poll_once(given_up.as_mut()).is_pending());
+            let mut waits = Box::pin(once.wait_force_async());
+            assert!(poll_once(waits.as_mut()).is_pending());
+            drop(given_up);
+            assert!(poll_once(waits.as_mut()).is_pending(), "it waits for the next closure");
+            let call = Box::pin(once.call_once_force_async(async |state| assert!(state.is_poisoned())));
+            task::block_on(call);
+            assert!(poll_once(waits.as_mut()).is_ready());
+            assert!(poll_once(pin!(once.call_once_async(async || unreachable!()))).is_ready());
+        });
+    });
+}
+
+#[test]
+fn a_value_is_set_by_one_task() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let place = Arc::new(OnceLock::new());
+            let set = |value| {
+                let place = Arc::clone(&place);
+                task::spawn(async move { place.set_async(value).await })
+            };
+            let tasks: Vec<_> = (0..8u32).map(set).collect();
+            let outcomes: Vec<_> = tasks.into_iter().map(|task| task.join().unwrap()).collect();
+            let winner = *place.get().unwrap();
+            for (value, outcome) in (0..).zip(outcomes) {
+                assert_eq!(outcome, if value == winner { Ok(()) } else { Err(value) });
+            }
         });
     });
 }

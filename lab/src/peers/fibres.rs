@@ -123,7 +123,7 @@ impl Peer for Fibres {
 
     #[inline(always)]
     fn post(semaphore: &Semaphore, permits: usize) {
-        semaphore.post(permits as u64);
+        semaphore.post(permits);
     }
 
     #[inline(always)]

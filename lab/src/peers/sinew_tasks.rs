@@ -86,7 +86,7 @@ impl Peer for SinewTasks {
     }
 
     fn post(semaphore: &Semaphore, permits: usize) {
-        semaphore.post(permits as u64);
+        semaphore.post(permits);
     }
 
     fn wait(semaphore: &Semaphore) -> impl Future<Output = ()> + Send {

@@ -16,7 +16,7 @@ impl Store {
         [(); N].map(|()| Arc::clone(&store))
     }
 
-    fn give(&self, number: usize, permits: u64) {
+    fn give(&self, number: usize, permits: usize) {
         self.done[number].set(7);
         self.semaphore.give(permits);
     }
@@ -48,8 +48,8 @@ fn whoever_takes_a_permit_sees_what_its_giver_did() {
             }
             taken.into()
         };
-        let taken: [u64; 3] = turn.all([Box::new(give), Box::new(wait), Box::new(pass)]);
-        assert_eq!(after.semaphore.permits(), 2 - taken.into_iter().sum::<u64>());
+        let taken: [usize; 3] = turn.all([Box::new(give), Box::new(wait), Box::new(pass)]);
+        assert_eq!(after.semaphore.permits(), 2 - taken.into_iter().sum::<usize>());
     });
 }
 
@@ -81,7 +81,7 @@ fn one_that_gives_up_loses_no_permit_and_nothing_that_was_done_before_it() {
                 taken += 1;
             }
             waiter.assert_done(taken);
-            taken as u64
+            taken
         };
         let ((), taken) = turn.two(give, wait);
         assert_eq!(after.semaphore.permits(), 2 - taken);

@@ -40,7 +40,7 @@ impl Blocking for Fibres {
 
     #[inline(always)]
     fn post(semaphore: &Semaphore, permits: usize) {
-        semaphore.post(permits as u64);
+        semaphore.post(permits);
     }
 
     #[inline(always)]
