@@ -68,6 +68,9 @@ pub struct Run {
     /// Only the first variant of each experiment
     #[arg(long)]
     pub first_variant: bool,
+    /// Say which bars Sinew's figures reach. Exits with 1 if one is missed
+    #[arg(long)]
+    pub bars: bool,
     #[command(flatten)]
     pub output: Output,
 }

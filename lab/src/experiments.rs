@@ -4,6 +4,7 @@
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
 
+mod burst;
 mod channel;
 mod churn;
 mod cycle;
@@ -19,13 +20,16 @@ mod skew;
 mod spawn;
 mod timers;
 mod transfer;
+mod uncontended;
 mod utilisation;
+mod waiters;
 mod web;
 mod yielding;
 
 use std::io;
 use std::time::Duration;
 
+use crate::bars::Bar;
 use crate::case::{Case, Outcome, Reading};
 use crate::load::server;
 use crate::peers::{Contender, Kind};
@@ -38,10 +42,13 @@ pub static ALL: &[&Experiment] = &[
     &locality::LOCALITY,
     &transfer::TRANSFER,
     &spawn::SPAWN,
+    &burst::BURST,
     &memory::MEMORY,
+    &uncontended::UNCONTENDED,
     &mutex::MUTEX,
     &channel::CHANNEL,
     &timers::TIMERS,
+    &waiters::WAITERS,
     &idle::IDLE,
     &scalability::SCALABILITY,
     &efficiency::EFFICIENCY,
@@ -84,6 +91,10 @@ pub struct Experiment {
     /// Curves that are computed: what they are called, and for a case the value
     /// of the first metric.
     pub models: &'static [Model],
+    /// What Sinew's figures have to reach.
+    pub bars: &'static [Bar],
+    /// Why a peer cannot do it, if it cannot.
+    pub cannot: fn(&Contender) -> Option<&'static str>,
 }
 
 /// What most experiments have in common, to be completed.
@@ -104,6 +115,8 @@ pub const PLAIN: Experiment = Experiment {
     serve: None,
     check: |_, _| Ok(()),
     models: &[],
+    bars: &[],
+    cannot: |_| None,
 };
 
 /// How much is varied.
@@ -187,8 +200,8 @@ impl Experiment {
 
     /// Why this peer cannot do it, if it cannot.
     pub fn refusal(&self, peer: &Contender) -> Option<&'static str> {
-        match () {
-            _ if self.name == migrate::MIGRATE.name && !peer.has_clusters => Some("no clusters"),
+        match (self.cannot)(peer) {
+            Some(why) => Some(why),
             _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
             _ if matches!(peer.kind, Kind::Program(_)) && !peer.is_installed() => Some("not installed"),
             _ => self.command(peer).and_then(|server| server::sinew_command(server).err()),

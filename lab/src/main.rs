@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bars;
 mod case;
 mod cli;
 mod compare;
@@ -29,7 +30,7 @@ use run::plan::{Plan, Planned, Wish};
 
 /// What is wrong with how the lab was called, or with a file.
 const WRONG_USE: u8 = 2;
-/// `compare` found something.
+/// `compare` found something slower, or a bar of `run --bars` was missed.
 const SLOWER: u8 = 1;
 
 fn main() -> ExitCode {
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         None => tour(cli.tour),
         Some(Command::List) => say(&list()).map(|()| ExitCode::SUCCESS),
-        Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output)),
+        Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output, run.bars)),
         Some(Command::Compare { old, new }) => compare(&old, &new),
         Some(Command::Measure { parent, case }) => measure(parent, &case),
         Some(Command::Serve { parent, case }) => serve(parent, &case),
@@ -55,10 +56,10 @@ fn cpus() -> usize {
 fn tour(output: Output) -> Result<ExitCode, String> {
     let report = output.report.unwrap_or_else(|| PathBuf::from("lab-report"));
     let json = output.json.unwrap_or_else(|| report.join("results.jsonl"));
-    conduct(cli::tour(cpus()), &Output { json: Some(json), report: Some(report) })
+    conduct(cli::tour(cpus()), &Output { json: Some(json), report: Some(report) }, false)
 }
 
-fn conduct(wish: Wish, output: &Output) -> Result<ExitCode, String> {
+fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, String> {
     let cpus = cpus();
     if let Some(many) = wish.processors.iter().find(|&&processors| processors > cpus) {
         eprintln!("warning: {many} processors on {cpus} CPUs: the processors will wait for each other");
@@ -106,7 +107,16 @@ fn conduct(wish: Wish, output: &Output) -> Result<ExitCode, String> {
         Some(path) => write(path, &report::page(&rows, &setting, &plan.refusals, begun.elapsed())),
         None => Ok(()),
     });
-    let mut text: String = experiments::ALL.iter().map(|experiment| table::tables(experiment, &rows)).collect();
+    let measured =
+        |experiment: &&&experiments::Experiment| plan.cases.iter().any(|p| p.experiment.name == experiment.name);
+    let mut judgement = bars::Judgement::default();
+    let mut text = String::new();
+    for experiment in experiments::ALL.iter().filter(measured) {
+        text += &table::tables(experiment, &rows);
+        if with_bars {
+            text += &judgement.judge(experiment, &rows);
+        }
+    }
     text.push('\n');
     plan.refusals.iter().for_each(|refusal| text += &format!("not measured: {refusal}\n"));
     let plural = if measurements == 1 { "" } else { "s" };
@@ -114,7 +124,11 @@ fn conduct(wish: Wish, output: &Output) -> Result<ExitCode, String> {
     if let (Some(path), Ok(())) = (page, &written) {
         text += &format!("report: {}\n", path.display());
     }
-    say(&text).and(written).map(|()| ExitCode::SUCCESS)
+    if with_bars {
+        text += &judgement.total();
+    }
+    let code = if judgement.is_missed() { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS };
+    say(&text).and(written).map(|()| code)
 }
 
 /// Prints. Who has stopped reading has seen enough.

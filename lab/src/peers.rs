@@ -11,6 +11,7 @@
 //! another language, is a file that says how to build and start it, and a line
 //! in [`ALL`]: its results are the same line of JSON.
 
+pub mod cancelling;
 pub mod coroutines;
 pub mod fibres;
 pub mod go;
@@ -36,7 +37,7 @@ use tokio_tasks::TokioTasks;
 /// What a peer's strands can do. Every strand returns a number, so that a join
 /// has something to deliver.
 ///
-/// Operations that return a future are awaited at once by whoever calls them.
+/// The caller of an operation that returns a future awaits it at once.
 pub trait Peer: Sized + 'static {
     /// Joins one strand.
     type Handle: Send + 'static;
@@ -272,9 +273,7 @@ pub fn measure<B: Body>(case: &Case) -> Outcome {
         "tokio" => B::measure(TokioTasks::new(case.processors), case),
         "may" => B::measure(Coroutines::new(case.processors), case),
         "threads" => B::measure(KernelThreads, case),
-        "sinew/tasks" => B::measure(SinewTasks::new(case.processors, "sinew/fair"), case),
-        "sinew/tasks/inverted" => B::measure(SinewTasks::new(case.processors, "sinew/inverted"), case),
-        "sinew/tasks/shared" => B::measure(SinewTasks::new(case.processors, "sinew/shared"), case),
+        tasks if tasks.starts_with("sinew/tasks") => B::measure(SinewTasks::of(case), case),
         go::NAME => return go::replace_process(case),
         sinew => B::measure(Fibres::new(case.processors, sinew), case),
     };

@@ -2,18 +2,18 @@
 //! random, does V on it, which lets another strand go on, and then P, which
 //! blocks until a third one comes by.
 //!
-//! In the beginning one strand waits at each semaphore. A V and a P leave the
-//! number of those who wait as it is, so that every P blocks, but for those
-//! that find another processor's V. How many do not is found by an audit, and
-//! they are counted apart. The semaphores of kernel threads, which are made of
-//! std's parts, let whoever runs take what it has just posted: almost none of
-//! their operations block.
+//! In the beginning one strand waits at each semaphore. A V and a P together leave the
+//! number of waiters unchanged, so that every P blocks unless it finds another
+//! processor's V. An audit finds the number of operations that did not block, and they
+//! are counted apart. The semaphores of kernel threads are made of std's parts. With
+//! them a running thread takes back what it has just posted: almost none of their
+//! operations block.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use super::{Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::Crowd;
 use crate::measure::random::Random;
@@ -41,6 +41,12 @@ pub static CHURN: Experiment = Experiment {
         variants
     },
     measure: peers::measure::<Churn>,
+    bars: &[
+        Bar::of("sinew/fair", "50", 1).at_least(2.0).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "50", 2).at_least(1.5).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "99", 1).at_least(2.0).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "99", 2).at_least(1.5).over_peers(&["tokio"]),
+    ],
     ..PLAIN
 };
 

@@ -1,12 +1,12 @@
 //! `idle`: what a runtime with 10,000 parked strands and 1,000 idle connections
 //! does when nothing happens: nothing, one hopes.
 //!
-//! A kernel thread of the lab's own watches the others, after they have settled:
-//! first their CPU time and how often one of them was given a CPU, then, for as
-//! long again, their system calls with `strace`, which would disturb the former.
-//! A call counts when it returns: one in which a thread sleeps all along does
-//! not. Thousands of kernel threads are not traced: attaching to them takes longer
-//! than the rest, and whichever of them returned from a call was given a CPU.
+//! A kernel thread of the lab's own watches the others after they have settled. First it
+//! counts their CPU time and how often the kernel gave one of them a CPU. Then, for the
+//! same length of time, it counts their system calls with `strace`, which would disturb
+//! the other figures. A call counts when it returns: a call in which a thread sleeps all
+//! along does not. Thousands of kernel threads are not traced, because attaching to them
+//! takes longer than the rest. A thread that returns from a call was given a CPU.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Experiment, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::kernel;
 use crate::measure::crowd::Crowd;
@@ -39,6 +39,11 @@ pub static IDLE: Experiment = Experiment {
         Metric::beside("wakeups_per_s", "wake-ups/s", 1.0),
     ],
     plots: &[Plot::Bars { metric: "cpu_us_per_s" }, Plot::Bars { metric: "calls_per_s" }],
+    bars: &[
+        Bar::of("sinew/fair", "-", 2).metric("calls_per_s").at_most(0.0).in_every_run(),
+        // A millisecond in five seconds.
+        Bar::of("sinew/fair", "-", 2).metric("cpu_us_per_s").at_most(200.0).in_every_run(),
+    ],
     most_repeats: 2,
     limit: |_| Duration::from_secs(30),
     variants: |_, _, peer| match STRANDS + CONNECTIONS {

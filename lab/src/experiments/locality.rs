@@ -1,9 +1,8 @@
 //! `locality`: `churn`, with an array of data for each strand, some random cells
 //! of which it increments before each V.
 //!
-//! In `noshare` each strand keeps its array. In `share` the array goes with the
-//! V to whoever it wakes: beside each semaphore there is a queue of arrays, which
-//! has one for each permit.
+//! In `noshare` each strand keeps its array. In `share` the array goes with the V to
+//! the strand that it wakes: a queue beside each semaphore has one array for each permit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

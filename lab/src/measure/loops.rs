@@ -43,6 +43,11 @@ impl Turns {
         self.total() as f64 * 2.0 * self.unit_ns / self.span.elapsed.as_nanos() as f64
     }
 
+    /// The share of the processors' time that the process had.
+    pub fn cpu_share(&self, processors: usize) -> f64 {
+        self.span.cpu.as_secs_f64() / (self.span.elapsed.as_secs_f64() * processors as f64)
+    }
+
     /// CPU time for one turn.
     pub fn cpu_ns(&self) -> f64 {
         self.span.cpu.as_nanos() as f64 / self.total() as f64

@@ -5,10 +5,20 @@ use std::path::PathBuf;
 
 use crate::kernel;
 
-/// Resident bytes.
-pub fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
-    field(&status, "VmRSS:").expect("VmRSS in /proc/self/status") * 1024
+/// What this process occupies, in bytes.
+#[derive(Clone, Copy)]
+pub struct Memory {
+    pub resident: u64,
+    /// The kernel keeps them for the process; they are not part of `resident`.
+    pub page_tables: u64,
+}
+
+impl Memory {
+    pub fn now() -> Memory {
+        let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
+        let bytes = |name: &str| field(&status, name).expect("a field of /proc/self/status") * 1024;
+        Memory { resident: bytes("VmRSS:"), page_tables: bytes("VmPTE:") }
+    }
 }
 
 /// The kernel threads of a process but for the calling one.

@@ -32,7 +32,7 @@ pub fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// By whoever sees that a child has ended: if the lab ends, too, that is no result.
+/// Blocks for ever if the lab is about to end: a child that ended with it has no result.
 pub fn stand_aside() {
     // Pairs with the store in `watch`.
     while INTERRUPTED.load(Acquire) {
