@@ -68,6 +68,9 @@ pub struct Run {
     /// Only the first variant of each experiment
     #[arg(long)]
     pub first_variant: bool,
+    /// Only these variants, by the names in the tables and results
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT", conflicts_with = "first_variant")]
+    pub variants: Vec<String>,
     /// Say which bars Sinew's figures reach. Exits with 1 if one is missed
     #[arg(long)]
     pub bars: bool,
@@ -92,7 +95,7 @@ const TOUR_BUDGET: Duration = Duration::from_secs(120);
 const TOUR_REPEATS: usize = 3;
 const MOST_SECONDS: f64 = 3600.0;
 
-/// On one processor, and on two if there are as many.
+/// On one processor, and on two if there are two CPUs.
 pub fn tour(cpus: usize) -> Wish {
     Wish {
         depth: Depth::Tour,
@@ -104,11 +107,15 @@ pub fn tour(cpus: usize) -> Wish {
         budget: Some(TOUR_BUDGET),
         limit: None,
         only_first: false,
+        variants: Vec::new(),
     }
 }
 
 impl Run {
-    /// What is asked for, or what is wrong with it.
+    /// Returns what the caller asks for.
+    ///
+    /// # Errors
+    /// Says what is wrong with the options.
     pub fn wish(&self, cpus: usize) -> Result<Wish, String> {
         let processors = match self.processors.as_slice() {
             [] => vec![cpus.clamp(1, 2)],
@@ -138,6 +145,7 @@ impl Run {
             budget: None,
             limit,
             only_first: self.first_variant,
+            variants: self.variants.clone(),
         })
     }
 }

@@ -70,7 +70,7 @@ pub struct Experiment {
     /// The first is the one that counts.
     pub metrics: &'static [Metric],
     pub plots: &'static [Plot],
-    /// With how many processors at least it means anything.
+    /// The least number of processors with which it means anything.
     pub least_processors: usize,
     /// Figures that hardly vary need no more repeats than this.
     pub most_repeats: usize,
@@ -78,9 +78,9 @@ pub struct Experiment {
     pub limit: fn(Depth) -> Duration,
     /// What the variants count, where they are numbers.
     pub unit: &'static str,
-    /// What is varied, for so many processors and a peer.
+    /// What is varied, for a number of processors and a peer.
     pub variants: fn(Depth, usize, &Contender) -> Vec<Variant>,
-    /// Whether the child runs on as many CPUs as the case has processors.
+    /// Whether the child is pinned to one CPU for each processor of the case.
     pub is_pinned: bool,
     /// Runs in the child.
     pub measure: fn(&Case) -> Outcome,

@@ -101,7 +101,7 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
     if let Some(program) = program {
         let _ = fs::remove_file(program);
     }
-    // What is to last comes first: who reads the tables may stop reading.
+    // The files come first: the reader of the tables may stop reading.
     let written = json.map_or(Ok(()), |path| write(&path, &rows::to_lines(&rows)));
     let written = written.and(match &page {
         Some(path) => write(path, &report::page(&rows, &setting, &plan.refusals, begun.elapsed())),
@@ -131,7 +131,7 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
     say(&text).and(written).map(|()| code)
 }
 
-/// Prints. Who has stopped reading has seen enough.
+/// Prints. A reader that has closed the pipe is no error.
 fn say(text: &str) -> Result<(), String> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -1,4 +1,4 @@
-//! Who is measured, behind one shape.
+//! The peers, behind one shape.
 //!
 //! The bodies of the experiments are written once, as `async` code over
 //! [`Peer`]. A runtime of tasks runs them as they are. A runtime whose threads
@@ -115,8 +115,8 @@ pub trait Peer: Sized + 'static {
 
     fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Two clusters of as many processors each as the runtime was made with, if
-    /// the peer has clusters.
+    /// Returns two clusters, each with the runtime's number of processors, if the peer has
+    /// clusters.
     fn clusters(&self) -> Option<[Self::Cluster; 2]> {
         None
     }
@@ -138,7 +138,7 @@ pub trait Body {
     fn measure<P: Peer>(peer: P, case: &Case) -> Reading;
 }
 
-/// Somebody who can be measured.
+/// A peer that can be measured.
 pub struct Contender {
     pub name: &'static str,
     /// What it is, in a line.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::experiments::{Better, Experiment, Metric};
 use crate::rows::Row;
 
-/// The rows of one experiment with one variant on so many processors.
+/// The rows of one experiment with one variant and one number of processors.
 pub struct Group<'a> {
     pub variant: &'a str,
     unit: &'static str,

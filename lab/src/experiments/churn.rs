@@ -50,8 +50,8 @@ pub static CHURN: Experiment = Experiment {
     ..PLAIN
 };
 
-/// Yields of the root after the last standing waiter has been seen to begin its
-/// wait: it has blocked by then.
+/// Yields of the root after the last standing waiter is about to wait: it has blocked
+/// by then.
 const SETTLING_YIELDS: usize = 1000;
 
 /// A semaphore on lines of its own.
@@ -62,9 +62,9 @@ pub struct Spot<P: Peer>(pub P::Semaphore);
 pub struct Field<P: Peer> {
     pub spots: Vec<Spot<P>>,
     strands: usize,
-    /// Strands that begin by waiting and have come to that.
+    /// Strands that begin by waiting and are about to wait.
     standing: AtomicUsize,
-    /// Whether somebody has posted for all who wait at the end.
+    /// Whether the waiters at the end have been posted for.
     dissolved: AtomicBool,
 }
 
@@ -82,13 +82,13 @@ impl<P: Peer> Field<P> {
         random.below(self.spots.len())
     }
 
-    /// By a strand that begins by waiting, just before it does.
+    /// Called by a strand that begins by waiting, just before it waits.
     pub fn stand(&self) {
         self.standing.fetch_add(1, Relaxed);
     }
 
-    /// Begins with one strand waiting at each spot and the others after them, and returns
-    /// what all return.
+    /// Starts one strand that waits at each spot, then the others. Returns the results of
+    /// all strands.
     pub async fn run<F>(&self, strand: impl Fn(usize) -> F + Clone + Send + 'static) -> Vec<u64>
     where
         F: Future<Output = u64> + Send + 'static,
@@ -105,7 +105,7 @@ impl<P: Peer> Field<P> {
         counts
     }
 
-    /// Until all who begin by waiting do so.
+    /// Waits until all strands that begin by waiting do wait.
     async fn settle(&self) {
         while self.standing.load(Relaxed) < self.spots.len() {
             P::yield_now().await;
@@ -115,7 +115,7 @@ impl<P: Peer> Field<P> {
         }
     }
 
-    /// By the first strand that sees the end: lets all go on that wait.
+    /// Called by each strand that sees the end. The first call lets all waiters go on.
     pub fn dissolve(&self) {
         if !self.dissolved.swap(true, Relaxed) {
             self.spots.iter().for_each(|spot| P::post(&spot.0, self.strands));

@@ -1,6 +1,6 @@
-//! `migrate`: a stress test of ready queues. Two clusters with as many processors
-//! each as the case says half of; their strands do nothing but migrate from one
-//! to the other and back.
+//! `migrate`: a stress test of ready queues. Two clusters have half of the case's
+//! processors each. Their strands do nothing but migrate from one cluster to the other
+//! and back.
 
 use super::{Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};

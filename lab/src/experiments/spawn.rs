@@ -1,6 +1,6 @@
-//! `spawn`: what it costs to spawn a strand that returns at once, and to join
-//! it, from inside the runtime, with warm pools: one at a time, or a batch of
-//! 1000 that is spawned and then joined.
+//! `spawn`: the cost to spawn a strand that returns at once, and to join it. The caller
+//! is a strand of the runtime, and the pools are warm. Strands are spawned and joined one
+//! at a time, or a batch of 1000 is spawned and then joined.
 
 use std::time::{Duration, Instant};
 

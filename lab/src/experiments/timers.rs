@@ -113,7 +113,7 @@ fn lateness<P: Peer>(peer: P, case: &Case) -> Reading {
 /// Two strands that take turns.
 #[derive(Default)]
 struct Rally {
-    /// Whose turn it is.
+    /// The player that has its turn.
     turn: AtomicUsize,
     timed: AtomicBool,
     over: AtomicBool,

@@ -106,7 +106,7 @@ impl Election {
         }
     }
 
-    /// By the leader, or by the root before the first term.
+    /// Called by the leader, or by the root before the first term.
     fn begin_term<P: Peer>(&self, leader: usize, by: usize, roster: &Roster<P>) {
         // Pairs with the load in `acknowledge`.
         self.term.store(self.term.load(Relaxed) + 1, Release);
@@ -138,7 +138,7 @@ impl Election {
         self.seen[member].0.store(term, Release);
     }
 
-    /// One term. Does not suspend: this is the strand that nobody gets past.
+    /// Leads one term. Does not suspend: no other strand runs on this processor meanwhile.
     fn lead<P: Peer>(&self, own: usize, roster: &Roster<P>) {
         let term = self.term.load(Relaxed);
         self.seen[own].0.store(term, Relaxed);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::kernel;
 
-/// What this process occupies, in bytes.
+/// The memory of this process, in bytes.
 #[derive(Clone, Copy)]
 pub struct Memory {
     pub resident: u64,
@@ -21,7 +21,7 @@ impl Memory {
     }
 }
 
-/// The kernel threads of a process but for the calling one.
+/// Returns the kernel threads of a process except the calling one.
 pub fn other_threads(process: u32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -32,7 +32,7 @@ fn threads_of(process: u32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// A process and those that it has started, and they; the eldest first.
+/// Returns a process and all its descendants, the eldest first.
 pub fn family_of(process: u32) -> Vec<u32> {
     let mut family = vec![process];
     let mut next = 0;
@@ -46,7 +46,7 @@ pub fn family_of(process: u32) -> Vec<u32> {
     family
 }
 
-/// What some threads have used up so far.
+/// The CPU time and turns of some threads so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub cpu_ns: u64,
@@ -60,7 +60,7 @@ impl Usage {
         Usage::sum(threads.iter().map(|thread| format!("/proc/{thread}/task/{thread}")))
     }
 
-    /// Of another process, and of those that it has started.
+    /// Of a process and its descendants.
     pub fn of_process(process: u32) -> Usage {
         let threads = family_of(process).into_iter().flat_map(threads_of);
         Usage::sum(threads.map(|thread| thread.display().to_string()))
@@ -80,7 +80,7 @@ impl Usage {
     }
 }
 
-/// The number that follows `name` at the start of a line.
+/// Returns the number that follows `name` at the start of a line.
 fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()

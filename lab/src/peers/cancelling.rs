@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::fibres::Fibres;
 use super::sinew_tasks::SinewTasks;
 use super::tokio_tasks::TokioTasks;
-use super::{Contender, Peer, blocking};
+use super::{Contender, Peer, blocking, go};
 use crate::case::{Case, Outcome, Reading};
 
 /// No wait lasts longer than this, and none is meant to.
@@ -49,9 +49,10 @@ pub trait CancellingBody {
     fn measure<P: Cancelling>(peer: P, case: &Case) -> Reading;
 }
 
-/// Returns why this peer cannot do it, if it cannot.
+/// Returns why this peer cannot do it, if it cannot. Go could.
 pub fn cannot(peer: &Contender) -> Option<&'static str> {
-    (!["sinew", "tokio"].contains(&peer.family())).then_some("neither that many strands nor cancellation")
+    let can = ["sinew", "tokio", go::NAME].contains(&peer.family());
+    (!can).then_some("neither that many strands nor cancellation")
 }
 
 /// Whether this peer's strands are tasks that can be cancelled.

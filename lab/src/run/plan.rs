@@ -14,7 +14,7 @@ pub struct Plan {
     pub budget: Option<Duration>,
     /// In place of the experiments' own.
     pub limit: Option<Duration>,
-    /// What cannot be, and why.
+    /// What is not measured, and why.
     pub refusals: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl Planned {
     }
 }
 
-/// What is asked for.
+/// What the caller asks for.
 pub struct Wish {
     pub depth: Depth,
     pub experiments: Vec<&'static Experiment>,
@@ -42,6 +42,8 @@ pub struct Wish {
     pub limit: Option<Duration>,
     /// Only the first variant of each.
     pub only_first: bool,
+    /// Only these variants; all if there is none.
+    pub variants: Vec<String>,
 }
 
 /// Experiments whose tour has one processor as well as two.
@@ -82,6 +84,7 @@ impl Plan {
                     if variants.is_empty() && !lacking.contains(&peer.name) {
                         lacking.push(peer.name);
                     }
+                    variants.retain(|variant| wish.variants.is_empty() || wish.variants.contains(&variant.name));
                     cases.extend(variants.into_iter().map(|variant| Planned {
                         experiment,
                         case: Case {
@@ -99,12 +102,17 @@ impl Plan {
                 refusals.push(format!("{}: {}: not that many strands", experiment.name, lacking.join(", ")));
             }
         }
+        for variant in &wish.variants {
+            if cases.iter().all(|planned| planned.case.variant != *variant) {
+                refusals.push(format!("no variant of these is called '{variant}'"));
+            }
+        }
         interleave(&mut cases);
         let Wish { depth, repeats, budget, limit, .. } = wish;
         Plan { depth, cases, repeats, budget, limit, refusals }
     }
 
-    /// Without a peer that turned out not to be there.
+    /// Leaves out a peer that turned out not to be there.
     pub fn leave_out(&mut self, peer: &str, why: &str) {
         self.cases.retain(|planned| planned.case.peer != peer);
         self.refusals.push(format!("{peer}: {why}"));
@@ -170,6 +178,7 @@ mod tests {
             budget: None,
             limit: None,
             only_first: false,
+            variants: Vec::new(),
         })
     }
 
@@ -198,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_clusters_is_named_and_not_measured() {
+    fn a_peer_without_clusters_is_named_and_not_measured() {
         let plan = plan(Depth::Tour);
         assert!(plan.refusals.iter().any(|refusal| refusal.contains("migrate") && refusal.contains("tokio")));
         assert!(
