@@ -5,12 +5,10 @@
 //! part of it. In the end all strands are unparked and joined. The growth of the page
 //! tables is counted beside.
 //!
-//! In `bare` the strands are tasks of an empty future that is never ready, with nothing
-//! but the handle that aborts and joins each: what a runtime keeps for a task at least.
+//! In `bare` a strand has nothing but the handle that cancels and joins it, and a task's
+//! future is empty: the least that a runtime keeps for a strand.
 
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use super::{Bar, Depth, Experiment, Metric, PLAIN, Plot, Variant};
@@ -26,7 +24,7 @@ const MILLION: usize = 1_000_000;
 pub static MEMORY: Experiment = Experiment {
     name: "memory",
     source: "Sinew",
-    measures: "Resident bytes for each parked strand, with the handles that unpark and join it; in full also for each task of an empty future with nothing but its join handle (bare).",
+    measures: "Resident bytes for each parked strand, with the handles that unpark and join it; in full also for a million strands with nothing but their join handles (bare).",
     good: "Low, and the same for a million as for ten thousand. A thread with a stack needs one page at least, 4,096 bytes; a task only what it keeps across a wait. What the kernel keeps for a kernel thread, its other stack above all, is not in the figure.",
     metrics: &[
         Metric::lower("bytes_per_thread", "bytes per strand", 1.0),
@@ -43,7 +41,7 @@ pub static MEMORY: Experiment = Experiment {
         };
         let fitting = sizes.iter().filter(|&&size| size <= peer.most_strands);
         let mut variants: Vec<Variant> = fitting.map(|&size| Variant::new(size, size)).collect();
-        if depth == Depth::Full && cancelling::is_of_tasks(peer) {
+        if depth == Depth::Full && cancelling::can(peer) {
             variants.push(Variant::new(BARE, MILLION));
         }
         variants
@@ -59,6 +57,7 @@ pub static MEMORY: Experiment = Experiment {
     bars: &[
         Bar::of("sinew/fair", "100000", 1).at_most(4710.0),
         Bar::of("sinew/fair", "1000000", 1).at_most(4710.0),
+        Bar::of("sinew/fair", BARE, 1).at_most(4710.0),
         Bar::of("sinew/tasks", BARE, 1).at_most(200.0),
     ],
     ..PLAIN
@@ -89,8 +88,8 @@ impl Body for Memory {
     }
 }
 
-/// Tasks that have been polled. Static, so that their future is empty.
-static POLLED: AtomicUsize = AtomicUsize::new(0);
+/// Strands that have begun. Static, so that the future of a task is empty.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
 struct Bare;
 
@@ -99,24 +98,21 @@ impl CancellingBody for Bare {
         let strands = case.threads;
         let used = peer.run(async move {
             let before = procfs::Memory::now();
-            let spawn = |_| {
-                P::spawn(poll_fn(|_| {
-                    POLLED.fetch_add(1, Ordering::Relaxed);
-                    Poll::Pending
-                }))
+            let arrive = || {
+                BEGUN.fetch_add(1, Ordering::Relaxed);
             };
-            let handles: Vec<_> = (0..strands).map(spawn).collect();
-            while POLLED.load(Ordering::Relaxed) < strands {
+            let handles: Vec<_> = (0..strands).map(|_| P::spawn(P::bare(arrive))).collect();
+            while BEGUN.load(Ordering::Relaxed) < strands {
                 P::yield_now().await;
             }
             let after = procfs::Memory::now();
-            handles.iter().for_each(P::cancel);
+            handles.iter().for_each(P::dismiss);
             for handle in handles {
                 P::join_cancelled(handle).await;
             }
             [before, after]
         });
-        assert_eq!(POLLED.load(Ordering::Relaxed), strands, "polled once each");
+        assert_eq!(BEGUN.load(Ordering::Relaxed), strands, "each began once");
         reading(used, strands)
     }
 }

@@ -2,12 +2,13 @@
 //! cancel them: Sinew's fibres and tasks, and Tokio's tasks. `may` cannot map the stacks,
 //! and the kernel cannot have the threads.
 
-use std::future::{Future, ready};
+use std::future::{Future, poll_fn, ready};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use sinew::sync::{Condvar, Mutex};
-use sinew::{FibreBuilder, Priority, task, time};
+use sinew::{FibreBuilder, Priority, cancel, task, time};
 use tokio::sync::Notify;
 
 use super::fibres::Fibres;
@@ -40,7 +41,15 @@ pub trait Cancelling: Peer {
 
     fn cancel(handle: &Self::Handle);
 
-    /// Joins a strand that has been cancelled.
+    /// The least that a strand can be: calls `arrive` once and waits until it is dismissed.
+    fn bare(arrive: impl Fn() + Send + 'static) -> impl Future<Output = u64> + Send + 'static;
+
+    /// Cancels a strand that runs nothing but [`bare`](Cancelling::bare).
+    fn dismiss(handle: &Self::Handle) {
+        Self::cancel(handle);
+    }
+
+    /// Joins a strand that has been cancelled or dismissed.
     fn join_cancelled(handle: Self::Handle) -> impl Future<Output = ()> + Send;
 }
 
@@ -49,15 +58,14 @@ pub trait CancellingBody {
     fn measure<P: Cancelling>(peer: P, case: &Case) -> Reading;
 }
 
-/// Returns why this peer cannot do it, if it cannot. Go could.
-pub fn cannot(peer: &Contender) -> Option<&'static str> {
-    let can = ["sinew", "tokio", go::NAME].contains(&peer.family());
-    (!can).then_some("neither that many strands nor cancellation")
+/// Whether this peer is one of them.
+pub fn can(peer: &Contender) -> bool {
+    ["sinew", "tokio"].contains(&peer.family())
 }
 
-/// Whether this peer's strands are tasks that can be cancelled.
-pub fn is_of_tasks(peer: &Contender) -> bool {
-    peer.name == "tokio" || peer.name.starts_with("sinew/tasks")
+/// Returns why this peer cannot do it, if it cannot. Go could, but has no program for it.
+pub fn cannot(peer: &Contender) -> Option<&'static str> {
+    (!can(peer) && peer.name != go::NAME).then_some("neither that many strands nor cancellation")
 }
 
 /// Measures inside of this process.
@@ -66,6 +74,14 @@ pub fn measure<B: CancellingBody>(case: &Case) -> Outcome {
         "tokio" => B::measure(TokioTasks::new(case.processors), case),
         tasks if tasks.starts_with("sinew/tasks") => B::measure(SinewTasks::of(case), case),
         fibres => B::measure(Fibres::new(case.processors, fibres), case),
+    })
+}
+
+/// A future that keeps nothing but `arrive`. It is polled once, for nothing wakes it.
+fn never(arrive: impl Fn() + Send + 'static) -> impl Future<Output = u64> + Send + 'static {
+    poll_fn(move |_| {
+        arrive();
+        Poll::Pending
     })
 }
 
@@ -109,6 +125,20 @@ impl Cancelling for Fibres {
         handle.fibre().cancel();
     }
 
+    async fn bare(arrive: impl Fn() + Send + 'static) -> u64 {
+        arrive();
+        // `park` does not notice a cancellation.
+        while cancel::check().is_ok() {
+            sinew::park();
+        }
+        0
+    }
+
+    fn dismiss(handle: &Self::Handle) {
+        handle.fibre().cancel();
+        handle.fibre().unpark();
+    }
+
     fn join_cancelled(handle: Self::Handle) -> impl Future<Output = ()> + Send {
         handle.join().expect("a fibre that does not panic");
         ready(())
@@ -147,6 +177,10 @@ impl Cancelling for SinewTasks {
         handle.abort();
     }
 
+    fn bare(arrive: impl Fn() + Send + 'static) -> impl Future<Output = u64> + Send + 'static {
+        never(arrive)
+    }
+
     async fn join_cancelled(handle: Self::Handle) {
         assert!(handle.await.is_err_and(|error| error.is_aborted()), "aborted");
     }
@@ -180,6 +214,10 @@ impl Cancelling for TokioTasks {
 
     fn cancel(handle: &Self::Handle) {
         handle.abort();
+    }
+
+    fn bare(arrive: impl Fn() + Send + 'static) -> impl Future<Output = u64> + Send + 'static {
+        never(arrive)
     }
 
     async fn join_cancelled(handle: Self::Handle) {
