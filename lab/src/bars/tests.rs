@@ -51,11 +51,11 @@ fn judge(rows: &[Row]) -> (String, Judgement) {
 
 #[test]
 fn a_bar_that_is_reached_is_met() {
-    let (text, judgement) = judge(&rows(20.0, 36.0, [1.0, 2.0, 10.0], 10.0));
+    let (text, judgement) = judge(&rows(30.0, 54.0, [1.0, 2.0, 10.0], 10.0));
     assert_eq!(
         text,
         "\n  bars\n    \
-         met           sinew/fair, many, on 1: million/s at least 2 times tokio's or may's: 2.00\n    \
+         met           sinew/fair, many, on 1: million/s at least 2 times tokio's or may's: 3.00\n    \
          met           sinew/fair, many, on 2: million/s at least 1.8 times its own on 1: 1.80\n    \
          met           sinew/fair, many, on 1: µs waited in every run at most 10: 10.0\n"
     );
