@@ -1,5 +1,5 @@
-//! The experiments: one file each, which says what is measured, in which
-//! variants, what is plotted, and has the body that every peer runs.
+//! The experiments, one file each. A file says what is measured, in which variants, what
+//! is plotted and which bars there are, and has the body that every peer runs.
 //!
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
@@ -74,7 +74,7 @@ pub struct Experiment {
     pub least_processors: usize,
     /// Figures that hardly vary need no more repeats than this.
     pub most_repeats: usize,
-    /// Beyond the window, how long a child may take before it is stopped.
+    /// The time after which a child is stopped, beyond the window.
     pub limit: fn(Depth) -> Duration,
     /// What the variants count, where they are numbers.
     pub unit: &'static str,
@@ -84,20 +84,19 @@ pub struct Experiment {
     pub is_pinned: bool,
     /// Runs in the child.
     pub measure: fn(&Case) -> Outcome,
-    /// Runs in a process of its own that the child starts, for as long as it needs it.
+    /// Runs in a process of its own, which the child starts and ends.
     pub serve: Option<fn(&Case) -> io::Result<()>>,
-    /// Whether a reading is possible at all, beyond what holds for every one.
+    /// Checks what must hold for a reading of this experiment; `check_all` checks the rest.
     pub check: fn(&Case, &Reading) -> Result<(), String>,
-    /// Curves that are computed: what they are called, and for a case the value
-    /// of the first metric.
+    /// Curves of the first metric that are computed.
     pub models: &'static [Model],
     /// What Sinew's figures have to reach.
     pub bars: &'static [Bar],
-    /// Why a peer cannot do it, if it cannot.
+    /// Returns why a peer cannot do it, if it cannot.
     pub cannot: fn(&Contender) -> Option<&'static str>,
 }
 
-/// What most experiments have in common, to be completed.
+/// The defaults of an experiment.
 pub const PLAIN: Experiment = Experiment {
     name: "",
     source: "",
@@ -130,7 +129,7 @@ pub enum Depth {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     pub name: String,
-    /// How many strands that makes.
+    /// The number of strands.
     pub threads: usize,
 }
 
@@ -143,9 +142,9 @@ impl Variant {
 pub struct Metric {
     /// With its unit, as it stands in the JSON.
     pub name: &'static str,
-    /// As a column says it.
+    /// The head of a column.
     pub title: &'static str,
-    /// What the figure is divided by for people.
+    /// A table shows the figure divided by this.
     pub scale: f64,
     pub better: Better,
 }
@@ -155,7 +154,7 @@ pub struct Metric {
 pub enum Better {
     Higher,
     Lower,
-    /// Neither is: it explains another metric, or varies too much to be compared.
+    /// The metric explains another one, or varies too much to be compared.
     Neither,
 }
 
@@ -198,7 +197,7 @@ impl Experiment {
         self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// Why this peer cannot do it, if it cannot.
+    /// Returns why this peer cannot do it, if it cannot.
     pub fn refusal(&self, peer: &Contender) -> Option<&'static str> {
         match (self.cannot)(peer) {
             Some(why) => Some(why),
@@ -208,7 +207,7 @@ impl Experiment {
         }
     }
 
-    /// The part of the `sinew` command that this peer is measured by, if it is.
+    /// Returns the part of the `sinew` command that measures this peer, if one does.
     fn command(&self, peer: &Contender) -> Option<&'static str> {
         match peer.kind {
             Kind::Command(server) => Some(server),
@@ -217,7 +216,7 @@ impl Experiment {
         }
     }
 
-    /// Whether this peer has anything to do with it.
+    /// Returns whether this peer has a part in it.
     pub fn concerns(&self, peer: &Contender) -> bool {
         match peer.kind {
             Kind::Server | Kind::Program(_) | Kind::Command(_) => peer.only_for == self.name,
@@ -228,7 +227,10 @@ impl Experiment {
         }
     }
 
-    /// What is wrong with a reading, if anything.
+    /// Checks that a reading is possible.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
     pub fn check_all(&self, case: &Case, reading: &Reading) -> Result<(), String> {
         let first = self.metrics[0].name;
         if self.metrics.iter().all(|metric| reading.get(metric.name).is_none()) {
@@ -242,7 +244,7 @@ impl Experiment {
                 return Err(format!("{name} is not a metric of {}", self.name));
             }
         }
-        // No operation that anybody counts takes less than half a nanosecond.
+        // No operation that is counted takes less than half a nanosecond.
         let most = 2e9 * case.processors as f64;
         match reading.get("ops_per_s") {
             Some(rate) if rate > most => return Err(format!("{rate} operations per second")),

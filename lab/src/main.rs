@@ -28,7 +28,7 @@ use cli::{Cli, Command, Output};
 use peers::go;
 use run::plan::{Plan, Planned, Wish};
 
-/// What is wrong with how the lab was called, or with a file.
+/// The lab was called in a wrong way, or a file is wrong.
 const WRONG_USE: u8 = 2;
 /// `compare` found something slower, or a bar of `run --bars` was missed.
 const SLOWER: u8 = 1;
@@ -64,7 +64,7 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
     if let Some(many) = wish.processors.iter().find(|&&processors| processors > cpus) {
         eprintln!("warning: {many} processors on {cpus} CPUs: the processors will wait for each other");
     }
-    // What cannot be written is better known before than after.
+    // A file that cannot be written is reported before the measurements, not after.
     let page = output.report.as_deref().map(|directory| {
         fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         create(&directory.join("index.html"))
@@ -169,7 +169,7 @@ fn pin(case: &Case) -> Result<(), String> {
     kernel::pin_to(0..case.processors).map_err(|error| format!("pinning: {error}"))
 }
 
-/// In a child.
+/// Measures one case. Runs in a child.
 fn measure(parent: u32, case: &str) -> Result<ExitCode, String> {
     let (case, experiment) = parse(parent, case)?;
     if experiment.is_pinned {
@@ -180,7 +180,7 @@ fn measure(parent: u32, case: &str) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In a child of a child.
+/// Serves one case. Runs in a child of a child.
 fn serve(parent: u32, case: &str) -> Result<ExitCode, String> {
     let (case, experiment) = parse(parent, case)?;
     pin(&case)?;

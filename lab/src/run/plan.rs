@@ -1,4 +1,4 @@
-//! Which cases are measured.
+//! The plan: the cases that are measured, in order.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub struct Plan {
     pub depth: Depth,
     pub cases: Vec<Planned>,
     pub repeats: usize,
-    /// After this long, only what has not been measured at all is measured.
+    /// After this time only cases without any measurement are measured.
     pub budget: Option<Duration>,
     /// In place of the experiments' own.
     pub limit: Option<Duration>,
@@ -24,7 +24,7 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Whether a server and the load on it have to share these CPUs.
+    /// Returns whether a server and the load on it have to share these CPUs.
     pub fn shares_cpus(&self, cpus: usize) -> bool {
         !self.experiment.is_pinned && self.case.processors >= cpus
     }
@@ -123,7 +123,7 @@ impl Plan {
         own + Duration::from_secs_f64(3.0 * planned.case.seconds)
     }
 
-    /// One case for each configuration that a model computes.
+    /// Returns one case for each configuration that a model computes.
     pub fn cases_with_models(&self) -> impl Iterator<Item = &Planned> {
         let mut seen = Vec::new();
         self.cases.iter().filter(move |planned| {
@@ -138,7 +138,7 @@ impl Plan {
     }
 }
 
-/// All peers' cases of one configuration follow each other.
+/// Sorts the cases, so that all peers' cases of one configuration follow each other.
 fn interleave(cases: &mut [Planned]) {
     let mut configurations: Vec<(&str, usize, String)> = Vec::new();
     let mut place = |planned: &Planned| {
