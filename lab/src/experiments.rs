@@ -78,7 +78,7 @@ pub struct Experiment {
     pub limit: fn(Depth) -> Duration,
     /// What the variants count, where they are numbers.
     pub unit: &'static str,
-    /// What is varied, for a number of processors and a peer.
+    /// What is varied, for so many processors and a peer.
     pub variants: fn(Depth, usize, &Contender) -> Vec<Variant>,
     /// Whether the child is pinned to one CPU for each processor of the case.
     pub is_pinned: bool,
@@ -207,7 +207,7 @@ impl Experiment {
         }
     }
 
-    /// Returns the part of the `sinew` command that measures this peer, if one does.
+    /// The part of the `sinew` command that this peer is measured by, if it is.
     fn command(&self, peer: &Contender) -> Option<&'static str> {
         match peer.kind {
             Kind::Command(server) => Some(server),
@@ -216,7 +216,7 @@ impl Experiment {
         }
     }
 
-    /// Returns whether this peer has a part in it.
+    /// Whether this peer has anything to do with it.
     pub fn concerns(&self, peer: &Contender) -> bool {
         match peer.kind {
             Kind::Server | Kind::Program(_) | Kind::Command(_) => peer.only_for == self.name,
@@ -227,10 +227,7 @@ impl Experiment {
         }
     }
 
-    /// Checks that a reading is possible.
-    ///
-    /// # Errors
-    /// Says what is wrong with it.
+    /// What is wrong with a reading, if anything.
     pub fn check_all(&self, case: &Case, reading: &Reading) -> Result<(), String> {
         let first = self.metrics[0].name;
         if self.metrics.iter().all(|metric| reading.get(metric.name).is_none()) {

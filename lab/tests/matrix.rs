@@ -106,26 +106,6 @@ fn check_once(experiment: &str) {
     }
 }
 
-/// Variants that only some peers have, and that are not the first.
-const ONLY_SOME: [(&str, &str, &[&str]); 4] = [
-    ("cycle", "mixed", &["sinew/fair", "sinew/inverted", "sinew/shared"]),
-    ("uncontended", "thread", &["sinew/fair"]),
-    ("memory", "bare", &["sinew/tasks", "tokio"]),
-    ("waiters", "cancelled-50000", &["sinew/fair", "sinew/tasks", "tokio"]),
-];
-
-#[test]
-fn variants_that_only_some_peers_have_are_possible() {
-    for (experiment, variant, peers) in ONLY_SOME {
-        let rows = rows_of(experiment, &["--peers", &peers.join(","), "--variants", variant]);
-        for peer in peers {
-            let of_peer: Vec<_> = rows.iter().filter(|row| row["peer"] == *peer).collect();
-            let is_measured = |row: &&Value| row["completed"] == true && row["variant"] == variant;
-            assert!(!of_peer.is_empty() && of_peer.iter().all(is_measured), "{experiment}, {peer}: {of_peer:?}");
-        }
-    }
-}
-
 /// Measures a program, or is told why it cannot be measured here.
 fn measured_or_refused(experiment: &str, peer: &str, refusal: &str) {
     let arguments = ["run", experiment, "--peers", peer, "--processors", "1", "--seconds", "0.1", "--repeat", "1"];
@@ -217,6 +197,26 @@ fn an_interrupted_lab_leaves_neither_processes_nor_files_behind() {
 fn the_sinew_commands_servers_are_measured_where_they_are_built() {
     for (experiment, peer) in [("memcached", "sinew/fair"), ("web", "sinew/web")] {
         measured_or_refused(experiment, peer, "cargo build -p sinew-servers");
+    }
+}
+
+/// Variants that only some peers have, and that are not the first.
+const ONLY_SOME: [(&str, &str, &[&str]); 4] = [
+    ("cycle", "mixed", &["sinew/fair", "sinew/inverted", "sinew/shared"]),
+    ("uncontended", "thread", &["sinew/fair"]),
+    ("memory", "bare", &["sinew/tasks", "tokio"]),
+    ("waiters", "cancelled-50000", &["sinew/fair", "sinew/tasks", "tokio"]),
+];
+
+#[test]
+fn variants_that_only_some_peers_have_are_possible() {
+    for (experiment, variant, peers) in ONLY_SOME {
+        let rows = rows_of(experiment, &["--peers", &peers.join(","), "--variants", variant]);
+        for peer in peers {
+            let of_peer: Vec<_> = rows.iter().filter(|row| row["peer"] == *peer).collect();
+            let is_measured = |row: &&Value| row["completed"] == true && row["variant"] == variant;
+            assert!(!of_peer.is_empty() && of_peer.iter().all(is_measured), "{experiment}, {peer}: {of_peer:?}");
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::{Bar, Depth, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::Crowd;
-use crate::measure::procfs;
+use crate::measure::procfs::{page_table_bytes, resident_bytes};
 use crate::peers::cancelling::{self, Cancelling, CancellingBody};
 use crate::peers::{self, Body, Peer};
 
@@ -63,7 +63,20 @@ pub static MEMORY: Experiment = Experiment {
     ..PLAIN
 };
 
-fn reading([before, after]: [procfs::Memory; 2], strands: usize) -> Reading {
+/// The memory of this process, in bytes.
+#[derive(Clone, Copy)]
+struct Used {
+    resident: u64,
+    page_tables: u64,
+}
+
+impl Used {
+    fn now() -> Used {
+        Used { resident: resident_bytes(), page_tables: page_table_bytes() }
+    }
+}
+
+fn reading([before, after]: [Used; 2], strands: usize) -> Reading {
     let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / strands as f64;
     Reading::of([
         ("bytes_per_thread", each(before.resident, after.resident)),
@@ -77,9 +90,9 @@ impl Body for Memory {
     fn measure<P: Peer>(peer: P, case: &Case) -> Reading {
         let strands = case.threads;
         let used = peer.run(async move {
-            let before = procfs::Memory::now();
+            let before = Used::now();
             let crowd = Crowd::<P>::gather(strands, |_| async { 1 }).await;
-            let after = procfs::Memory::now();
+            let after = Used::now();
             crowd.release();
             assert_eq!(crowd.join().await.iter().sum::<u64>(), strands as u64);
             [before, after]
@@ -97,7 +110,7 @@ impl CancellingBody for Bare {
     fn measure<P: Cancelling>(peer: P, case: &Case) -> Reading {
         let strands = case.threads;
         let used = peer.run(async move {
-            let before = procfs::Memory::now();
+            let before = Used::now();
             let arrive = || {
                 BEGUN.fetch_add(1, Ordering::Relaxed);
             };
@@ -105,7 +118,7 @@ impl CancellingBody for Bare {
             while BEGUN.load(Ordering::Relaxed) < strands {
                 P::yield_now().await;
             }
-            let after = procfs::Memory::now();
+            let after = Used::now();
             handles.iter().for_each(P::dismiss);
             for handle in handles {
                 P::join_cancelled(handle).await;

@@ -25,7 +25,7 @@ pub fn per_second(address: SocketAddr, path: &str, connections: usize, length: D
         .spawn()
         .ok()?;
     std::thread::sleep(length);
-    // A process that cannot be interrupted has ended.
+    // Whoever cannot be interrupted has ended.
     let _ = kernel::interrupt(&wrk);
     rate(&String::from_utf8_lossy(&wrk.wait_with_output().ok()?.stdout))
 }

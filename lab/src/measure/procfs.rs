@@ -5,23 +5,13 @@ use std::path::PathBuf;
 
 use crate::kernel;
 
-/// The memory of this process, in bytes.
-#[derive(Clone, Copy)]
-pub struct Memory {
-    pub resident: u64,
-    /// The kernel keeps them for the process; they are not part of `resident`.
-    pub page_tables: u64,
+/// Resident bytes.
+pub fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
+    field(&status, "VmRSS:").expect("VmRSS in /proc/self/status") * 1024
 }
 
-impl Memory {
-    pub fn now() -> Memory {
-        let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
-        let bytes = |name: &str| field(&status, name).expect("a field of /proc/self/status") * 1024;
-        Memory { resident: bytes("VmRSS:"), page_tables: bytes("VmPTE:") }
-    }
-}
-
-/// Returns the kernel threads of a process except the calling one.
+/// The kernel threads of a process but for the calling one.
 pub fn other_threads(process: u32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -60,7 +50,7 @@ impl Usage {
         Usage::sum(threads.iter().map(|thread| format!("/proc/{thread}/task/{thread}")))
     }
 
-    /// Of a process and its descendants.
+    /// Of another process, and of those that it has started.
     pub fn of_process(process: u32) -> Usage {
         let threads = family_of(process).into_iter().flat_map(threads_of);
         Usage::sum(threads.map(|thread| thread.display().to_string()))
@@ -84,4 +74,10 @@ impl Usage {
 fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes of this process's page tables. The kernel keeps them; they are not resident bytes.
+pub fn page_table_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
+    field(&status, "VmPTE:").expect("VmPTE in /proc/self/status") * 1024
 }
