@@ -148,6 +148,13 @@ impl Bar {
         if is_met { Verdict::Met(measured) } else { Verdict::Missed(measured) }
     }
 
+    /// Returns a figure that misses the bar, with more digits if it would read as the bound.
+    fn beside_bound(&self, measured: f64) -> String {
+        let (Bound::AtLeast(bound) | Bound::AtMost(bound)) = self.bound;
+        let short = figure(measured);
+        if short.parse() == Ok(bound) { format!("{measured:.6}") } else { short }
+    }
+
     /// Says what the bar demands.
     fn claim(&self, experiment: &Experiment) -> String {
         let mut text = self.peer.to_owned();
@@ -197,7 +204,7 @@ impl Judgement {
                 }
                 Verdict::Missed(measured) => {
                     self.missed += 1;
-                    ("missed", format!(": {}", figure(measured)))
+                    ("missed", format!(": {}", bar.beside_bound(measured)))
                 }
                 Verdict::Failed => {
                     self.missed += 1;

@@ -73,6 +73,12 @@ fn a_bar_that_is_not_reached_is_missed() {
 }
 
 #[test]
+fn a_bar_that_is_just_missed_does_not_read_as_met() {
+    let (text, _) = judge(&rows(20.0, 40.0, [1.0, 2.0, 10.001], 10.0));
+    assert!(text.ends_with("in every run at most 10: 10.001000\n"), "{text}");
+}
+
+#[test]
 fn the_best_of_several_peers_counts() {
     let mut rows = rows(25.0, 50.0, [1.0; 3], 10.0);
     rows.push(row("may", 1, "ops_per_s", [13e6; 3]));
