@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::fibres::Fibres;
 use super::sinew_tasks::SinewTasks;
 use super::tokio_tasks::TokioTasks;
-use super::{Contender, Peer, blocking, go};
+use super::{Contender, Kind, Peer, blocking, go};
 use crate::case::{Case, Outcome, Reading};
 
 /// No wait lasts longer than this, and none is meant to.
@@ -60,7 +60,7 @@ pub trait CancellingBody {
 
 /// Whether this peer is one of them.
 pub fn can(peer: &Contender) -> bool {
-    ["sinew", "tokio"].contains(&peer.family())
+    peer.kind == Kind::Inside && ["sinew", "tokio"].contains(&peer.family())
 }
 
 /// Returns why this peer cannot do it, if it cannot. Go could, but has no program for it.
