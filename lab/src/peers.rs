@@ -1,4 +1,4 @@
-//! Who is measured, behind one shape.
+//! The peers, behind one shape.
 //!
 //! The bodies of the experiments are written once, as `async` code over
 //! [`Peer`]. A runtime of tasks runs them as they are. A runtime whose threads
@@ -11,6 +11,7 @@
 //! another language, is a file that says how to build and start it, and a line
 //! in [`ALL`]: its results are the same line of JSON.
 
+pub mod cancelling;
 pub mod coroutines;
 pub mod fibres;
 pub mod go;
@@ -33,14 +34,14 @@ use kernel::KernelThreads;
 use sinew_tasks::SinewTasks;
 use tokio_tasks::TokioTasks;
 
-/// What a peer's strands can do. Every strand returns a number, so that a join
-/// has something to deliver.
+/// The operations of a peer's strands. Every strand returns a number, so that a join has
+/// something to deliver.
 ///
-/// Operations that return a future are awaited at once by whoever calls them.
+/// The caller of an operation that returns a future awaits it at once.
 pub trait Peer: Sized + 'static {
     /// Joins one strand.
     type Handle: Send + 'static;
-    /// What one strand waits on, and others unpark it by.
+    /// One strand parks with it, and others unpark the strand by it.
     type Parker: Clone + Send + Sync + 'static;
     type Mutex: Send + Sync + 'static;
     type Semaphore: Send + Sync + 'static;
@@ -62,13 +63,13 @@ pub trait Peer: Sized + 'static {
 
     fn yield_now() -> impl Future<Output = ()> + Send;
 
-    /// The calling strand's own. Called once by each strand that needs it.
+    /// Returns the calling strand's own. Each strand that needs it calls this once.
     fn parker() -> Self::Parker;
 
     fn unpark(parker: &Self::Parker);
 
-    /// Waits for an unpark; one that came first is remembered. Called with the
-    /// strand's own. May return for no reason.
+    /// Waits for an unpark; an earlier unpark is remembered. Called with the strand's own
+    /// parker. May return for no reason.
     fn park(own: &Self::Parker) -> impl Future<Output = ()> + Send;
 
     fn park_timeout(own: &Self::Parker, limit: Duration) -> impl Future<Output = ()> + Send;
@@ -81,10 +82,10 @@ pub trait Peer: Sized + 'static {
     /// Calls `f` while the lock is the caller's.
     fn locked(mutex: &Self::Mutex, f: impl FnOnce() + Send) -> impl Future<Output = ()> + Send;
 
-    /// Without permits.
+    /// Returns a semaphore without permits.
     fn semaphore() -> Self::Semaphore;
 
-    /// V, that many times.
+    /// V, `permits` times.
     fn post(semaphore: &Self::Semaphore, permits: usize);
 
     /// P.
@@ -114,8 +115,8 @@ pub trait Peer: Sized + 'static {
 
     fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Two clusters of as many processors each as the runtime was made with, if
-    /// the peer has clusters.
+    /// Returns two clusters, each with the runtime's number of processors, if the peer has
+    /// clusters.
     fn clusters(&self) -> Option<[Self::Cluster; 2]> {
         None
     }
@@ -125,8 +126,8 @@ pub trait Peer: Sized + 'static {
         std::future::ready(())
     }
 
-    /// How often the calling strand has given up its CPU, if the kernel counts
-    /// that for each single strand.
+    /// Returns how often the calling strand has given up its CPU, if the kernel counts
+    /// that for each strand.
     fn kernel_switches() -> Option<u64> {
         None
     }
@@ -137,7 +138,7 @@ pub trait Body {
     fn measure<P: Peer>(peer: P, case: &Case) -> Reading;
 }
 
-/// Somebody who can be measured.
+/// A peer that can be measured.
 pub struct Contender {
     pub name: &'static str,
     /// What it is, in a line.
@@ -145,7 +146,7 @@ pub struct Contender {
     pub kind: Kind,
     /// Strands that can exist at once.
     pub most_strands: usize,
-    /// What its locks can be asked to do; the first is the default.
+    /// The policies of its locks; the first is the default.
     pub policies: &'static [&'static str],
     /// Whether its strands can move between clusters.
     pub has_clusters: bool,
@@ -185,7 +186,7 @@ const PLAIN: Contender = Contender {
 
 const SINEW: Contender = Contender { policies: fibres::POLICIES, has_clusters: true, ..PLAIN };
 
-/// Everybody, in the order of tables and colours.
+/// All peers, in the order of tables and colours.
 pub static ALL: &[Contender] = &[
     Contender { name: "sinew/fair", about: "Sinew's fibres, the default scheduler, migrating", ..SINEW },
     Contender { name: "sinew/inverted", about: "Sinew's fibres, the inverted ready stack", ..SINEW },
@@ -272,9 +273,7 @@ pub fn measure<B: Body>(case: &Case) -> Outcome {
         "tokio" => B::measure(TokioTasks::new(case.processors), case),
         "may" => B::measure(Coroutines::new(case.processors), case),
         "threads" => B::measure(KernelThreads, case),
-        "sinew/tasks" => B::measure(SinewTasks::new(case.processors, "sinew/fair"), case),
-        "sinew/tasks/inverted" => B::measure(SinewTasks::new(case.processors, "sinew/inverted"), case),
-        "sinew/tasks/shared" => B::measure(SinewTasks::new(case.processors, "sinew/shared"), case),
+        tasks if tasks.starts_with("sinew/tasks") => B::measure(SinewTasks::of(case), case),
         go::NAME => return go::replace_process(case),
         sinew => B::measure(Fibres::new(case.processors, sinew), case),
     };

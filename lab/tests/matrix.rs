@@ -11,13 +11,15 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Who cannot do what, by design.
-const CANNOT: [(&str, &str); 6] = [
+const CANNOT: [(&str, &str); 8] = [
     ("migrate", "tokio"),
     ("migrate", "may"),
     ("migrate", "threads"),
     ("migrate", "sinew/tasks"),
     ("migrate", "sinew/tasks/inverted"),
     ("migrate", "sinew/tasks/shared"),
+    ("waiters", "may"),
+    ("waiters", "threads"),
 ];
 
 /// Programs that are not compiled in: measured where they are installed or built.
@@ -50,24 +52,14 @@ fn listed(part: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn rows_of(experiment: &str) -> Vec<Value> {
-    let file = std::env::temp_dir().join(format!("sinew-lab-matrix-{}-{experiment}.jsonl", std::process::id()));
+/// Runs an experiment with these options and returns its results.
+fn rows_of(experiment: &str, options: &[&str]) -> Vec<Value> {
+    let name = format!("sinew-lab-matrix-{}-{experiment}{}.jsonl", std::process::id(), options.len());
+    let file = std::env::temp_dir().join(name);
     let path = file.to_str().expect("a plain path");
-    lab(&[
-        "run",
-        experiment,
-        "--processors",
-        "2",
-        "--seconds",
-        "0.05",
-        "--repeat",
-        "1",
-        "--limit",
-        if experiment == "transfer" { "1" } else { "20" },
-        "--first-variant",
-        "--json",
-        path,
-    ]);
+    let limit = if experiment == "transfer" { "1" } else { "20" };
+    let short = ["--processors", "2", "--seconds", "0.05", "--repeat", "1", "--limit", limit, "--json", path];
+    lab(&[&["run", experiment], &short[..], options].concat());
     let text = std::fs::read_to_string(&file).expect("results");
     let _ = std::fs::remove_file(&file);
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -83,7 +75,7 @@ fn check(experiment: &str) {
 
 fn check_once(experiment: &str) {
     let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for row in rows_of(experiment) {
+    for row in rows_of(experiment, &["--first-variant"]) {
         assert_eq!(row["experiment"], experiment);
         rows.entry(row["peer"].as_str().expect("a name").to_owned()).or_default().push(row);
     }
@@ -208,6 +200,26 @@ fn the_sinew_commands_servers_are_measured_where_they_are_built() {
     }
 }
 
+/// Variants that only some peers have, and that are not the first.
+const ONLY_SOME: [(&str, &str, &[&str]); 4] = [
+    ("cycle", "mixed", &["sinew/fair", "sinew/inverted", "sinew/shared"]),
+    ("uncontended", "thread", &["sinew/fair"]),
+    ("memory", "bare", &["sinew/tasks", "tokio"]),
+    ("waiters", "cancelled-50000", &["sinew/fair", "sinew/tasks", "tokio"]),
+];
+
+#[test]
+fn variants_that_only_some_peers_have_are_possible() {
+    for (experiment, variant, peers) in ONLY_SOME {
+        let rows = rows_of(experiment, &["--peers", &peers.join(","), "--variants", variant]);
+        for peer in peers {
+            let of_peer: Vec<_> = rows.iter().filter(|row| row["peer"] == *peer).collect();
+            let is_measured = |row: &&Value| row["completed"] == true && row["variant"] == variant;
+            assert!(!of_peer.is_empty() && of_peer.iter().all(is_measured), "{experiment}, {peer}: {of_peer:?}");
+        }
+    }
+}
+
 macro_rules! matrix {
     ($($test:ident: $($experiment:literal),+;)+) => {
         $(#[test]
@@ -234,8 +246,9 @@ matrix! {
     fairness_is_possible: "transfer";
     balance_is_possible: "skew", "migrate";
     idling_is_possible: "idle";
-    spawning_is_possible: "spawn", "memory";
-    synchronising_is_possible: "mutex", "channel", "timers";
+    spawning_is_possible: "spawn", "burst", "memory";
+    synchronising_is_possible: "uncontended", "mutex", "channel", "timers";
+    many_waiters_are_possible: "waiters";
     the_models_loops_are_possible: "scalability", "efficiency", "utilisation";
     serving_is_possible: "web";
 }
