@@ -59,7 +59,7 @@ impl Shape {
 /// How long stragglers are waited for.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What is read at once.
+/// The most bytes that one call reads.
 const BUFFER: usize = 64 * 1024;
 
 pub struct Load {
@@ -74,14 +74,14 @@ pub struct Load {
     random: Random,
 }
 
-/// What a closed-loop run found.
+/// The result of a closed loop.
 pub struct Rate {
     pub per_second: f64,
     /// Replies that came at all.
     pub all: u64,
 }
 
-/// What an open-loop run found.
+/// The result of an open loop.
 pub struct Served {
     pub times: Latency,
     /// Requests without a reply in the end.
@@ -115,7 +115,7 @@ impl Load {
         self.send(at, self.shape.depth, due)
     }
 
-    /// With every connection always waiting for replies.
+    /// Runs a closed loop: every connection always waits for replies.
     pub fn closed(&mut self, length: Duration) -> io::Result<Rate> {
         let begun = Instant::now();
         let mut waiting = 0;
@@ -151,7 +151,7 @@ impl Load {
         Ok(Rate { per_second: counted as f64 / elapsed.as_secs_f64(), all })
     }
 
-    /// Requests at `rate` per second.
+    /// Runs an open loop with `rate` requests per second.
     pub fn open(&mut self, length: Duration, rate: f64) -> io::Result<Served> {
         let begun = Instant::now();
         let mut times = Latency::default();

@@ -46,7 +46,7 @@ const MAY_NOT_COMPLETE: [(&str, &str); 8] = [
     ("transfer", "sinew/shared"),
 ];
 
-/// What the lab says where the servers are not built.
+/// The lab says this where the servers are not built.
 const HOW_TO_BUILD: &str = "cargo build -p sinew-servers";
 
 fn lab(arguments: &[&str]) -> String {

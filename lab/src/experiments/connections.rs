@@ -1,5 +1,5 @@
-//! `connections`: what a server of `web` keeps in memory for each connection that has been used
-//! and is idle. What the kernel keeps for the socket is not in it.
+//! `connections`: the memory that a server of `web` keeps for each connection that has been used
+//! and is idle. The kernel's memory for the socket is not in the figure.
 //!
 //! The growth of the resident bytes that are no file's, from when ten connections are there
 //! until all are, divided by their number. File pages are left out: they are there once, and
@@ -72,7 +72,7 @@ fn measure(case: &Case) -> io::Result<Reading> {
     Ok(Reading::of([("bytes_per_connection", bytes)]))
 }
 
-/// What each connection that `connect` makes adds to a server's memory.
+/// Returns the bytes that each connection made by `connect` adds to a server's memory.
 pub fn bytes_each(
     server: &Server,
     count: usize,

@@ -1,4 +1,4 @@
-//! `files`: what `sinew web` and nginx need to serve files of several sizes and a listing.
+//! `files`: `sinew web` and nginx serve files of several sizes and a listing.
 //!
 //! The load is the lab's closed loop, by TLS that of `wrk`. There is no open loop. With files of
 //! a megabyte, look at requests per second of time: the client's CPU does much of the work of
@@ -18,7 +18,7 @@ use crate::load::{Load, Shape, wrk};
 /// The variant by HTTPS.
 const BY_TLS: &str = "16 KiB by TLS";
 
-/// The least time under load by HTTPS: that of wrk shakes hands within it.
+/// The least time under load by HTTPS, within which all connections of `wrk` shake hands.
 const HANDSHAKES: Duration = Duration::from_secs(1);
 
 /// The variants: what is asked for, and the number of connections.

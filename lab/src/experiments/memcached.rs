@@ -44,7 +44,7 @@ pub static MEMCACHED: Experiment = Experiment {
     ..SERVED
 };
 
-/// What all experiments with memcached servers have in common.
+/// The common part of all experiments with memcached servers.
 const SERVED: Experiment = Experiment {
     is_pinned: false,
     command: Some("memcached"),

@@ -1,12 +1,13 @@
-//! What the experiments with servers have in common.
+//! The common parts of the experiments with servers.
 //!
-//! A server is a process of its own on as many CPUs as the case has processors; the load comes
-//! from the others, if there are any. The figure that counts is requests per second of the
-//! server's CPU time: the number of requests depends on the generator, what the server needs
-//! for one does not. First all connections ask as fast as they get replies, then those of a
-//! foreign generator if one is installed, then requests come at a fixed rate. The rate is the
-//! same for all peers: a rate that is a share of what a server can do would give another load
-//! to each.
+//! A server is a process of its own with one CPU for each processor of the case; the load comes
+//! from the other CPUs, if there are any. The figure that counts is requests per second of the
+//! server's CPU time. The number of requests depends on the generator, but the CPU time that the
+//! server needs for one does not.
+//!
+//! First all connections ask as fast as they get replies, then those of a foreign generator if
+//! one is installed, then requests come at a fixed rate. The rate is the same for all peers: a
+//! share of what each server can do would be another load for each.
 
 use std::io;
 use std::time::Duration;
@@ -47,7 +48,7 @@ pub fn start(case: &Case) -> io::Result<Server> {
     Ok(server)
 }
 
-/// A closed loop of that length after a warm-up: sets `ops_per_s` and `ops_per_cpu_s`.
+/// Runs a closed loop after a warm-up. Sets `ops_per_s` and `ops_per_cpu_s`.
 pub fn closed(server: &Server, load: &mut Load, length: Duration, reading: &mut Reading) -> io::Result<()> {
     load.closed(length.min(WARM_UP))?;
     let before = server.cpu();
@@ -58,7 +59,7 @@ pub fn closed(server: &Server, load: &mut Load, length: Duration, reading: &mut 
     Ok(())
 }
 
-/// An open loop of that length: sets `lost`, `p50_us` and so on.
+/// Runs an open loop. Sets `lost`, `p50_us` and so on.
 pub fn open(load: &mut Load, length: Duration, rate: f64, reading: &mut Reading) -> io::Result<()> {
     let served = load.open(length, rate)?;
     reading.set("lost", served.lost as f64);

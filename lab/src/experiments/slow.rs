@@ -1,4 +1,4 @@
-//! `slow`: what fast clients of `sinew web` and of nginx lose when slow ones are there. Half of
+//! `slow`: the requests that fast clients of `sinew web` and of nginx lose to slow clients. Half of
 //! those send a head by a byte a second, the others read a large file by a byte a second.
 
 use std::io;

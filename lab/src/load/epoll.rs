@@ -8,7 +8,7 @@ const EVENTS: usize = 256;
 
 pub struct Epoll(OwnedFd);
 
-/// What is reported of a descriptor.
+/// The events of a descriptor that are reported.
 #[derive(Clone, Copy)]
 pub enum Interest {
     /// Input, in each wait until it is read.

@@ -1,5 +1,5 @@
-//! What memcached servers are asked: gets and sets of values of the same length under keys of
-//! the same length, so that the length of every reply is known.
+//! The traffic of memcached servers. All values have the same length, and all keys, so that the
+//! length of every reply is known.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,12 +1,12 @@
 //! `memcaslap`, where it is installed: load on a memcached server by somebody else, beside the
-//! lab's own. Nine gets to one set, as is its default.
+//! lab's own. Nine gets to one set, which is its default.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use super::server;
 
-/// As many threads as the caller has CPUs would only wait for each other.
+/// One thread is enough for a server on one core.
 const THREADS: &str = "1";
 
 /// Returns requests per second; `None` without `memcaslap`. It counts requests, not seconds,

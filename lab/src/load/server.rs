@@ -28,7 +28,7 @@ pub struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Who has been waited for has no family any more.
+        // A process that has been waited for has no family any more.
         if let Ok(None) = self.process.try_wait() {
             kernel::kill_family(&self.process);
         }

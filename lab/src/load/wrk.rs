@@ -10,7 +10,7 @@ use crate::kernel;
 
 const NAME: &str = "wrk";
 
-/// It looks no more often whether it shall stop.
+/// `wrk` checks this often whether it shall stop.
 const LEAST: Duration = Duration::from_millis(100);
 
 pub struct Rate {

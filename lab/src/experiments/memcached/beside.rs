@@ -23,7 +23,7 @@ const KEYS: usize = 1000;
 const PAUSE: Duration = Duration::from_micros(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the others ask for: the name, the request, and a byte that each reply has once.
+/// The requests of the others: a name, the bytes, and a byte that each reply has once.
 const REQUESTS: [(&str, &str, u8); 3] =
     [("stats", "stats\r\n", b'D'), ("get", "get key_00000001\r\n", b'D'), ("mg", "mg key_00000002 s v\r\n", b'A')];
 

@@ -1,4 +1,4 @@
-//! `memcached-skew`: what a second thread is worth to a memcached server when half of the
+//! `memcached-skew`: the speedup of a memcached server by a second thread when half of the
 //! connections are silent. memcached deals connections out to its threads in turn, so that all
 //! that ask are one thread's.
 //!
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{Experiment, SERVED, Variant};
 use crate::case::{Case, Reading};
-use crate::experiments::{Metric, Plot};
+use crate::experiments::{Depth, Metric, Plot};
 use crate::kernel;
 use crate::load::memcached::{self, KEYS};
 use crate::load::server::Server;
@@ -31,7 +31,13 @@ pub static SKEW: Experiment = Experiment {
         Metric::beside("ops_per_busiest_s", "thousand requests per second of the busiest thread", 1e3),
     ],
     plots: &[Plot::Bars { metric: "speedup" }],
-    variants: |_, _, _| vec![Variant::new("16 at a time", CONNECTIONS), Variant::new("one at a time", CONNECTIONS)],
+    variants: |depth, _, _| {
+        let mut variants = vec![Variant::new("16 at a time", CONNECTIONS)];
+        if depth == Depth::Full {
+            variants.push(Variant::new("one at a time", CONNECTIONS));
+        }
+        variants
+    },
     measure: |case| measure(case).into(),
     ..SERVED
 };
