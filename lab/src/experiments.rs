@@ -4,19 +4,26 @@
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
 
+mod blocking;
 mod burst;
 mod channel;
 mod churn;
+mod connections;
 mod cycle;
 mod efficiency;
+mod files;
+mod hyper;
 mod idle;
 mod locality;
 mod memcached;
 mod memory;
 mod migrate;
 mod mutex;
+mod pollers;
 mod scalability;
+mod serving;
 mod skew;
+mod slow;
 mod spawn;
 mod timers;
 mod transfer;
@@ -55,8 +62,17 @@ pub static ALL: &[&Experiment] = &[
     &utilisation::UTILISATION,
     &migrate::MIGRATE,
     &skew::SKEW,
+    &blocking::BLOCKING,
     &web::WEB,
+    &pollers::POLLERS,
+    &connections::CONNECTIONS,
+    &hyper::HYPER,
+    &files::FILES,
+    &slow::SLOW,
     &memcached::MEMCACHED,
+    &memcached::beside::BESIDE,
+    &memcached::skew::SKEW,
+    &memcached::memory::MEMORY,
 ];
 
 pub struct Experiment {
@@ -78,6 +94,10 @@ pub struct Experiment {
     pub limit: fn(Depth) -> Duration,
     /// What the variants count, where they are numbers.
     pub unit: &'static str,
+    /// Whether a peer has anything to do with it.
+    pub concerns: fn(&Contender) -> bool,
+    /// The part of the `sinew` command that stands for Sinew's peers.
+    pub command: Option<&'static str>,
     /// What is varied, for so many processors and a peer.
     pub variants: fn(Depth, usize, &Contender) -> Vec<Variant>,
     /// Whether the child is pinned to one CPU for each processor of the case.
@@ -108,6 +128,8 @@ pub const PLAIN: Experiment = Experiment {
     most_repeats: usize::MAX,
     limit: |_| Duration::from_secs(20),
     unit: "",
+    concerns: Contender::is_runtime,
+    command: None,
     variants: |_, _, _| vec![Variant::new("-", 1)],
     is_pinned: true,
     measure: |_| unreachable!("an experiment without a body"),
@@ -203,27 +225,16 @@ impl Experiment {
             Some(why) => Some(why),
             _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
             _ if matches!(peer.kind, Kind::Program(_)) && !peer.is_installed() => Some("not installed"),
-            _ => self.command(peer).and_then(|server| server::sinew_command(server).err()),
+            _ => self.command_of(peer).and_then(|server| server::sinew_command(server).err()),
         }
     }
 
     /// The part of the `sinew` command that this peer is measured by, if it is.
-    fn command(&self, peer: &Contender) -> Option<&'static str> {
+    fn command_of(&self, peer: &Contender) -> Option<&'static str> {
         match peer.kind {
             Kind::Command(server) => Some(server),
-            Kind::Inside if self.name == memcached::MEMCACHED.name => Some(memcached::MEMCACHED.name),
+            Kind::Inside => self.command,
             _ => None,
-        }
-    }
-
-    /// Whether this peer has anything to do with it.
-    pub fn concerns(&self, peer: &Contender) -> bool {
-        match peer.kind {
-            Kind::Server | Kind::Program(_) | Kind::Command(_) => peer.only_for == self.name,
-            _ if self.name == memcached::MEMCACHED.name => {
-                peer.family() == "sinew" && !peer.name.starts_with("sinew/tasks")
-            }
-            _ => true,
         }
     }
 

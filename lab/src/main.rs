@@ -191,7 +191,7 @@ fn serve(parent: u32, case: &str) -> Result<ExitCode, String> {
 fn list() -> String {
     let mut text = String::from("Experiments:\n");
     for experiment in experiments::ALL {
-        text += &format!("  {:<12}{}\n  {:<12}{}\n", experiment.name, experiment.source, "", experiment.measures);
+        text += &format!("  {:<18}{}\n  {:<18}{}\n", experiment.name, experiment.source, "", experiment.measures);
     }
     text += "\nPeers:\n";
     for peer in peers::ALL {

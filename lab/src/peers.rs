@@ -150,8 +150,6 @@ pub struct Contender {
     pub policies: &'static [&'static str],
     /// Whether its strands can move between clusters.
     pub has_clusters: bool,
-    /// The experiment of a server.
-    pub only_for: &'static str,
     pub in_tour: bool,
 }
 
@@ -161,12 +159,12 @@ pub enum Kind {
     Inside,
     /// A program that is built if its tools are on the machine.
     Go,
-    /// A server that is compiled in, for one experiment.
+    /// A server that is compiled in, for the experiments that name it.
     Server,
-    /// A server that is measured if it is installed, for one experiment.
+    /// A server that is measured if it is installed, for the experiments that name it.
     Program(&'static str),
-    /// A part of the `sinew` command that is measured if that is built, for one
-    /// experiment.
+    /// A part of the `sinew` command that is measured if that is built, for the experiments
+    /// that name it.
     Command(&'static str),
 }
 
@@ -180,7 +178,6 @@ const PLAIN: Contender = Contender {
     most_strands: MILLIONS,
     policies: ONE_POLICY,
     has_clusters: false,
-    only_for: "",
     in_tour: true,
 };
 
@@ -215,31 +212,28 @@ pub static ALL: &[Contender] = &[
         ..PLAIN
     },
     Contender {
-        name: "epoll",
-        about: "web: a bare epoll loop on one thread, the event-driven floor",
+        name: "tokio/current",
+        about: "servers: Tokio's tasks on the one thread that runs everything",
         kind: Kind::Server,
-        only_for: "web",
+        ..PLAIN
+    },
+    Contender {
+        name: "epoll",
+        about: "servers: a bare epoll loop on one thread, the event-driven floor",
+        kind: Kind::Server,
         ..PLAIN
     },
     Contender {
         name: "sinew/web",
-        about: "web: the real server, sinew web, if it is built",
+        about: "servers: the real one, sinew web, if it is built",
         kind: Kind::Command("web"),
-        only_for: "web",
         ..PLAIN
     },
-    Contender {
-        name: "nginx",
-        about: "web: nginx, if installed",
-        kind: Kind::Program("nginx"),
-        only_for: "web",
-        ..PLAIN
-    },
+    Contender { name: "nginx", about: "servers: nginx, if installed", kind: Kind::Program("nginx"), ..PLAIN },
     Contender {
         name: "memcached",
-        about: "memcached: the real one, if installed",
+        about: "servers: the real memcached, if installed",
         kind: Kind::Program("memcached"),
-        only_for: "memcached",
         ..PLAIN
     },
     Contender { name: go::NAME, about: "goroutines, if a Go toolchain is installed", kind: Kind::Go, ..PLAIN },
@@ -253,6 +247,16 @@ impl Contender {
     /// What it is part of: `sinew` of `sinew/fair`.
     pub fn family(&self) -> &'static str {
         family(self.name)
+    }
+
+    /// Whether strands of any experiment run on it.
+    pub fn is_runtime(&self) -> bool {
+        matches!(self.kind, Kind::Inside | Kind::Go)
+    }
+
+    /// Whether it is Sinew's fibres.
+    pub fn is_fibres(&self) -> bool {
+        self.kind == Kind::Inside && self.family() == "sinew" && !self.name.starts_with("sinew/tasks")
     }
 
     pub fn is_installed(&self) -> bool {
@@ -271,6 +275,7 @@ pub fn family(name: &str) -> &str {
 pub fn measure<B: Body>(case: &Case) -> Outcome {
     let reading = match case.peer.as_str() {
         "tokio" => B::measure(TokioTasks::new(case.processors), case),
+        "tokio/current" => B::measure(TokioTasks::on_one_thread(), case),
         "may" => B::measure(Coroutines::new(case.processors), case),
         "threads" => B::measure(KernelThreads, case),
         tasks if tasks.starts_with("sinew/tasks") => B::measure(SinewTasks::of(case), case),

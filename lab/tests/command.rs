@@ -79,7 +79,9 @@ fn an_experiment_that_needs_two_processors_says_so() {
 
 #[test]
 fn peers_that_have_no_part_in_an_experiment_are_told_so() {
-    assert!(refusal(&["run", "yield", "--peers", "epoll"]).contains("have no part in that"));
+    for (experiment, peer) in [("yield", "epoll"), ("blocking", "may"), ("memcached", "sinew/tasks"), ("hyper", "go")] {
+        assert!(refusal(&["run", experiment, "--peers", peer]).contains("have no part in that"), "{experiment} {peer}");
+    }
 }
 
 #[test]

@@ -11,6 +11,12 @@ pub fn resident_bytes() -> u64 {
     field(&status, "VmRSS:").expect("VmRSS in /proc/self/status") * 1024
 }
 
+/// Resident bytes of a process that are no file's; 0 if it has ended.
+pub fn anonymous_bytes(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    field(&status, "RssAnon:").unwrap_or(0) * 1024
+}
+
 /// The kernel threads of a process but for the calling one.
 pub fn other_threads(process: u32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
@@ -48,12 +54,6 @@ impl Usage {
     /// Of threads of any process.
     pub fn of(threads: &[i32]) -> Usage {
         Usage::sum(threads.iter().map(|thread| format!("/proc/{thread}/task/{thread}")))
-    }
-
-    /// Of another process, and of those that it has started.
-    pub fn of_process(process: u32) -> Usage {
-        let threads = family_of(process).into_iter().flat_map(threads_of);
-        Usage::sum(threads.map(|thread| thread.display().to_string()))
     }
 
     fn sum(folders: impl Iterator<Item = String>) -> Usage {

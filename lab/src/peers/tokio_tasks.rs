@@ -22,6 +22,12 @@ impl TokioTasks {
         let runtime = Builder::new_multi_thread().worker_threads(processors).enable_all().build();
         TokioTasks(runtime.expect("a Tokio runtime"))
     }
+
+    /// On the kernel thread that runs everything: faster than a multi-thread runtime with
+    /// one worker, which has to keep its tasks safe from others.
+    pub fn on_one_thread() -> TokioTasks {
+        TokioTasks(Builder::new_current_thread().enable_all().build().expect("a Tokio runtime"))
+    }
 }
 
 impl Peer for TokioTasks {

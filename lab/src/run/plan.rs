@@ -59,7 +59,7 @@ impl Plan {
                 refusals.push(format!("{}: needs {least} processors", experiment.name));
                 continue;
             }
-            let concerned: Vec<_> = wish.peers.iter().filter(|peer| experiment.concerns(peer)).collect();
+            let concerned: Vec<_> = wish.peers.iter().filter(|peer| (experiment.concerns)(peer)).collect();
             let refused = concerned.iter().filter_map(|peer| Some((peer.name, experiment.refusal(peer)?)));
             for (why, peers) in group(refused) {
                 refusals.push(format!("{}: {}: {why}", experiment.name, peers.join(", ")));
