@@ -6,7 +6,7 @@ mod fixture;
 use fixture::{Random, alone, everywhere, wherever};
 use sinew::fs;
 use sinew::io::{self, Pollable};
-use sinew::net::{TcpListener, TcpStream};
+use sinew::net::{self, TcpListener, TcpStream};
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
@@ -476,7 +476,7 @@ fn sendfile_sends_more_than_the_socket_holds() {
                 sinew::scope(|scope| {
                     let sending = scope.spawn(|| {
                         let sender = sender;
-                        let sent = io::sendfile(&file, &sender, 5, (FILE - 10) as u64);
+                        let sent = net::sendfile(&file, &sender, 5, (FILE - 10) as u64);
                         has_sent.store(true, SeqCst);
                         sent
                     });
@@ -511,7 +511,7 @@ fn sendfile_to_a_socket_that_another_has_made_blocking_holds_nobody_up() {
                 sinew::scope(|scope| {
                     let sending = scope.spawn(|| {
                         let (sender, _blocking) = (sender, blocking);
-                        io::sendfile(&file, &sender, 5, u64::MAX)
+                        net::sendfile(&file, &sender, 5, u64::MAX)
                     });
                     let mut read = Vec::new();
                     receiver.read_to_end(&mut read).unwrap();
@@ -529,10 +529,10 @@ fn sendfile_ends_where_the_file_does() {
         runtime.run(|| {
             let file = temporary(b"0123456789");
             let (sender, mut receiver) = connection();
-            assert_eq!(io::sendfile(&file, &sender, 7, u64::MAX).unwrap(), 3);
-            assert_eq!(io::sendfile(&file, &sender, 100, 5).unwrap(), 0);
-            assert_eq!(io::sendfile(&file, &sender, 0, 0).unwrap(), 0);
-            assert_eq!(io::sendfile(&file, &sender, u64::MAX, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(net::sendfile(&file, &sender, 7, u64::MAX).unwrap(), 3);
+            assert_eq!(net::sendfile(&file, &sender, 100, 5).unwrap(), 0);
+            assert_eq!(net::sendfile(&file, &sender, 0, 0).unwrap(), 0);
+            assert_eq!(net::sendfile(&file, &sender, u64::MAX, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
             // The socket is as usable as before.
             (&sender).write_all(b"!").unwrap();
             drop(sender);
@@ -551,7 +551,7 @@ fn sendfile_to_a_peer_that_is_gone_is_an_error() {
             let (sender, receiver) = connection();
             drop(receiver);
             let error = loop {
-                if let Err(error) = io::sendfile(&file, &sender, 0, 100_000) {
+                if let Err(error) = net::sendfile(&file, &sender, 0, 100_000) {
                     break error;
                 }
             };

@@ -2,7 +2,7 @@
 
 use super::{FileType, Metadata};
 use crate::blocking;
-use crate::io::Scoped;
+use crate::io::EventScoped;
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt};
 use std::path::{Path, PathBuf};
@@ -19,8 +19,11 @@ const BATCH: usize = 128;
 pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let path = path.as_ref();
     blocking(|| {
-        let mut dir =
-            ReadDir { entries: Scoped::new(std::fs::read_dir(path)?), batch: Vec::new().into_iter(), is_over: false };
+        let mut dir = ReadDir {
+            entries: EventScoped::new(std::fs::read_dir(path)?),
+            batch: Vec::new().into_iter(),
+            is_over: false,
+        };
         dir.fetch();
         Ok(dir)
     })
@@ -28,7 +31,7 @@ pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
 
 /// The entries of a directory; see [`read_dir`]. They are fetched many at a time.
 pub struct ReadDir {
-    entries: Scoped<std::fs::ReadDir>,
+    entries: EventScoped<std::fs::ReadDir>,
     /// Those that have been fetched.
     batch: vec::IntoIter<io::Result<DirEntry>>,
     /// Whether these are the last.
@@ -68,14 +71,14 @@ impl fmt::Debug for ReadDir {
 /// An entry of a directory. Has std's [`DirEntryExt`] as well.
 pub struct DirEntry {
     /// It holds the directory's descriptor.
-    entry: Scoped<std::fs::DirEntry>,
+    entry: EventScoped<std::fs::DirEntry>,
     /// If it could be had when the entry was fetched.
     file_type: Option<FileType>,
 }
 
 impl DirEntry {
     fn new(entry: std::fs::DirEntry) -> DirEntry {
-        DirEntry { file_type: entry.file_type().ok(), entry: Scoped::new(entry) }
+        DirEntry { file_type: entry.file_type().ok(), entry: EventScoped::new(entry) }
     }
 
     /// The directory's path with the entry's name.

@@ -2,7 +2,7 @@
 
 use super::{FileTimes, Metadata, OpenOptions, Permissions, TryLockError};
 use crate::blocking;
-use crate::io::{OtherScope, Scoped};
+use crate::io::{EventScoped, OtherScope};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use std::time::SystemTime;
 /// [`Pollable`](crate::io::Pollable), which needs no kernel thread to wait.
 #[derive(Debug)]
 pub struct File {
-    file: Scoped<std::fs::File>,
+    file: EventScoped<std::fs::File>,
 }
 
 impl File {
@@ -45,10 +45,12 @@ impl File {
         OpenOptions::new().read(true).write(true).create_new(true).open(path)
     }
 
+    /// Returns the descriptor.
+    ///
     /// # Errors
     /// If it is of another event scope.
-    pub(crate) fn raw(&self) -> io::Result<RawFd> {
-        Ok(self.file.get()?.as_raw_fd())
+    pub(crate) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.file.get()?.as_fd())
     }
 
     /// How a file is to be opened.
@@ -279,7 +281,7 @@ impl Seek for File {
 
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> File {
-        File { file: Scoped::new(file) }
+        File { file: EventScoped::new(file) }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Descriptors of other people's.
-#![allow(unsafe_code)]
 
-use super::descriptor::{is_nonblocking, result, set_nonblocking};
+use super::descriptor::{is_nonblocking, kind, set_nonblocking};
 use super::{Done, Side, Source};
 use crate::base::Deadline;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FileType;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -36,15 +36,24 @@ pub struct Pollable<T> {
 /// A second descriptor for the same thing, which is what pollers know: the value keeps
 /// its own, and may be anything that lends one.
 struct Registered {
-    source: ManuallyDrop<Source>,
+    /// `None` only while this is being dropped.
+    source: Option<Source>,
     was_nonblocking: bool,
+}
+
+impl Registered {
+    #[inline]
+    fn source(&self) -> &Source {
+        self.source.as_ref().expect("it is there until this is dropped")
+    }
 }
 
 impl Drop for Registered {
     /// As the value's descriptor lives on, the kernel would go on reporting.
     fn drop(&mut self) {
-        // SAFETY: it is not used again.
-        unsafe { ManuallyDrop::take(&mut self.source) }.close();
+        if let Some(source) = self.source.take() {
+            source.close();
+        }
     }
 }
 
@@ -64,7 +73,7 @@ impl<T: AsFd> Pollable<T> {
         if !was_nonblocking {
             set_nonblocking(&descriptor, true)?;
         }
-        let source = ManuallyDrop::new(Source::new(descriptor));
+        let source = Some(Source::new(descriptor));
         Ok(Pollable { registered: Registered { source, was_nonblocking }, value })
     }
 
@@ -78,9 +87,9 @@ impl<T: AsFd> Pollable<T> {
     /// [`EventScope`](super::EventScope).
     pub fn into_inner(self) -> T {
         let Pollable { registered, value } = self;
-        if !registered.was_nonblocking && registered.source.raw().is_ok() {
+        if !registered.was_nonblocking && registered.source().fd().is_ok() {
             // It was made non-blocking the same way, so this succeeds.
-            let _ = set_nonblocking(&*registered.source, false);
+            let _ = set_nonblocking(registered.source(), false);
         }
         value
     }
@@ -92,7 +101,7 @@ impl<T: AsFd> Pollable<T> {
         mut attempt: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
         // What a value may be concluded from is not known, so nothing is.
-        let outcome = self.registered.source.operate(side, deadline, |_| attempt(&self.value).map(Done::some));
+        let outcome = self.registered.source().operate(side, deadline, |_| attempt(&self.value).map(Done::some));
         // Nothing but the deadline gets through with that.
         outcome.map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the time was up"),
@@ -134,7 +143,7 @@ impl<T: AsFd> Pollable<T> {
     /// # Errors
     /// Those of `attempt`.
     pub async fn read_with_async<R>(&self, mut attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        let source = &*self.registered.source;
+        let source = self.registered.source();
         source.operate_async(Side::Read, |_| attempt(&self.value).map(Done::some)).await
     }
 
@@ -144,13 +153,16 @@ impl<T: AsFd> Pollable<T> {
     /// # Errors
     /// Those of `attempt`.
     pub async fn write_with_async<R>(&self, mut attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        let source = &*self.registered.source;
+        let source = self.registered.source();
         source.operate_async(Side::Write, |_| attempt(&self.value).map(Done::some)).await
     }
 
     async fn ready_async(&self, side: Side) -> io::Result<()> {
-        let is_ready = |_| if is_ready(self.value.as_fd(), side)? { Ok(Done::some(())) } else { Err(would_block()) };
-        self.registered.source.operate_async(side, is_ready).await
+        let source = self.registered.source();
+        let is_ready = |_: BorrowedFd<'_>| {
+            if is_ready(self.value.as_fd(), side)? { Ok(Done::some(())) } else { Err(would_block()) }
+        };
+        source.operate_async(side, is_ready).await
     }
 
     /// As [`readable`](Pollable::readable), but waits no longer than `timeout`.
@@ -310,7 +322,7 @@ impl<T: AsFd> AsFd for Pollable<T> {
     #[track_caller]
     fn as_fd(&self) -> BorrowedFd<'_> {
         // The value need not know of scopes.
-        self.registered.source.as_fd();
+        self.registered.source().as_fd();
         self.value.as_fd()
     }
 }
@@ -336,24 +348,12 @@ fn would_block() -> io::Error {
 
 /// Whether it is not one of those that are always ready, and that no poller takes.
 fn may_be_polled(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
-    let kind = kind(descriptor)?;
-    Ok(kind != libc::S_IFREG && kind != libc::S_IFDIR)
-}
-
-/// One of the kernel's `S_IF*`.
-pub(super) fn kind(descriptor: BorrowedFd<'_>) -> io::Result<libc::mode_t> {
-    // SAFETY: all-zero is a valid status.
-    let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the status is valid for writing.
-    result(unsafe { libc::fstat(descriptor.as_raw_fd(), &mut status) })?;
-    Ok(status.st_mode & libc::S_IFMT)
+    Ok(!matches!(kind(descriptor)?, FileType::RegularFile | FileType::Directory))
 }
 
 /// Asks the kernel at this moment.
 fn is_ready(descriptor: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
-    let events = if side == Side::Read { libc::POLLIN | libc::POLLRDHUP } else { libc::POLLOUT };
-    let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 };
-    // SAFETY: one entry is valid for reading and writing.
-    let count = unsafe { libc::poll(&mut entry, 1, 0) };
-    result(count).map(|()| count > 0)
+    let events = if side == Side::Read { PollFlags::IN | PollFlags::RDHUP } else { PollFlags::OUT };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    Ok(rustix::event::poll(&mut [PollFd::from_borrowed_fd(descriptor, events)], Some(&at_once))? > 0)
 }

@@ -3,8 +3,10 @@
 use super::address::Address;
 use super::addrs::{ToSocketAddrs, each};
 use super::patience::accept_patiently;
+use super::raw;
 use super::socket::Socket;
 use super::tcp::{TcpStream, family};
+use rustix::net::{SocketType, sockopt};
 use std::iter::FusedIterator;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -96,17 +98,17 @@ impl ListenerBuilder {
     }
 
     fn bind_at(&self, address: SocketAddr) -> io::Result<TcpListener> {
-        let socket = Socket::new(family(&address), libc::SOCK_STREAM)?;
-        socket.set_option(libc::SOL_SOCKET, libc::SO_REUSEADDR, self.reuse_address.into())?;
+        let socket = Socket::new(family(&address), SocketType::STREAM)?;
+        let fd = socket.fd()?;
+        sockopt::set_socket_reuseaddr(fd, self.reuse_address)?;
         if self.reuse_port {
-            socket.set_option(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+            sockopt::set_socket_reuseport(fd, true)?;
         }
         if let Some(only) = self.only_v6.filter(|_| address.is_ipv6()) {
-            socket.set_option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only.into())?;
+            sockopt::set_ipv6_v6only(fd, only)?;
         }
         if !self.silence.is_zero() {
-            let seconds = self.silence.as_secs_f64().ceil();
-            socket.set_option(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds as i32)?;
+            raw::set_defer_accept(fd, self.silence.as_secs_f64().ceil() as i32)?;
         }
         socket.bind(&Address::from(address))?;
         socket.listen(self.backlog)?;

@@ -48,6 +48,8 @@ mod awaited;
 mod futures_io;
 mod listen;
 mod patience;
+mod raw;
+mod sendfile;
 pub(crate) mod socket;
 mod tcp;
 mod transfer;
@@ -57,6 +59,7 @@ mod unix_datagram;
 
 pub use addrs::ToSocketAddrs;
 pub use listen::{Incoming, ListenerBuilder, TcpListener};
+pub use sendfile::sendfile;
 pub use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6};
 pub use tcp::TcpStream;
 pub use udp::UdpSocket;

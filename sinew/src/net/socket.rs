@@ -4,18 +4,23 @@
 //! Every call that moves bytes says that it is not to wait (`MSG_DONTWAIT`), so it does
 //! not matter if somebody else who has the socket makes it a blocking one. Only
 //! `accept` and `connect` rely on the descriptor's own flag, and `sendfile`, which looks at it.
-#![allow(unsafe_code)]
 
 use super::address::Address;
 use crate::base::Deadline;
-use crate::io::descriptor::{owned, result, set_nonblocking};
+use crate::io::descriptor::set_nonblocking;
 use crate::io::{Done, Shown, Side, Source};
 use crate::stack::current_stack;
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+/// What every socket is made with.
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// A socket, shared by all handles to it.
 #[derive(Clone)]
@@ -32,21 +37,15 @@ struct Shared {
 }
 
 impl Socket {
-    /// A new socket of this family and type.
-    pub(crate) fn new(family: libc::c_int, kind: libc::c_int) -> io::Result<Socket> {
-        // SAFETY: no memory is involved, and the descriptor is a new one.
-        let descriptor = unsafe { owned(libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)) };
-        Ok(Socket::of(descriptor?))
+    /// Makes a socket of this family and type.
+    pub(crate) fn new(family: AddressFamily, kind: SocketType) -> io::Result<Socket> {
+        Ok(Socket::of(rustix::net::socket_with(family, kind, FLAGS, None)?))
     }
 
-    /// Two that are connected to each other.
-    pub(crate) fn pair(family: libc::c_int, kind: libc::c_int) -> io::Result<(Socket, Socket)> {
-        let mut pair = [-1; 2];
-        let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: the pair is valid for writing.
-        result(unsafe { libc::socketpair(family, kind, 0, pair.as_mut_ptr()) })?;
-        // SAFETY: the kernel has made both just now.
-        Ok(unsafe { (Socket::of(owned(pair[0])?), Socket::of(owned(pair[1])?)) })
+    /// Makes two Unix sockets that are connected to each other.
+    pub(crate) fn pair(kind: SocketType) -> io::Result<(Socket, Socket)> {
+        let (first, second) = rustix::net::socketpair(AddressFamily::UNIX, kind, FLAGS, None)?;
+        Ok((Socket::of(first), Socket::of(second)))
     }
 
     /// A socket whose descriptor is non-blocking already.
@@ -85,8 +84,8 @@ impl Socket {
             Ok(shared) => (shared.source.into_descriptor(), false),
             Err(shared) => {
                 let copy = shared.source.as_fd().try_clone_to_owned().expect("no descriptor is left for a copy");
-                let listens = option(shared.source.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
-                (copy, listens.is_ok_and(|listens| listens != 0))
+                let listens = sockopt::socket_acceptconn(&shared.source);
+                (copy, listens.unwrap_or(false))
             }
         };
         let _ = set_nonblocking(&descriptor, nonblocking || others_rely);
@@ -102,11 +101,13 @@ impl Socket {
         self.source().number()
     }
 
+    /// Returns the descriptor.
+    ///
     /// # Errors
     /// If it is of another event scope.
     #[inline]
-    pub(crate) fn raw(&self) -> io::Result<RawFd> {
-        self.source().raw()
+    pub(crate) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.source().fd()
     }
 
     pub(crate) fn timeout(&self, side: Side) -> Option<Duration> {
@@ -136,13 +137,11 @@ impl Socket {
     }
 
     fn set_kernel_timeout(&self, side: Side) -> io::Result<()> {
-        let timeout = self.timeout(side).unwrap_or(Duration::ZERO);
-        // Zero is for ever, so what is shorter than its unit is rounded up.
-        let us = timeout.subsec_nanos().div_ceil(1000);
-        let (carry, us) = (u64::from(us / 1_000_000), us % 1_000_000);
-        let seconds = libc::time_t::try_from(timeout.as_secs().saturating_add(carry)).unwrap_or(libc::time_t::MAX);
-        let value = libc::timeval { tv_sec: seconds, tv_usec: us.into() };
-        self.set_option_of(libc::SOL_SOCKET, timeout_option(side), value)
+        // Zero is for ever, so a part of the kernel's unit is rounded up.
+        let round_up = |timeout: Duration| {
+            Duration::from_micros(u64::try_from(timeout.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX))
+        };
+        Ok(sockopt::set_socket_timeout(self.fd()?, kernel_side(side), self.timeout(side).map(round_up))?)
     }
 
     /// When an operation that begins now has to end.
@@ -153,7 +152,11 @@ impl Socket {
     /// Does what `attempt` does, waiting as the socket is set to: a timeout is
     /// `WouldBlock`, as with std's.
     #[inline]
-    pub(crate) fn operate<T>(&self, side: Side, attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
+    pub(crate) fn operate<T>(
+        &self,
+        side: Side,
+        attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
         if self.is_nonblocking() {
             return self.try_once(attempt);
         }
@@ -166,7 +169,7 @@ impl Socket {
         &self,
         side: Side,
         deadline: Instant,
-        attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+        attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
         self.operate_within(side, Deadline::at(deadline), attempt).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the time was up"),
@@ -179,7 +182,7 @@ impl Socket {
         &self,
         side: Side,
         deadline: Deadline,
-        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
         match self.source().operate(side, deadline, &mut attempt) {
             // What came at the last moment may be there though no poller has said so.
@@ -189,9 +192,12 @@ impl Socket {
     }
 
     #[cold]
-    pub(super) fn attempt_slow<T>(&self, mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
+    pub(super) fn attempt_slow<T>(
+        &self,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
         loop {
-            match attempt(self.raw()?) {
+            match attempt(self.fd()?) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return Ok(done?.value),
             }
@@ -200,7 +206,7 @@ impl Socket {
 
     /// A fibre that keeps trying gives way to those who make it worth it.
     #[cold]
-    fn try_once<T>(&self, attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
+    fn try_once<T>(&self, attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>) -> io::Result<T> {
         let outcome = self.attempt_slow(attempt);
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) && current_stack().is_some() {
             crate::yield_now();
@@ -210,12 +216,11 @@ impl Socket {
 
     pub(crate) fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
         let how = match how {
-            std::net::Shutdown::Read => libc::SHUT_RD,
-            std::net::Shutdown::Write => libc::SHUT_WR,
-            std::net::Shutdown::Both => libc::SHUT_RDWR,
+            std::net::Shutdown::Read => rustix::net::Shutdown::Read,
+            std::net::Shutdown::Write => rustix::net::Shutdown::Write,
+            std::net::Shutdown::Both => rustix::net::Shutdown::Both,
         };
-        // SAFETY: no memory is involved.
-        result(unsafe { libc::shutdown(self.raw()?, how) })
+        Ok(rustix::net::shutdown(self.fd()?, how)?)
     }
 
     /// Waits for a connection and accepts it; with the peer's address as the kernel
@@ -230,8 +235,7 @@ impl Socket {
 
     /// Connects without waiting: what cannot be done at once is an error.
     pub(crate) fn connect_at_once(&self, address: &Address) -> io::Result<()> {
-        // SAFETY: the address is valid for reading, of the length given.
-        result(unsafe { libc::connect(self.raw()?, address.as_ptr(), address.length) })
+        Ok(rustix::net::connect(self.fd()?, address.as_any())?)
     }
 
     /// Connects, and waits until that has succeeded or failed; not beyond `deadline`.
@@ -249,52 +253,31 @@ impl Socket {
     }
 
     pub(crate) fn bind(&self, address: &Address) -> io::Result<()> {
-        // SAFETY: the address is valid for reading, of the length given.
-        result(unsafe { libc::bind(self.raw()?, address.as_ptr(), address.length) })
+        Ok(rustix::net::bind(self.fd()?, address.as_any())?)
     }
 
     pub(crate) fn listen(&self, backlog: u32) -> io::Result<()> {
-        // SAFETY: no memory is involved.
-        result(unsafe { libc::listen(self.raw()?, libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX)) })
-    }
-
-    /// Sets an option whose value is a number.
-    pub(crate) fn set_option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        self.set_option_of(level, name, value)
-    }
-
-    /// Sets an option to what the kernel's header says that it is.
-    pub(crate) fn set_option_of<T: Copy>(&self, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
-        let length = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the value is valid for reading, of the length given.
-        result(unsafe { libc::setsockopt(self.raw()?, level, name, (&raw const value).cast(), length) })
-    }
-
-    pub(crate) fn option(&self, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
-        option(self.raw()?, level, name)
+        Ok(rustix::net::listen(self.fd()?, i32::try_from(backlog).unwrap_or(i32::MAX))?)
     }
 
     pub(crate) fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.set_option_of(libc::IPPROTO_IP, libc::IP_TTL, ttl)
+        Ok(sockopt::set_ip_ttl(self.fd()?, ttl)?)
     }
 
     pub(crate) fn ttl(&self) -> io::Result<u32> {
-        Ok(self.option(libc::IPPROTO_IP, libc::IP_TTL)? as u32)
+        Ok(sockopt::ip_ttl(self.fd()?)?)
     }
 
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
-        take_error(self.raw()?)
+        take_error(self.fd()?)
     }
 
     pub(crate) fn local_address(&self) -> io::Result<Address> {
-        let mut address = Address::empty();
-        // SAFETY: the address is valid for writing, of the length given.
-        result(unsafe { libc::getsockname(self.raw()?, address.as_mut_ptr(), &mut address.length) })?;
-        Ok(address)
+        Ok(rustix::net::getsockname(self.fd()?)?.into())
     }
 
     pub(crate) fn peer_address(&self) -> io::Result<Address> {
-        peer_address(self.raw()?)
+        Ok(rustix::net::getpeername(self.fd()?)?.into())
     }
 }
 
@@ -305,22 +288,17 @@ impl AsFd for Socket {
     }
 }
 
-pub(super) fn accept(fd: RawFd) -> io::Result<Done<(Socket, Address)>> {
-    let mut address = Address::empty();
-    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: the address is valid for writing, of the length given; the descriptor is a
-    // new one.
-    let accepted = unsafe { owned(libc::accept4(fd, address.as_mut_ptr(), &mut address.length, flags)) };
-    match accepted {
-        Ok(descriptor) => Ok(Done::some((Socket::of(descriptor), address))),
+pub(super) fn accept(fd: BorrowedFd<'_>) -> io::Result<Done<(Socket, Address)>> {
+    match rustix::net::acceptfrom_with(fd, FLAGS) {
+        Ok((descriptor, address)) => Ok(Done::some((Socket::of(descriptor), address.into()))),
         // The connection is gone already: the next.
-        Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Err(io::ErrorKind::Interrupted.into()),
-        Err(error) => Err(error),
+        Err(Errno::CONNABORTED) => Err(io::ErrorKind::Interrupted.into()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Looks whether a connection that has been begun is made, or has failed.
-pub(super) fn connected() -> impl FnMut(RawFd) -> io::Result<Done<()>> {
+pub(super) fn connected() -> impl FnMut(BorrowedFd<'_>) -> io::Result<Done<()>> {
     let mut begun = false;
     move |fd| {
         // The first look would see nothing: wait for the kernel.
@@ -329,50 +307,25 @@ pub(super) fn connected() -> impl FnMut(RawFd) -> io::Result<Done<()>> {
         }
         match take_error(fd)? {
             Some(error) => Err(error),
-            None if is_connected(fd) => Ok(Done { value: (), shown: Shown::More }),
+            None if rustix::net::getpeername(fd).is_ok() => Ok(Done { value: (), shown: Shown::More }),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 }
 
-fn is_connected(fd: RawFd) -> bool {
-    peer_address(fd).is_ok()
+fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+    Ok(sockopt::socket_error(fd)?.err().map(io::Error::from))
 }
 
-fn peer_address(fd: RawFd) -> io::Result<Address> {
-    let mut address = Address::empty();
-    // SAFETY: the address is valid for writing, of the length given.
-    result(unsafe { libc::getpeername(fd, address.as_mut_ptr(), &mut address.length) })?;
-    Ok(address)
-}
-
-fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the value is valid for writing, of the length given.
-    result(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut length) })?;
-    Ok(value)
-}
-
-fn take_error(fd: RawFd) -> io::Result<Option<io::Error>> {
-    let code = option(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
-    Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
-}
-
-fn timeout_option(side: Side) -> libc::c_int {
+fn kernel_side(side: Side) -> Timeout {
     match side {
-        Side::Read => libc::SO_RCVTIMEO,
-        Side::Write => libc::SO_SNDTIMEO,
+        Side::Read => Timeout::Recv,
+        Side::Write => Timeout::Send,
     }
 }
 
-/// The timeout that the kernel has for a side, in nanoseconds.
+/// The timeout that the kernel has for a side, in nanoseconds; 0 if there is none.
 fn kernel_timeout(descriptor: &OwnedFd, side: Side) -> u64 {
-    let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    let mut length = size_of::<libc::timeval>() as libc::socklen_t;
-    let (fd, name) = (descriptor.as_raw_fd(), timeout_option(side));
-    // SAFETY: the value is valid for writing, of the length given.
-    let read = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &mut length) };
-    let part = |count: i64, ns: u64| u64::try_from(count).unwrap_or(0).saturating_mul(ns);
-    if read < 0 { 0 } else { part(value.tv_sec, 1_000_000_000).saturating_add(part(value.tv_usec, 1000)) }
+    let timeout = sockopt::socket_timeout(descriptor, kernel_side(side)).ok().flatten();
+    timeout.map_or(0, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -4,6 +4,7 @@ use super::address::Address;
 use super::addrs::{ToSocketAddrs, each, invalid};
 use super::socket::Socket;
 use crate::base::Deadline;
+use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -19,8 +20,8 @@ timeouts!(TcpStream);
 stream!(TcpStream, read, read_until, read_async, poll_read);
 
 /// The family that sockets for this address are of.
-pub(super) fn family(address: &SocketAddr) -> libc::c_int {
-    if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
+pub(super) fn family(address: &SocketAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
 impl TcpStream {
@@ -61,7 +62,7 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub async fn connect_async(address: SocketAddr) -> io::Result<TcpStream> {
-        let socket = Socket::new(family(&address), libc::SOCK_STREAM)?;
+        let socket = Socket::new(family(&address), SocketType::STREAM)?;
         socket.connect_async(&Address::from(address)).await?;
         Ok(TcpStream { socket })
     }
@@ -71,7 +72,7 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub async fn peek_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.receive_async(buffer, libc::MSG_PEEK).await
+        self.socket.receive_async(buffer, RecvFlags::PEEK).await
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -79,7 +80,7 @@ impl TcpStream {
     }
 
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<TcpStream> {
-        let socket = Socket::new(family(address), libc::SOCK_STREAM)?;
+        let socket = Socket::new(family(address), SocketType::STREAM)?;
         socket.connect(&Address::from(*address), deadline)?;
         Ok(TcpStream { socket })
     }
@@ -120,7 +121,7 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.receive(buffer, libc::MSG_PEEK)
+        self.socket.receive(buffer, RecvFlags::PEEK)
     }
 
     /// Sends what is small at once, too.
@@ -128,7 +129,7 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.socket.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, nodelay.into())
+        Ok(sockopt::set_tcp_nodelay(self.socket.fd()?, nodelay)?)
     }
 
     /// Whether what is small is sent at once.
@@ -136,7 +137,7 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub fn nodelay(&self) -> io::Result<bool> {
-        Ok(self.socket.option(libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0)
+        Ok(sockopt::tcp_nodelay(self.socket.fd()?)?)
     }
 
     /// Over how many hops a packet may go.

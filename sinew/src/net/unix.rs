@@ -5,6 +5,7 @@ use super::addrs::invalid;
 use super::patience::{Patience, accept_patiently, into_full_queue};
 use super::socket::Socket;
 use crate::base::Deadline;
+use rustix::net::{AddressFamily, SocketType};
 use std::iter::FusedIterator;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::SocketAddr;
@@ -70,8 +71,8 @@ impl UnixStream {
     /// # Errors
     /// The kernel's.
     pub async fn connect_async(address: &SocketAddr) -> io::Result<UnixStream> {
-        let address = Address::from(address);
-        let socket = Socket::new(libc::AF_UNIX, libc::SOCK_STREAM)?;
+        let address = Address::try_from(address)?;
+        let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
         let mut patience = Patience::of_full_queue();
         loop {
             match socket.connect_at_once(&address) {
@@ -83,8 +84,8 @@ impl UnixStream {
     }
 
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<UnixStream> {
-        let address = Address::from(address);
-        let socket = Socket::new(libc::AF_UNIX, libc::SOCK_STREAM)?;
+        let address = Address::try_from(address)?;
+        let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
         into_full_queue(&socket, deadline, || socket.connect_at_once(&address))?;
         Ok(UnixStream { socket })
     }
@@ -94,7 +95,7 @@ impl UnixStream {
     /// # Errors
     /// The kernel's.
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
-        let (first, second) = Socket::pair(libc::AF_UNIX, libc::SOCK_STREAM)?;
+        let (first, second) = Socket::pair(SocketType::STREAM)?;
         Ok((UnixStream { socket: first }, UnixStream { socket: second }))
     }
 
@@ -173,8 +174,8 @@ impl UnixListener {
     /// # Errors
     /// The kernel's.
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
-        let socket = Socket::new(libc::AF_UNIX, libc::SOCK_STREAM)?;
-        socket.bind(&Address::from(address))?;
+        let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
+        socket.bind(&Address::try_from(address)?)?;
         socket.listen(4096)?;
         Ok(UnixListener { socket })
     }

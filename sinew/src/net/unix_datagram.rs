@@ -4,6 +4,7 @@ use super::address::Address;
 use super::patience::into_full_queue;
 use super::socket::Socket;
 use crate::io::Side;
+use rustix::net::{AddressFamily, RecvFlags, SocketType};
 use std::net::Shutdown;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::SocketAddr;
@@ -34,7 +35,7 @@ impl UnixDatagram {
     /// The kernel's.
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
         let datagram = UnixDatagram::unbound()?;
-        datagram.socket.bind(&Address::from(address))?;
+        datagram.socket.bind(&Address::try_from(address)?)?;
         Ok(datagram)
     }
 
@@ -43,7 +44,7 @@ impl UnixDatagram {
     /// # Errors
     /// The kernel's.
     pub fn unbound() -> io::Result<UnixDatagram> {
-        Ok(UnixDatagram { socket: Socket::new(libc::AF_UNIX, libc::SOCK_DGRAM)? })
+        Ok(UnixDatagram { socket: Socket::new(AddressFamily::UNIX, SocketType::DGRAM)? })
     }
 
     /// Two sockets that are connected to each other.
@@ -51,7 +52,7 @@ impl UnixDatagram {
     /// # Errors
     /// The kernel's.
     pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
-        let (first, second) = Socket::pair(libc::AF_UNIX, libc::SOCK_DGRAM)?;
+        let (first, second) = Socket::pair(SocketType::DGRAM)?;
         Ok((UnixDatagram { socket: first }, UnixDatagram { socket: second }))
     }
 
@@ -68,7 +69,7 @@ impl UnixDatagram {
     /// # Errors
     /// The kernel's.
     pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
-        self.socket.connect_at_once(&Address::from(address))
+        self.socket.connect_at_once(&Address::try_from(address)?)
     }
 
     /// Sends a datagram to the address that it is connected to. Waits while too many are
@@ -94,7 +95,7 @@ impl UnixDatagram {
     /// # Errors
     /// The kernel's.
     pub fn send_to_addr(&self, bytes: &[u8], address: &SocketAddr) -> io::Result<usize> {
-        let address = Address::from(address);
+        let address = Address::try_from(address)?;
         into_full_queue(&self.socket, self.socket.deadline(Side::Write), || self.socket.try_send_to(bytes, &address))
     }
 
@@ -103,7 +104,7 @@ impl UnixDatagram {
     /// # Errors
     /// The kernel's.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.receive(buffer, 0)
+        self.socket.receive(buffer, RecvFlags::empty())
     }
 
     /// Waits for a datagram, and gives the address that it came from. What does not fit is
@@ -112,7 +113,7 @@ impl UnixDatagram {
     /// # Errors
     /// The kernel's.
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (count, address) = self.socket.receive_from(buffer, 0)?;
+        let (count, address) = self.socket.receive_from(buffer, RecvFlags::empty())?;
         Ok((count, address.try_into()?))
     }
 
