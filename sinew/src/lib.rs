@@ -25,7 +25,7 @@ pub use fibre::{
     SelfJoin, SpawnError, current, memory, park, park_timeout, pinned, scope, sleep, sleep_until, spawn, trim,
     yield_now,
 };
-pub use io::blocking;
+pub use io::{blocking, blocking_async};
 pub use processor::cluster::{Cluster, MigrateError, ResizeError, migrate_to};
 pub use runtime::{BuildError, Builder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;

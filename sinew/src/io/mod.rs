@@ -13,7 +13,7 @@ pub(crate) mod slots;
 mod source;
 mod stdio;
 
-pub use blocking::{BLOCKING_THREADS, blocking, set_blocking_threads};
+pub use blocking::{BLOCKING_THREADS, blocking, blocking_async, set_blocking_threads};
 pub use copy::copy;
 pub use event_scope::{EventScope, OtherScope};
 pub use pollable::Pollable;

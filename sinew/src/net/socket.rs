@@ -171,10 +171,7 @@ impl Socket {
         deadline: Instant,
         attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
-        self.operate_within(side, Deadline::at(deadline), attempt).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the time was up"),
-            _ => error,
-        })
+        self.operate_within(side, Deadline::at(deadline), attempt).map_err(overdue)
     }
 
     #[inline]
@@ -310,6 +307,14 @@ pub(super) fn connected() -> impl FnMut(BorrowedFd<'_>) -> io::Result<Done<()>> 
             None if rustix::net::getpeername(fd).is_ok() => Ok(Done { value: (), shown: Shown::More }),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }
+    }
+}
+
+/// The error of a call with a limit of its own, instead of `WouldBlock`.
+pub(super) fn overdue(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the time was up"),
+        _ => error,
     }
 }
 

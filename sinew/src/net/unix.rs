@@ -2,7 +2,7 @@
 
 use super::address::Address;
 use super::addrs::invalid;
-use super::patience::{Patience, accept_patiently, into_full_queue};
+use super::patience::{accept_patiently, into_full_queue, into_full_queue_async};
 use super::socket::Socket;
 use crate::base::Deadline;
 use rustix::net::{AddressFamily, SocketType};
@@ -73,14 +73,8 @@ impl UnixStream {
     pub async fn connect_async(address: &SocketAddr) -> io::Result<UnixStream> {
         let address = Address::try_from(address)?;
         let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
-        let mut patience = Patience::of_full_queue();
-        loop {
-            match socket.connect_at_once(&address) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => patience.wait_async().await,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return done.map(|()| UnixStream { socket }),
-            }
-        }
+        into_full_queue_async(&socket, || socket.connect_at_once(&address)).await?;
+        Ok(UnixStream { socket })
     }
 
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<UnixStream> {

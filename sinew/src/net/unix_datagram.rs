@@ -1,14 +1,16 @@
 //! Unix datagrams, with std's methods.
 
 use super::address::Address;
-use super::patience::into_full_queue;
-use super::socket::Socket;
+use super::patience::{into_full_queue, into_full_queue_async};
+use super::socket::{Socket, overdue};
+use crate::base::Deadline;
 use crate::io::Side;
 use rustix::net::{AddressFamily, RecvFlags, SocketType};
 use std::net::Shutdown;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
+use std::time::Instant;
 use std::{fmt, io};
 
 /// A Unix datagram socket: `std::os::unix::net::UnixDatagram` for fibres.
@@ -72,13 +74,28 @@ impl UnixDatagram {
         self.socket.connect_at_once(&Address::try_from(address)?)
     }
 
-    /// Sends a datagram to the address that it is connected to. Waits while too many are
-    /// there already.
+    /// Sends a datagram to the connected address. Waits while the receiver's queue is full.
     ///
     /// # Errors
     /// The kernel's.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.write(bytes)
+    }
+
+    /// As [`send`](UnixDatagram::send), but waits until `deadline`, whatever the timeout.
+    ///
+    /// # Errors
+    /// The kernel's; `TimedOut` beyond the deadline.
+    pub fn send_deadline(&self, bytes: &[u8], deadline: Instant) -> io::Result<usize> {
+        self.socket.write_until(bytes, deadline)
+    }
+
+    /// As [`send`](UnixDatagram::send), for tasks. Dropped before its end, it has sent nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn send_async(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write_async(bytes).await
     }
 
     /// Sends a datagram to this path. See [`send_to_addr`](UnixDatagram::send_to_addr).
@@ -89,17 +106,49 @@ impl UnixDatagram {
         self.send_to_addr(bytes, &SocketAddr::from_pathname(path)?)
     }
 
-    /// Sends a datagram to this address. While too many are there already, it tries again
-    /// from time to time: the kernel reports room only to those who are connected.
+    /// As [`send_to`](UnixDatagram::send_to), for tasks. Dropped before its end, it has sent
+    /// nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn send_to_async<P: AsRef<Path>>(&self, bytes: &[u8], path: P) -> io::Result<usize> {
+        self.send_to_addr_async(bytes, &SocketAddr::from_pathname(path)?).await
+    }
+
+    /// Sends a datagram to this address. While the receiver's queue is full, it tries again from
+    /// time to time: the kernel reports room only to sockets that are connected.
     ///
     /// # Errors
     /// The kernel's.
     pub fn send_to_addr(&self, bytes: &[u8], address: &SocketAddr) -> io::Result<usize> {
-        let address = Address::try_from(address)?;
-        into_full_queue(&self.socket, self.socket.deadline(Side::Write), || self.socket.try_send_to(bytes, &address))
+        self.send_to_until(bytes, address, self.socket.deadline(Side::Write))
     }
 
-    /// Waits for a datagram. What does not fit is lost.
+    /// As [`send_to_addr`](UnixDatagram::send_to_addr), but waits until `deadline`, whatever the
+    /// timeout.
+    ///
+    /// # Errors
+    /// The kernel's; `TimedOut` beyond the deadline.
+    pub fn send_to_addr_deadline(&self, bytes: &[u8], address: &SocketAddr, deadline: Instant) -> io::Result<usize> {
+        self.send_to_until(bytes, address, Deadline::at(deadline)).map_err(overdue)
+    }
+
+    /// As [`send_to_addr`](UnixDatagram::send_to_addr), for tasks. Dropped before its end, it has
+    /// sent nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn send_to_addr_async(&self, bytes: &[u8], address: &SocketAddr) -> io::Result<usize> {
+        let address = Address::try_from(address)?;
+        into_full_queue_async(&self.socket, || self.socket.try_send_to(bytes, &address)).await
+    }
+
+    fn send_to_until(&self, bytes: &[u8], address: &SocketAddr, deadline: Deadline) -> io::Result<usize> {
+        let address = Address::try_from(address)?;
+        into_full_queue(&self.socket, deadline, || self.socket.try_send_to(bytes, &address))
+    }
+
+    /// Waits for a datagram. Bytes that do not fit are lost.
     ///
     /// # Errors
     /// The kernel's.
@@ -107,14 +156,48 @@ impl UnixDatagram {
         self.socket.receive(buffer, RecvFlags::empty())
     }
 
-    /// Waits for a datagram, and gives the address that it came from. What does not fit is
-    /// lost.
+    /// As [`recv`](UnixDatagram::recv), but waits until `deadline`, whatever the timeout.
+    ///
+    /// # Errors
+    /// The kernel's; `TimedOut` beyond the deadline.
+    pub fn recv_deadline(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        self.socket.receive_until(buffer, deadline)
+    }
+
+    /// As [`recv`](UnixDatagram::recv), for tasks. Dropped before its end, it has received
+    /// nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn recv_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.receive_async(buffer, RecvFlags::empty()).await
+    }
+
+    /// Waits for a datagram. Returns its length and the address that it came from. Bytes that do
+    /// not fit are lost.
     ///
     /// # Errors
     /// The kernel's.
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (count, address) = self.socket.receive_from(buffer, RecvFlags::empty())?;
-        Ok((count, address.try_into()?))
+        named(self.socket.receive_from(buffer, RecvFlags::empty())?)
+    }
+
+    /// As [`recv_from`](UnixDatagram::recv_from), but waits until `deadline`, whatever the
+    /// timeout.
+    ///
+    /// # Errors
+    /// The kernel's; `TimedOut` beyond the deadline.
+    pub fn recv_from_deadline(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<(usize, SocketAddr)> {
+        named(self.socket.receive_from_until(buffer, deadline)?)
+    }
+
+    /// As [`recv_from`](UnixDatagram::recv_from), for tasks. Dropped before its end, it has
+    /// received nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn recv_from_async(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        named(self.socket.receive_from_async(buffer).await?)
     }
 
     /// Sends a datagram and copies of these descriptors to the address that it is
@@ -158,6 +241,10 @@ impl UnixDatagram {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.socket.peer_address()?.try_into()
     }
+}
+
+fn named((count, address): (usize, Address)) -> io::Result<(usize, SocketAddr)> {
+    Ok((count, address.try_into()?))
 }
 
 impl fmt::Debug for UnixDatagram {
