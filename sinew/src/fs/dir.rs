@@ -42,11 +42,11 @@ struct Fetched {
     entries: EventScoped<std::fs::ReadDir>,
     /// The entries that have been fetched.
     batch: VecDeque<io::Result<DirEntry>>,
-    /// Whether there are no others.
+    /// Whether these are the last entries.
     is_over: bool,
 }
 
-/// Whether there is a next entry.
+/// The next entry, as far as it is known.
 enum Next {
     Entry(io::Result<DirEntry>),
     Over,

@@ -1,4 +1,4 @@
-//! How a file is to be opened.
+//! Options for opening a file.
 
 use super::{File, owned};
 use crate::{blocking, blocking_async};
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// How a file is to be opened: `std::fs::OpenOptions` for fibres and tasks. Implements std's
+/// Options for opening a file: `std::fs::OpenOptions` for fibres and tasks. Implements std's
 /// [`OpenOptionsExt`].
 #[derive(Clone, Debug)]
 pub struct OpenOptions {

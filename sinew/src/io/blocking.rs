@@ -192,7 +192,8 @@ fn wait_in_queue<F: FnOnce() -> T + Send, T: Send>(home: &Home, call: &mut LentC
     left_over
 }
 
-/// Whether a thread has the job, or will; else what has become of it is left to the caller.
+/// Returns whether a thread has the job, or will have. If not, leaves what has become of it to the
+/// caller.
 fn is_taken(placed: Placed<Job>, left_over: &mut Option<Placed<Job>>) -> bool {
     *left_over = Some(placed).filter(|placed| !matches!(placed, Placed::Taken));
     left_over.is_none()

@@ -1,4 +1,4 @@
-//! What descriptors of all kinds have: a flag, and a kind.
+//! The flag and the kind of a descriptor.
 #![allow(unsafe_code)]
 
 use rustix::fs::{FileType, OFlags};
@@ -10,8 +10,8 @@ pub(crate) fn result(code: libc::c_int) -> io::Result<()> {
 }
 
 /// # Safety
-/// It is what the kernel gave the caller just now: an error, or a descriptor that nobody
-/// else owns.
+/// The kernel has just returned the number to the caller: it is an error, or a descriptor that
+/// nobody else owns.
 pub(crate) unsafe fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
     result(descriptor)?;
     // SAFETY: the caller's promise.
@@ -26,7 +26,7 @@ pub(crate) fn is_nonblocking(descriptor: impl AsFd) -> io::Result<bool> {
     Ok(rustix::fs::fcntl_getfl(descriptor)?.contains(OFlags::NONBLOCK))
 }
 
-/// Whether it is a file, a directory, a socket.
+/// Returns whether it is a file, a directory, a socket.
 pub(crate) fn kind(descriptor: impl AsFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(descriptor)?.st_mode))
 }

@@ -1,4 +1,4 @@
-//! Descriptors of other people's.
+//! Descriptors that are not Sinew's own.
 
 use super::descriptor::{is_nonblocking, kind, set_nonblocking};
 use super::{Done, Side, Source};
@@ -10,9 +10,9 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// A descriptor that the kernel can report on, whoever made it: a pipe, an eventfd, a
-/// timerfd, the socket of a C library. Fibres that use it wait without blocking their
-/// processor; a kernel thread that runs no fibre may use it as well.
+/// Any descriptor that the kernel can report on: a pipe, an eventfd, a timerfd, the socket of a C
+/// library. Fibres that use it wait without blocking their processor. A kernel thread that runs no
+/// fibre may use it as well.
 ///
 /// ```
 /// use sinew::io::Pollable;
@@ -28,13 +28,13 @@ use std::time::{Duration, Instant};
 /// });
 /// ```
 pub struct Pollable<T> {
-    // Before the value: what is registered is gone before the value is.
+    // Before the value: it is dropped first.
     registered: Registered,
     value: T,
 }
 
-/// A second descriptor for the same thing, which is what pollers know: the value keeps
-/// its own, and may be anything that lends one.
+/// A second descriptor for the same thing. Pollers know this one: the value keeps its own, and may
+/// be anything that lends one.
 struct Registered {
     /// `None` only while this is being dropped.
     source: Option<Source>,
@@ -58,8 +58,7 @@ impl Drop for Registered {
 }
 
 impl<T: AsFd> Pollable<T> {
-    /// Makes the descriptor non-blocking. So it is for everyone who shares it: the
-    /// duplicates of it here and in other processes.
+    /// Makes the descriptor non-blocking. So are all its duplicates, here and in other processes.
     ///
     /// # Errors
     /// `InvalidInput` for regular files and directories, on which the kernel does not
@@ -77,14 +76,13 @@ impl<T: AsFd> Pollable<T> {
         Ok(Pollable { registered: Registered { source, was_nonblocking }, value })
     }
 
-    /// The value. To read and write through it may fail with `WouldBlock`.
+    /// Returns the value. Reads and writes through it may fail with `WouldBlock`.
     pub fn get_ref(&self) -> &T {
         &self.value
     }
 
-    /// The value back, blocking if it was. A `Pollable` that is dropped leaves the
-    /// descriptor non-blocking, and so does this in another
-    /// [`EventScope`](super::EventScope).
+    /// Returns the value, blocking if it was. A `Pollable` that is dropped leaves the descriptor
+    /// non-blocking, and so does this in another [`EventScope`](super::EventScope).
     pub fn into_inner(self) -> T {
         let Pollable { registered, value } = self;
         if !registered.was_nonblocking && registered.source().fd().is_ok() {
@@ -100,9 +98,9 @@ impl<T: AsFd> Pollable<T> {
         deadline: Deadline,
         mut attempt: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        // What a value may be concluded from is not known, so nothing is.
+        // It is not known what a result says of the side, so nothing is concluded from it.
         let outcome = self.registered.source().operate(side, deadline, |_| attempt(&self.value).map(Done::some));
-        // Nothing but the deadline gets through with that.
+        // Only the deadline gives this error.
         outcome.map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the time was up"),
             _ => error,
@@ -113,7 +111,7 @@ impl<T: AsFd> Pollable<T> {
         self.operate(side, deadline, |value| if is_ready(value.as_fd(), side)? { Ok(()) } else { Err(would_block()) })
     }
 
-    /// Waits until it is worth trying to read: there is something, or an end, or an error.
+    /// Waits until it is worth trying to read: bytes have come, or the end, or an error.
     ///
     /// # Errors
     /// The kernel's, and [`Cancelled`](crate::cancel::Cancelled).
@@ -205,8 +203,8 @@ impl<T: AsFd> Pollable<T> {
         self.ready(Side::Write, Deadline::at(deadline))
     }
 
-    /// Calls `attempt`, which reads; as often as it fails with `WouldBlock`, waits until
-    /// there is something and calls it again. `Interrupted` is tried again at once.
+    /// Calls `attempt`, which reads. Each time it fails with `WouldBlock`, waits until there is
+    /// something to read and calls it again. After `Interrupted` it is called again at once.
     ///
     /// # Errors
     /// Those of `attempt`, and [`Cancelled`](crate::cancel::Cancelled).
@@ -230,8 +228,8 @@ impl<T: AsFd> Pollable<T> {
         self.operate(Side::Read, Deadline::at(deadline), attempt)
     }
 
-    /// Calls `attempt`, which writes; as often as it fails with `WouldBlock`, waits until
-    /// there is room and calls it again. `Interrupted` is tried again at once.
+    /// Calls `attempt`, which writes. Each time it fails with `WouldBlock`, waits until there is
+    /// room and calls it again. After `Interrupted` it is called again at once.
     ///
     /// # Errors
     /// Those of `attempt`, and [`Cancelled`](crate::cancel::Cancelled).
@@ -321,7 +319,7 @@ where
 impl<T: AsFd> AsFd for Pollable<T> {
     #[track_caller]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // The value need not know of scopes.
+        // The value need not know of event scopes.
         self.registered.source().as_fd();
         self.value.as_fd()
     }
@@ -346,7 +344,7 @@ fn would_block() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }
 
-/// Whether it is not one of those that are always ready, and that no poller takes.
+/// Returns whether a poller takes it. Files and directories are always ready, and refused.
 fn may_be_polled(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(!matches!(kind(descriptor)?, FileType::RegularFile | FileType::Directory))
 }

@@ -31,7 +31,7 @@ struct State<J> {
     threads: usize,
 }
 
-/// What has become of a job.
+/// The place of a job, and what the caller owes it.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed<J> {
@@ -45,7 +45,7 @@ pub enum Placed<J> {
     Refused(J),
 }
 
-/// What a thread does next.
+/// The next thing that a thread does.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<J> {
@@ -57,7 +57,7 @@ pub enum Next<J> {
     End,
 }
 
-/// How much there is to do.
+/// The load of a pool.
 pub(crate) struct Load {
     pub(crate) threads: usize,
     /// The number of jobs in the queue.

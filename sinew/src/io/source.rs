@@ -1,9 +1,9 @@
-//! A descriptor that fibres wait for: where a file, a socket, a pipe meets an engine.
+//! A descriptor that fibres wait for: the seam between the types that a user touches and the way
+//! the kernel is asked.
 //!
-//! This is the seam between what a user touches and how the kernel is asked. With
-//! epoll an operation is *attempted*; if the kernel says that it would have to wait,
-//! the fibre waits until a poller says otherwise, and tries again. An engine that hands
-//! operations over whole takes the place of [`Source::operate`].
+//! With epoll an operation is *attempted*. If the kernel says that it would have to wait, the fibre
+//! waits until a poller says otherwise, and tries again. An engine that takes whole operations
+//! takes the place of [`Source::operate`].
 //!
 //! ```text
 //!   1  not known to a poller: go to 3
@@ -14,12 +14,11 @@
 //!                                 make it known, if it is not; go to 2
 //! ```
 //!
-//! So a session that reads a request, answers it and reads again makes one call for
-//! each, and none that fails: the short read has shown that there is no more. That is
-//! right although events come at any time, because of the count of events: what a call
-//! has shown counts only if there was none since it began. And it is right at the end of
-//! a stream: the kernel reports it once, possibly before the last bytes are read, so a
-//! side that has been reported closed is always worth trying.
+//! So a session that reads a request, answers it and reads again makes one call for each, and none
+//! that fails: the short read has shown that there is no more. Events may come at any time, so they
+//! are counted: the result of a call counts only if there was no event since the call began. The
+//! kernel reports the end of a stream once, possibly before the last bytes are read: so a side that
+//! has been reported closed is worth trying also after a short read.
 
 use super::event_scope::do_there;
 use super::event_scoped::EventScoped;
@@ -44,46 +43,47 @@ use std::task::{Context, Poll, ready};
 pub(crate) struct Source {
     descriptor: EventScoped<OwnedFd>,
     known: OnceLock<Known>,
-    /// The poller that knows it. Held by whoever changes what the poller knows.
+    /// The poller that knows the descriptor. Locked while the registration changes.
     poller: Mutex<Option<Arc<Poller>>>,
 }
 
-/// What a poller knows a descriptor by.
+/// The registration of a descriptor with a poller.
 struct Known {
     slot: Owned,
-    /// Whether it reports on room to write. Written by who holds the lock of the poller.
+    /// Whether the poller reports on room to write. Written under the lock of `Source::poller`.
     reports_room: AtomicBool,
 }
 
 impl Known {
-    /// Waits until it is worth trying, on a side that the poller reports on.
+    /// Waits until it is worth trying, on a side that the poller reports on. Returns the number of
+    /// events.
     fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
         self.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
     }
 }
 
-/// What an attempt did.
+/// The result of an attempt.
 pub(crate) struct Done<T> {
     pub(crate) value: T,
     pub(crate) shown: Shown,
 }
 
 impl<T> Done<T> {
-    /// An attempt of which nothing can be concluded.
+    /// The result of an attempt that shows nothing of its side.
     pub(crate) fn some(value: T) -> Done<T> {
         Done { value, shown: Shown::More }
     }
 }
 
 impl Done<usize> {
-    /// As many bytes of a stream as that, of so many that were asked for.
+    /// The result of an attempt that moved `count` bytes of a stream, of `asked` bytes.
     pub(crate) fn bytes(count: usize, asked: usize) -> Done<usize> {
         Done { value: count, shown: if count < asked && count > 0 { Shown::Short } else { Shown::More } }
     }
 }
 
 impl Source {
-    /// The descriptor has been made non-blocking.
+    /// Takes a descriptor that has been made non-blocking.
     pub(crate) fn new(descriptor: OwnedFd) -> Source {
         Source { descriptor: EventScoped::new(descriptor), known: OnceLock::new(), poller: Mutex::default() }
     }
@@ -97,12 +97,12 @@ impl Source {
         Ok(self.descriptor.get()?.as_fd())
     }
 
-    /// The number that it has in its own event scope.
+    /// Returns the number that the descriptor has in its own event scope.
     pub(crate) fn number(&self) -> RawFd {
         self.descriptor.peek().as_raw_fd()
     }
 
-    /// Does what `attempt` does, waiting as often as the kernel says that it has to. Not
+    /// Attempts until it succeeds or fails, and waits each time the kernel says that it has to. Not
     /// beyond `deadline`: that is `WouldBlock`, as in std.
     #[inline]
     pub(crate) fn operate<T>(
@@ -158,8 +158,8 @@ impl Source {
         }
     }
 
-    /// As [`operate_async`](Source::operate_async), for one who polls: on each side, the last
-    /// who did is woken.
+    /// As [`operate_async`](Source::operate_async), for a caller that polls. On each side the last
+    /// caller is woken.
     pub(crate) fn poll_operate<T>(
         &self,
         side: Side,
@@ -187,19 +187,19 @@ impl Source {
         }
     }
 
-    /// Waits until it is worth trying, for a task, which may leave it at that.
+    /// Waits until it is worth trying, for a task, which need not try.
     pub(crate) async fn ready_async(&self, side: Side) -> io::Result<()> {
         task::spend().await;
         self.fd()?;
         let slot = &self.known(side)?.slot;
         let events = slot.wait_async(side).await;
-        // Nothing has been taken: the next may try as well.
+        // Nothing has been read or written: the next may try as well.
         slot.finish(side, events, Shown::More);
         Ok(())
     }
 
-    /// As [`ready_async`](Source::ready_async), for one who polls: on each side, the last who
-    /// did is woken.
+    /// As [`ready_async`](Source::ready_async), for a caller that polls. On each side the last
+    /// caller is woken.
     pub(crate) fn poll_ready(&self, side: Side, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(task::poll_spend(context));
         self.fd()?;
@@ -215,7 +215,7 @@ impl Source {
         state: State,
         attempt: &mut impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> Step<T> {
-        // The call of the kernel takes longer than it takes to fetch this.
+        // The system call takes longer than it takes to fetch this.
         prefetch((&raw const self.known).cast());
         let turn = Turn { source: self, side, state };
         let outcome = attempt(descriptor);
@@ -236,12 +236,12 @@ impl Source {
         }
     }
 
-    /// Waits until a poller says that it is worth trying.
+    /// Waits until a poller says that it is worth trying. Returns the number of events.
     pub(crate) fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
         self.known(side)?.wait(side, deadline)
     }
 
-    /// What the poller knows of it, which reports on this side.
+    /// Returns the registration, with which the poller reports on this side.
     fn known(&self, side: Side) -> io::Result<&Known> {
         self.make_known(side)?;
         Ok(self.known.get().expect("it was made known just now"))
@@ -278,15 +278,16 @@ impl Source {
         Ok(())
     }
 
-    /// Lets the poller of the caller's cluster report on what is to be read, and on `room`.
+    /// Lets the poller of the caller's cluster report on bytes to read, and on room to write if
+    /// `room` says so.
     fn enter(&self, slot: &Owned, side: Side, room: bool) -> io::Result<Arc<Poller>> {
         let descriptor = self.fd()?;
         let poller = processor::with_current(|processor| processor.ok_or_else(no_runtime)?.poller());
         let entered = poller.and_then(|poller| {
             let events = slot.adopt(poller.number(), side);
             poller.watch(descriptor.as_raw_fd(), slot.key(), if room { Side::Write } else { Side::Read }, false)?;
-            // The kernel reports at once what there is already, so the side is not worth
-            // trying before there was an event.
+            // The kernel reports at once what is there already, so the side is not worth trying
+            // before there was an event.
             slot.finish(side, events, Shown::Nothing);
             Ok(poller)
         });
@@ -328,7 +329,7 @@ impl Source {
         }
     }
 
-    /// The descriptor, which no poller knows any more.
+    /// Returns the descriptor, which no poller knows any more.
     ///
     /// # Panics
     /// If it is of another event scope.
@@ -340,8 +341,8 @@ impl Source {
         descriptor
     }
 
-    /// Closes it, though a copy of the descriptor lives on, of which the kernel would go on
-    /// reporting.
+    /// Closes the descriptor and ends the reports on it: a copy of it lives on, so the kernel would
+    /// go on reporting.
     pub(crate) fn close(self) {
         if self.fd().is_ok() {
             drop(self.into_descriptor());
@@ -360,8 +361,8 @@ impl AsFd for Source {
     }
 }
 
-/// The turn of one who tries. If the attempt panics, nothing is known of what it has done,
-/// and the next may try.
+/// The turn of an operation that tries. If the attempt panics, nothing is known of what it has
+/// done, and the next may try.
 struct Turn<'a> {
     source: &'a Source,
     side: Side,
@@ -390,7 +391,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What an operation knows of its side of the descriptor before it tries.
+/// The state of a side of the descriptor, as an operation sees it before it tries.
 #[derive(Clone, Copy)]
 enum State {
     /// No poller knows the descriptor: only an attempt tells.
@@ -412,7 +413,7 @@ impl State {
     }
 }
 
-/// What came of one attempt.
+/// The next step after an attempt.
 enum Step<T> {
     Done(io::Result<T>),
     Again,
@@ -424,7 +425,7 @@ fn no_runtime() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "there is no runtime here to wait for a descriptor")
 }
 
-/// The error for a wait that its limit ended.
+/// Returns the error for a wait that its limit ended.
 fn limit_error(outcome: Outcome, deadline: Deadline) -> io::Error {
     match outcome {
         Outcome::Cancelled => Cancelled::Requested.into(),

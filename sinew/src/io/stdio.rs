@@ -1,17 +1,20 @@
 //! The three descriptors that a process is born with.
 //!
-//! They are shared with other processes, and with std's handles in this one, none of
-//! which expects that they are non-blocking. So they are left as they are. From a pipe or
-//! a socket the kernel reads without waiting when a single call asks for that, and a
-//! fibre waits for the rest like anywhere else. Terminals and regular files, and kernels
-//! that cannot do this with pipes (before 6.5), are the matter of
-//! [`blocking`](crate::blocking); and so are all of them in another event scope than the one
-//! that used them first, whose duplicate the pollers know.
+//! They are shared with other processes, and with std's handles in this one. Nobody expects there
+//! that they are non-blocking, so they are left as they are. With a pipe or a socket a single call
+//! can ask the kernel not to wait, and the fibre waits as it does for any descriptor. All other
+//! calls go to the pool of [`blocking`](crate::blocking()): terminals and regular files, pipes on
+//! kernels before 6.5, and every descriptor in another event scope than the one that used it
+//! first, because the pollers know that one's duplicate.
+//!
+//! In a task a call that would have to wait panics. A call that goes to the pool elsewhere is made
+//! in place there, as std's handles do it.
 
 use super::descriptor::kind;
 use super::{Done, Side, Source};
 use crate::base::Deadline;
 use crate::blocking;
+use crate::task;
 use rustix::fs::FileType;
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags};
@@ -20,16 +23,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// One of the three, for as long as the process lives.
+/// One of the three descriptors, for as long as the process lives.
 struct Standard {
-    /// A duplicate of the descriptor, for pollers to know it by; of the event scope that used
-    /// it first.
+    /// A duplicate of the descriptor, which pollers know. It belongs to the event scope that used
+    /// the descriptor first.
     source: Source,
     /// The descriptor itself, which is the same one in every event scope.
     descriptor: BorrowedFd<'static>,
     is_socket: bool,
-    /// Whether calls go to a kernel thread. Set for good when the kernel has refused the
-    /// other way.
+    /// Whether calls go to the pool. Set for good when the kernel has refused a call that does not
+    /// wait.
     blocks: AtomicBool,
 }
 
@@ -45,7 +48,7 @@ impl Standard {
         Ok(Standard { source, descriptor, is_socket, blocks })
     }
 
-    /// Does what `call` does, which is told whether it may wait.
+    /// Makes `call`, which is told whether it may wait.
     fn operate(
         &self,
         side: Side,
@@ -59,6 +62,9 @@ impl Standard {
             }
         }
         let descriptor = self.source.fd().unwrap_or(self.descriptor);
+        if task::is_running() {
+            return Ok(call(descriptor, true)?);
+        }
         Ok(blocking(|| call(descriptor, true))?)
     }
 
@@ -79,7 +85,7 @@ impl Standard {
     }
 }
 
-/// What belongs to a handle of std's, set up when it is first used.
+/// Returns the descriptor's part here, which is set up when it is first used.
 fn standard(place: &'static OnceLock<Standard>, descriptor: BorrowedFd<'static>) -> io::Result<&'static Standard> {
     if let Some(standard) = place.get() {
         return Ok(standard);
@@ -92,10 +98,10 @@ static INPUT: OnceLock<Standard> = OnceLock::new();
 static OUTPUT: OnceLock<Standard> = OnceLock::new();
 static ERRORS: OnceLock<Standard> = OnceLock::new();
 
-/// The standard input, which fibres can wait for.
+/// Returns the standard input, which fibres can wait for.
 ///
-/// It has no buffer: wrap one `std::io::BufReader` around it to read lines. What std's
-/// handle has buffered is not seen here. It stays what it was when it was first used.
+/// It has no buffer: wrap one `std::io::BufReader` around it to read lines. Bytes in the buffer of
+/// std's handle are not seen here. Whether it is a pipe, a file or a terminal is asked once.
 ///
 /// ```no_run
 /// use std::io::BufRead;
@@ -109,15 +115,15 @@ pub fn stdin() -> Stdin {
     Stdin { handle: io::stdin() }
 }
 
-/// The standard output, which fibres can wait for.
+/// Returns the standard output, which fibres can wait for.
 ///
-/// It has no buffer. What std's handle has buffered, the part of a line that `print!`
-/// has left, comes when that is flushed.
+/// It has no buffer. Bytes in the buffer of std's handle, such as the part of a line that `print!`
+/// has left, come when that is flushed.
 pub fn stdout() -> Stdout {
     Stdout { handle: io::stdout() }
 }
 
-/// The standard error output, which fibres can wait for. It has no buffer.
+/// Returns the standard error output, which fibres can wait for. It has no buffer.
 pub fn stderr() -> Stderr {
     Stderr { handle: io::stderr() }
 }

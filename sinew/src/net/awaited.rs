@@ -1,4 +1,4 @@
-//! What a socket does for tasks: the calls of `transfer.rs`, awaited or polled.
+//! The calls of `transfer.rs` for tasks, awaited or polled.
 
 use super::address::Address;
 use super::raw::Byte;

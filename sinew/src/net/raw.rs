@@ -1,4 +1,4 @@
-//! What rustix has no safe form for: one option, one call, and two views of memory.
+//! The few things that rustix has no safe form for: one option, one call, and two views of memory.
 #![allow(unsafe_code)]
 
 use rustix::net::{RecvFlags, SocketAddrAny, recv};
@@ -6,8 +6,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What a buffer to receive into consists of: bytes, or room for them. Of room, the bytes that
-/// were received are there afterwards. No other type has this trait.
+/// An element of a buffer to receive into: a byte, or room for one. The bytes that were received
+/// are initialised afterwards. No other type has this trait.
 pub(super) trait Byte: Sized {
     /// Receives into a buffer. Returns the number of bytes.
     fn receive(fd: BorrowedFd<'_>, buffer: &mut [Self], flags: RecvFlags) -> rustix::io::Result<usize>;

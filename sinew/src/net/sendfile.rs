@@ -8,8 +8,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
-/// The bytes that the kernel is asked to send at a time: for so long a processor is busy with
-/// it. A megabyte at a time was not measured to be faster.
+/// The number of bytes that the kernel is asked to send at a time. It bounds how long one call
+/// keeps the processor. A megabyte at a time was not measured to be faster.
 const PIECE: u64 = 256 * 1024;
 
 /// The buffer of the detour: what a pipe holds. Unmeasured beyond that.
@@ -75,7 +75,7 @@ fn send_copied(file: &File, mut socket: &TcpStream, offset: u64, count: u64) -> 
     Ok(sent)
 }
 
-/// Whether a file goes on beyond this place.
+/// Returns whether a file goes on beyond this place.
 #[cold]
 fn has_more(file: BorrowedFd<'_>, place: u64) -> bool {
     rustix::fs::fstat(file).is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|size| size > place))

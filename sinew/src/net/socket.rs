@@ -1,9 +1,8 @@
-//! What all kinds of sockets share: the calls of the kernel, and what a socket knows
-//! of how to wait.
+//! The part that all kinds of sockets share: calls of the kernel, timeouts, and how to wait.
 //!
-//! Every call that moves bytes says that it is not to wait (`MSG_DONTWAIT`), so it does
-//! not matter if somebody else who has the socket makes it a blocking one. Only
-//! `accept` and `connect` rely on the descriptor's own flag, and `sendfile`, which looks at it.
+//! Every call that moves bytes says that it is not to wait (`MSG_DONTWAIT`). So it does not matter
+//! if another owner of the socket makes it a blocking one. Only `accept` and `connect` rely on the
+//! descriptor's own flag, and `sendfile`, which looks at it.
 
 use super::address::Address;
 use crate::base::Deadline;
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What every socket is made with.
+/// The flags of every socket.
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// A socket, shared by all handles to it.
@@ -30,7 +29,7 @@ pub(crate) struct Socket {
 
 struct Shared {
     source: Source,
-    /// In nanoseconds, by [`Side`]; 0 is for ever.
+    /// The timeouts in nanoseconds, by [`Side`]; 0 is for ever.
     timeouts: [AtomicU64; 2],
     /// Whether calls give `WouldBlock` where they would wait.
     nonblocking: AtomicBool,
@@ -48,18 +47,18 @@ impl Socket {
         Ok((Socket::of(first), Socket::of(second)))
     }
 
-    /// A socket whose descriptor is non-blocking already.
+    /// Makes a socket of a descriptor that is non-blocking already.
     fn of(descriptor: OwnedFd) -> Socket {
         let (timeouts, nonblocking) = ([const { AtomicU64::new(0) }; 2], AtomicBool::new(false));
         Socket { shared: Arc::new(Shared { source: Source::new(descriptor), timeouts, nonblocking }) }
     }
 
-    /// A socket from elsewhere. If it had timeouts, it has them here; but not that it was
-    /// non-blocking, which is what every descriptor is that comes from here. What is not a
-    /// socket is found out when it is used as one.
+    /// Makes a socket of a descriptor from elsewhere. It keeps its timeouts. Calls wait also if it
+    /// was non-blocking: every descriptor that comes from here is. If it is not a socket, the calls
+    /// on it fail.
     pub(crate) fn adopt(descriptor: OwnedFd) -> Socket {
         let timeouts = [kernel_timeout(&descriptor, Side::Read), kernel_timeout(&descriptor, Side::Write)];
-        // It fails for what is not open for anything: then every other call does, too.
+        // This fails if the descriptor is open for nothing: then every other call fails, too.
         let _ = set_nonblocking(&descriptor, true);
         let socket = Socket::of(descriptor);
         for (stored, timeout) in socket.shared.timeouts.iter().zip(timeouts) {
@@ -68,16 +67,16 @@ impl Socket {
         socket
     }
 
-    /// The descriptor as std's sockets have it: blocking, unless this one was set to be
-    /// otherwise, and with its timeouts. A copy if there are other handles; that of a
-    /// listener is then left non-blocking, because they rely on it.
+    /// Returns the descriptor as std's sockets have it: blocking, unless this one was set to be
+    /// otherwise, and with its timeouts. It is a copy if there are other handles. The copy of a
+    /// listener is left non-blocking, because the other handles rely on it.
     ///
     /// # Panics
     /// If there is no descriptor left for a copy, or it is of another event scope.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         let nonblocking = self.is_nonblocking();
         for side in [Side::Read, Side::Write] {
-            // What cannot be set is not a socket.
+            // If the timeout cannot be set, it is not a socket.
             let _ = self.set_kernel_timeout(side);
         }
         let (descriptor, others_rely) = match Arc::try_unwrap(self.shared) {
@@ -96,7 +95,7 @@ impl Socket {
         &self.shared.source
     }
 
-    /// The number that the descriptor has in its own event scope.
+    /// Returns the number that the descriptor has in its own event scope.
     pub(crate) fn number(&self) -> RawFd {
         self.source().number()
     }
@@ -144,12 +143,12 @@ impl Socket {
         Ok(sockopt::set_socket_timeout(self.fd()?, kernel_side(side), self.timeout(side).map(round_up))?)
     }
 
-    /// When an operation that begins now has to end.
+    /// Returns the deadline of an operation that begins now.
     pub(crate) fn deadline(&self, side: Side) -> Deadline {
         self.timeout(side).map_or(Deadline::NEVER, Deadline::after)
     }
 
-    /// Does what `attempt` does, waiting as the socket is set to: a timeout is
+    /// Makes `attempt` succeed or fail, and waits as the socket is set to. A timeout is
     /// `WouldBlock`, as with std's.
     #[inline]
     pub(crate) fn operate<T>(
@@ -163,8 +162,8 @@ impl Socket {
         self.operate_within(side, self.deadline(side), attempt)
     }
 
-    /// As `operate`, but with a limit of the call's own, whatever the socket is set to:
-    /// beyond it is `TimedOut`.
+    /// As `operate`, but with a limit of the call's own, whatever the socket is set to. Beyond it
+    /// the error is `TimedOut`.
     pub(crate) fn operate_until<T>(
         &self,
         side: Side,
@@ -182,7 +181,7 @@ impl Socket {
         mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
         match self.source().operate(side, deadline, &mut attempt) {
-            // What came at the last moment may be there though no poller has said so.
+            // Bytes that came at the last moment may be there though no poller has said so.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.attempt_slow(attempt),
             done => done,
         }
@@ -201,7 +200,7 @@ impl Socket {
         }
     }
 
-    /// A fibre that keeps trying gives way to those who make it worth it.
+    /// Attempts once. A fibre that keeps trying yields to the fibres that it waits for.
     #[cold]
     fn try_once<T>(&self, attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>) -> io::Result<T> {
         let outcome = self.attempt_slow(attempt);
@@ -220,8 +219,7 @@ impl Socket {
         Ok(rustix::net::shutdown(self.fd()?, how)?)
     }
 
-    /// Waits for a connection and accepts it; with the peer's address as the kernel
-    /// wrote it.
+    /// Waits for a connection and accepts it. Returns the peer's address as the kernel wrote it.
     pub(crate) fn accept(&self) -> io::Result<(Socket, Address)> {
         self.operate(Side::Read, accept)
     }
@@ -230,7 +228,7 @@ impl Socket {
         self.operate_until(Side::Read, deadline, accept)
     }
 
-    /// Connects without waiting: what cannot be done at once is an error.
+    /// Connects without waiting: it is an error if that takes time.
     pub(crate) fn connect_at_once(&self, address: &Address) -> io::Result<()> {
         Ok(rustix::net::connect(self.fd()?, address.as_any())?)
     }

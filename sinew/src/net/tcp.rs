@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// A TCP connection: `std::net::TcpStream` for fibres.
+/// A TCP connection: `std::net::TcpStream` for fibres and tasks.
 #[derive(Clone)]
 pub struct TcpStream {
     socket: Socket,
@@ -19,7 +19,7 @@ handle!(TcpStream, std::net::TcpStream);
 timeouts!(TcpStream);
 stream!(TcpStream, read, read_until, read_async, poll_read);
 
-/// The family that sockets for this address are of.
+/// Returns the family of sockets for this address.
 pub(super) fn family(address: &SocketAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
@@ -56,8 +56,8 @@ impl TcpStream {
         Self::connect_until(address, Deadline::at(deadline))
     }
 
-    /// As [`connect`](TcpStream::connect), for tasks, to an address: to look a name up would
-    /// block. Dropped before its end, it has closed the connection.
+    /// As [`connect`](TcpStream::connect), for tasks, to an address: the lookup of a name would
+    /// block. Dropped before its end, it closes the connection.
     ///
     /// # Errors
     /// The kernel's.
@@ -85,12 +85,12 @@ impl TcpStream {
         Ok(TcpStream { socket })
     }
 
-    /// As [`read_deadline`](TcpStream::read_deadline), into a buffer that is asked for only
-    /// when there may be something to receive: a connection that waits needs none. Gives the
-    /// buffer, and how many bytes were received; no byte is the end.
+    /// As [`read_deadline`](TcpStream::read_deadline), into a buffer that `lend` makes only when
+    /// there may be something to receive: a connection that waits needs no buffer. Returns the
+    /// buffer and the number of bytes; 0 bytes mean the end.
     ///
-    /// `lend` is called again if there was nothing after all; the buffer that it gave before
-    /// has been dropped then.
+    /// `lend` is called again if nothing was there after all. The buffer before has been dropped
+    /// then.
     ///
     /// ```
     /// use sinew::net::{TcpListener, TcpStream};
@@ -124,7 +124,7 @@ impl TcpStream {
         self.socket.receive(buffer, RecvFlags::PEEK)
     }
 
-    /// Sends what is small at once, too.
+    /// Sets whether small writes are sent at once.
     ///
     /// # Errors
     /// The kernel's.
@@ -132,7 +132,7 @@ impl TcpStream {
         Ok(sockopt::set_tcp_nodelay(self.socket.fd()?, nodelay)?)
     }
 
-    /// Whether what is small is sent at once.
+    /// Returns whether small writes are sent at once.
     ///
     /// # Errors
     /// The kernel's.
@@ -140,7 +140,7 @@ impl TcpStream {
         Ok(sockopt::tcp_nodelay(self.socket.fd()?)?)
     }
 
-    /// Over how many hops a packet may go.
+    /// Sets the number of hops that a packet may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -148,7 +148,7 @@ impl TcpStream {
         self.socket.set_ttl(ttl)
     }
 
-    /// Over how many hops a packet may go.
+    /// Returns the number of hops that a packet may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -156,7 +156,7 @@ impl TcpStream {
         self.socket.ttl()
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
     ///
     /// # Errors
     /// The kernel's.
@@ -164,7 +164,7 @@ impl TcpStream {
         self.socket.peer_address()?.try_into()
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
     /// The kernel's.

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use std::{fmt, io};
 
-/// A UDP socket: `std::net::UdpSocket` for fibres.
+/// A UDP socket: `std::net::UdpSocket` for fibres and tasks.
 ///
 /// ```
 /// use sinew::net::UdpSocket;
@@ -33,7 +33,7 @@ handle!(UdpSocket, std::net::UdpSocket);
 timeouts!(UdpSocket);
 
 impl UdpSocket {
-    /// A socket at the first of these addresses at which that is possible.
+    /// Makes a socket at the first of these addresses where that is possible.
     ///
     /// # Errors
     /// The kernel's.
@@ -45,8 +45,8 @@ impl UdpSocket {
         })
     }
 
-    /// Sets the address that [`send`](UdpSocket::send) sends to, and from which alone
-    /// datagrams are received.
+    /// Sets the address that [`send`](UdpSocket::send) sends to. Datagrams from other addresses are
+    /// not received any more.
     ///
     /// # Errors
     /// The kernel's.
@@ -54,7 +54,7 @@ impl UdpSocket {
         each(addresses, |address| self.socket.connect(&Address::from(address), Deadline::NEVER))
     }
 
-    /// Sends a datagram to the address that it is connected to.
+    /// Sends a datagram to the connected address.
     ///
     /// # Errors
     /// The kernel's.
@@ -72,7 +72,7 @@ impl UdpSocket {
         self.socket.send_to(bytes, &Address::from(address))
     }
 
-    /// Waits for a datagram. What does not fit is lost.
+    /// Waits for a datagram. Bytes that do not fit are lost.
     ///
     /// # Errors
     /// The kernel's.
@@ -123,8 +123,8 @@ impl UdpSocket {
         self.socket.receive_until(buffer, deadline)
     }
 
-    /// Waits for a datagram, and gives the address that it came from. What does not fit is
-    /// lost.
+    /// Waits for a datagram. Returns its length and the address that it came from. Bytes that do
+    /// not fit are lost.
     ///
     /// # Errors
     /// The kernel's.
@@ -157,7 +157,7 @@ impl UdpSocket {
         named(self.socket.receive_from(buffer, RecvFlags::PEEK)?)
     }
 
-    /// The address that it is connected to.
+    /// Returns the address that the socket is connected to.
     ///
     /// # Errors
     /// The kernel's.
@@ -165,7 +165,7 @@ impl UdpSocket {
         self.socket.peer_address()?.try_into()
     }
 
-    /// Its own address.
+    /// Returns the socket's own address.
     ///
     /// # Errors
     /// The kernel's.
@@ -173,7 +173,7 @@ impl UdpSocket {
         self.socket.local_address()?.try_into()
     }
 
-    /// Whether it may send to all at once.
+    /// Sets whether the socket may send to broadcast addresses.
     ///
     /// # Errors
     /// The kernel's.
@@ -181,7 +181,7 @@ impl UdpSocket {
         Ok(sockopt::set_socket_broadcast(self.socket.fd()?, broadcast)?)
     }
 
-    /// Whether it may send to all at once.
+    /// Returns whether the socket may send to broadcast addresses.
     ///
     /// # Errors
     /// The kernel's.
@@ -189,7 +189,7 @@ impl UdpSocket {
         Ok(sockopt::socket_broadcast(self.socket.fd()?)?)
     }
 
-    /// Over how many hops a datagram may go.
+    /// Sets the number of hops that a datagram may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -197,7 +197,7 @@ impl UdpSocket {
         self.socket.set_ttl(ttl)
     }
 
-    /// Over how many hops a datagram may go.
+    /// Returns the number of hops that a datagram may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -206,9 +206,9 @@ impl UdpSocket {
     }
 }
 
-/// Groups.
+/// Multicast groups.
 impl UdpSocket {
-    /// Whether what it sends to a group of IPv4 comes back to this machine.
+    /// Sets whether datagrams to a group of IPv4 come back to this machine.
     ///
     /// # Errors
     /// The kernel's.
@@ -216,7 +216,7 @@ impl UdpSocket {
         Ok(sockopt::set_ip_multicast_loop(self.socket.fd()?, back)?)
     }
 
-    /// Whether what it sends to a group of IPv4 comes back to this machine.
+    /// Returns whether datagrams to a group of IPv4 come back to this machine.
     ///
     /// # Errors
     /// The kernel's.
@@ -224,7 +224,7 @@ impl UdpSocket {
         Ok(sockopt::ip_multicast_loop(self.socket.fd()?)?)
     }
 
-    /// Over how many hops a datagram to a group of IPv4 may go.
+    /// Sets the number of hops that a datagram to a group of IPv4 may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -232,7 +232,7 @@ impl UdpSocket {
         Ok(sockopt::set_ip_multicast_ttl(self.socket.fd()?, ttl)?)
     }
 
-    /// Over how many hops a datagram to a group of IPv4 may go.
+    /// Returns the number of hops that a datagram to a group of IPv4 may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -240,7 +240,7 @@ impl UdpSocket {
         Ok(sockopt::ip_multicast_ttl(self.socket.fd()?)?)
     }
 
-    /// Whether what it sends to a group of IPv6 comes back to this machine.
+    /// Sets whether datagrams to a group of IPv6 come back to this machine.
     ///
     /// # Errors
     /// The kernel's.
@@ -248,7 +248,7 @@ impl UdpSocket {
         Ok(sockopt::set_ipv6_multicast_loop(self.socket.fd()?, back)?)
     }
 
-    /// Whether what it sends to a group of IPv6 comes back to this machine.
+    /// Returns whether datagrams to a group of IPv6 come back to this machine.
     ///
     /// # Errors
     /// The kernel's.
@@ -256,7 +256,7 @@ impl UdpSocket {
         Ok(sockopt::ipv6_multicast_loop(self.socket.fd()?)?)
     }
 
-    /// Receives what is sent to this group, at the interface with this address.
+    /// Receives datagrams to this group, at the interface with this address.
     ///
     /// # Errors
     /// The kernel's.
@@ -264,7 +264,7 @@ impl UdpSocket {
         Ok(sockopt::set_ip_add_membership(self.socket.fd()?, group, interface)?)
     }
 
-    /// Receives what is sent to this group, at the interface with this number; 0 is any.
+    /// Receives datagrams to this group, at the interface with this number; 0 is any interface.
     ///
     /// # Errors
     /// The kernel's.
@@ -272,7 +272,7 @@ impl UdpSocket {
         Ok(sockopt::set_ipv6_add_membership(self.socket.fd()?, group, interface)?)
     }
 
-    /// The reverse of [`join_multicast_v4`](UdpSocket::join_multicast_v4).
+    /// Reverses [`join_multicast_v4`](UdpSocket::join_multicast_v4).
     ///
     /// # Errors
     /// The kernel's.
@@ -280,7 +280,7 @@ impl UdpSocket {
         Ok(sockopt::set_ip_drop_membership(self.socket.fd()?, group, interface)?)
     }
 
-    /// The reverse of [`join_multicast_v6`](UdpSocket::join_multicast_v6).
+    /// Reverses [`join_multicast_v6`](UdpSocket::join_multicast_v6).
     ///
     /// # Errors
     /// The kernel's.

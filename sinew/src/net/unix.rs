@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// A Unix stream: `std::os::unix::net::UnixStream` for fibres.
+/// A Unix stream: `std::os::unix::net::UnixStream` for fibres and tasks.
 #[derive(Clone)]
 pub struct UnixStream {
     socket: Socket,
@@ -23,7 +23,8 @@ handle!(UnixStream, std::os::unix::net::UnixStream);
 timeouts!(UnixStream);
 stream!(UnixStream, read_unix, read_unix_until, read_unix_async, poll_read_unix);
 
-/// A Unix socket that accepts connections: `std::os::unix::net::UnixListener` for fibres.
+/// A Unix socket that accepts connections: `std::os::unix::net::UnixListener` for fibres and
+/// tasks.
 #[derive(Clone)]
 pub struct UnixListener {
     socket: Socket,
@@ -84,7 +85,7 @@ impl UnixStream {
         Ok(UnixStream { socket })
     }
 
-    /// Two streams that are connected to each other.
+    /// Makes two streams that are connected to each other.
     ///
     /// # Errors
     /// The kernel's.
@@ -93,7 +94,7 @@ impl UnixStream {
         Ok((UnixStream { socket: first }, UnixStream { socket: second }))
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
     /// The kernel's.
@@ -101,7 +102,7 @@ impl UnixStream {
         self.socket.local_address()?.try_into()
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
     ///
     /// # Errors
     /// The kernel's.
@@ -109,9 +110,8 @@ impl UnixStream {
         self.socket.peer_address()?.try_into()
     }
 
-    /// Sends bytes, of which there has to be one at least, and copies of these
-    /// descriptors with the first of them. Gives how many bytes were sent; the
-    /// descriptors were if any were.
+    /// Sends at least one byte, and copies of these descriptors with the first byte. Returns the
+    /// number of bytes that were sent. If bytes were sent, the descriptors were.
     ///
     /// ```
     /// use sinew::net::UnixStream;
@@ -143,9 +143,9 @@ impl UnixStream {
         self.socket.send_with_fds(bytes, fds)
     }
 
-    /// Receives bytes, and up to `max` descriptors that were sent with them, which are
-    /// closed on `exec`. If there were more, the others are closed. A call gives no bytes
-    /// beyond those that descriptors came with.
+    /// Receives bytes, and up to `max` descriptors that were sent with them. They are closed on
+    /// `exec`. If more were sent, the others are closed. A call returns no bytes beyond those that
+    /// the descriptors came with.
     ///
     /// # Errors
     /// The kernel's.
@@ -155,7 +155,7 @@ impl UnixStream {
 }
 
 impl UnixListener {
-    /// Listens at this path, at which there must be nothing yet.
+    /// Listens at this path, where nothing may be yet.
     ///
     /// # Errors
     /// The kernel's.
@@ -209,13 +209,13 @@ impl UnixListener {
         named(self.socket.accept_until(deadline)?)
     }
 
-    /// Connections, one after the other, for ever. Waits while there are no descriptors
-    /// left, as [`TcpListener::incoming`](super::TcpListener::incoming) does.
+    /// Returns an iterator over connections that never ends. It waits while no descriptor is left,
+    /// as [`TcpListener::incoming`](super::TcpListener::incoming) does.
     pub fn incoming(&self) -> UnixIncoming<'_> {
         UnixIncoming { listener: self }
     }
 
-    /// The address that it listens at.
+    /// Returns the address of the listener.
     ///
     /// # Errors
     /// The kernel's.

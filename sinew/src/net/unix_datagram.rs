@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 use std::{fmt, io};
 
-/// A Unix datagram socket: `std::os::unix::net::UnixDatagram` for fibres.
+/// A Unix datagram socket: `std::os::unix::net::UnixDatagram` for fibres and tasks.
 #[derive(Clone)]
 pub struct UnixDatagram {
     socket: Socket,
@@ -23,7 +23,7 @@ handle!(UnixDatagram, std::os::unix::net::UnixDatagram);
 timeouts!(UnixDatagram);
 
 impl UnixDatagram {
-    /// A socket at this path, at which there must be nothing yet.
+    /// Makes a socket at this path, where nothing may be yet.
     ///
     /// # Errors
     /// The kernel's.
@@ -31,7 +31,7 @@ impl UnixDatagram {
         UnixDatagram::bind_addr(&SocketAddr::from_pathname(path)?)
     }
 
-    /// A socket at this address, which may be an abstract name.
+    /// Makes a socket at this address, which may be an abstract name.
     ///
     /// # Errors
     /// The kernel's.
@@ -41,7 +41,7 @@ impl UnixDatagram {
         Ok(datagram)
     }
 
-    /// A socket without an address.
+    /// Makes a socket without an address.
     ///
     /// # Errors
     /// The kernel's.
@@ -49,7 +49,7 @@ impl UnixDatagram {
         Ok(UnixDatagram { socket: Socket::new(AddressFamily::UNIX, SocketType::DGRAM)? })
     }
 
-    /// Two sockets that are connected to each other.
+    /// Makes two sockets that are connected to each other.
     ///
     /// # Errors
     /// The kernel's.
@@ -200,8 +200,7 @@ impl UnixDatagram {
         named(self.socket.receive_from_async(buffer).await?)
     }
 
-    /// Sends a datagram and copies of these descriptors to the address that it is
-    /// connected to.
+    /// Sends a datagram and copies of these descriptors to the connected address.
     ///
     /// # Errors
     /// The kernel's; `InvalidInput` for more than 253 descriptors.
@@ -209,8 +208,8 @@ impl UnixDatagram {
         self.socket.send_with_fds(bytes, fds)
     }
 
-    /// Receives a datagram, and up to `max` descriptors that were sent with it, which are
-    /// closed on `exec`. If there were more, the others are closed.
+    /// Receives a datagram, and up to `max` descriptors that were sent with it. They are closed on
+    /// `exec`. If more were sent, the others are closed.
     ///
     /// # Errors
     /// The kernel's.
@@ -218,7 +217,7 @@ impl UnixDatagram {
         self.socket.receive_with_fds(buffer, max)
     }
 
-    /// Closes one side or both: whoever waits there goes on.
+    /// Closes one side or both. Calls that wait there return.
     ///
     /// # Errors
     /// The kernel's.
@@ -226,7 +225,7 @@ impl UnixDatagram {
         self.socket.shutdown(how)
     }
 
-    /// Its own address.
+    /// Returns the socket's own address.
     ///
     /// # Errors
     /// The kernel's.
@@ -234,7 +233,7 @@ impl UnixDatagram {
         self.socket.local_address()?.try_into()
     }
 
-    /// The address that it is connected to.
+    /// Returns the address that the socket is connected to.
     ///
     /// # Errors
     /// The kernel's.
