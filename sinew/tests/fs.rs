@@ -335,20 +335,15 @@ fn a_task_uses_files() {
         assert_eq!(text, "> one s");
         file.lock_async().await.unwrap();
         let other = File::open_async(&path).await.unwrap();
-        let taken = blocking_try_lock(&other).await;
+        let taken = other.try_lock_async().await;
         assert!(matches!(taken, Err(fs::TryLockError::WouldBlock)), "{taken:?}");
         file.unlock_async().await.unwrap();
         other.lock_shared_async().await.unwrap();
+        file.try_lock_shared_async().await.unwrap();
         let truncated = File::create_async(&path).await.unwrap();
         assert_eq!(truncated.metadata_async().await.unwrap().len(), 0);
         assert_eq!(std::fs::File::from(truncated).metadata().unwrap().len(), 0);
     });
-}
-
-/// There is no form for tasks: it is not a call that waits.
-async fn blocking_try_lock(file: &File) -> Result<(), fs::TryLockError> {
-    let file = file.try_clone().unwrap();
-    sinew::blocking_async(move || file.try_lock()).await
 }
 
 #[test]
@@ -399,6 +394,8 @@ fn a_task_uses_directories_and_names() {
         fs::remove_file_async(at("dir/hard")).await.unwrap();
         assert!(!fs::exists_async(at("dir/hard")).await.unwrap());
         fs::remove_dir_async(at("dir/a/b")).await.unwrap();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create_async(at("dir/c/d")).await.unwrap();
+        assert_eq!(fs::metadata_async(at("dir/c/d")).await.unwrap().mode() & 0o777, 0o700);
         fs::remove_dir_all_async(at("dir")).await.unwrap();
         assert_eq!(fs::read_async(at("dir/file")).await.unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(fs::read_dir_async(at("dir")).await.unwrap_err().kind(), ErrorKind::NotFound);

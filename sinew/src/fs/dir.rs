@@ -200,23 +200,34 @@ impl fmt::Debug for DirEntry {
     }
 }
 
-/// Creates directories: `std::fs::DirBuilder` for fibres. Implements std's [`DirBuilderExt`].
+/// Creates directories: `std::fs::DirBuilder` for fibres and tasks. Implements std's
+/// [`DirBuilderExt`].
 #[derive(Debug)]
 pub struct DirBuilder {
-    builder: std::fs::DirBuilder,
+    recursive: bool,
+    mode: Option<u32>,
 }
 
 impl DirBuilder {
     /// Returns a builder for one directory with the usual permissions.
     #[expect(clippy::new_without_default, reason = "std's has none")]
     pub fn new() -> DirBuilder {
-        DirBuilder { builder: std::fs::DirBuilder::new() }
+        DirBuilder { recursive: false, mode: None }
     }
 
     /// Sets whether parents are created as well, and it is no error if the directory exists.
     pub fn recursive(&mut self, recursive: bool) -> &mut Self {
-        self.builder.recursive(recursive);
+        self.recursive = recursive;
         self
+    }
+
+    fn builder(&self) -> std::fs::DirBuilder {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(self.recursive);
+        if let Some(mode) = self.mode {
+            builder.mode(mode);
+        }
+        builder
     }
 
     /// Creates the directory.
@@ -224,14 +235,23 @@ impl DirBuilder {
     /// # Errors
     /// As std's.
     pub fn create(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = path.as_ref();
-        blocking(|| self.builder.create(path))
+        let (builder, path) = (self.builder(), path.as_ref());
+        blocking(|| builder.create(path))
+    }
+
+    /// As [`create`](DirBuilder::create), for tasks.
+    ///
+    /// # Errors
+    /// As `create`.
+    pub async fn create_async(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (builder, path) = (self.builder(), owned(path));
+        blocking_async(move || builder.create(path)).await
     }
 }
 
 impl DirBuilderExt for DirBuilder {
     fn mode(&mut self, mode: u32) -> &mut Self {
-        self.builder.mode(mode);
+        self.mode = Some(mode);
         self
     }
 }

@@ -363,6 +363,26 @@ impl File {
         self.call(std::fs::File::lock_shared).await
     }
 
+    /// As [`try_lock`](File::try_lock), for tasks. Dropped before its end, it may take the lock
+    /// later, as [`lock_async`](File::lock_async) does.
+    ///
+    /// # Errors
+    /// As `try_lock`.
+    pub async fn try_lock_async(&self) -> Result<(), TryLockError> {
+        let file = Arc::clone(&self.file);
+        blocking_async(move || file.get().map_err(refused)?.try_lock()).await
+    }
+
+    /// As [`try_lock_shared`](File::try_lock_shared), for tasks; else as
+    /// [`try_lock_async`](File::try_lock_async).
+    ///
+    /// # Errors
+    /// As `try_lock_shared`.
+    pub async fn try_lock_shared_async(&self) -> Result<(), TryLockError> {
+        let file = Arc::clone(&self.file);
+        blocking_async(move || file.get().map_err(refused)?.try_lock_shared()).await
+    }
+
     /// As [`unlock`](File::unlock), for tasks.
     ///
     /// # Errors

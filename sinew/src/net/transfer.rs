@@ -41,7 +41,7 @@ impl Socket {
         self.operate_until(Side::Read, deadline, |fd| receive_bytes(fd, buffer))
     }
 
-    /// Receives from a TCP stream, into a buffer that is made for each attempt.
+    /// Receives from a TCP stream into a buffer that `lend` makes for each attempt.
     #[inline]
     pub(crate) fn read_lent<B: AsMut<[u8]>>(
         &self,
@@ -60,8 +60,7 @@ impl Socket {
         self.operate(Side::Read, |fd| receive_slices(fd, buffers))
     }
 
-    /// Receives from a Unix stream: of one that carries descriptors, a call may give less
-    /// than there is.
+    /// Receives from a Unix stream. If it carries descriptors, a call may return less than is there.
     pub(crate) fn read_unix(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.operate(Side::Read, |fd| receive_unix(fd, buffer))
     }
@@ -84,7 +83,7 @@ impl Socket {
         self.operate(Side::Write, |fd| send_slices(fd, buffers))
     }
 
-    /// Receives a datagram; with `MSG_PEEK`, or from a stream then, without taking it.
+    /// Receives a datagram. With `PEEK` the datagram, or the bytes of a stream, stay there.
     pub(crate) fn receive(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         self.operate(Side::Read, |fd| Ok(Done::some(receive(fd, buffer, flags)?)))
     }
@@ -107,7 +106,7 @@ impl Socket {
         self.operate(Side::Write, |fd| Ok(Done::some(send_to(fd, buffer, address)?)))
     }
 
-    /// The same without waiting.
+    /// As [`send_to`](Socket::send_to), without waiting.
     pub(crate) fn try_send_to(&self, buffer: &[u8], address: &Address) -> io::Result<usize> {
         send_to(self.fd()?, buffer, address)
     }
