@@ -25,7 +25,7 @@ pub use fibre::{
     AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Scope, ScopedJoinHandle, SelfJoin,
     current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
 };
-pub use io::blocking;
+pub use io::{blocking, blocking_async};
 pub use processor::cluster::{BuildError, Cluster, MigrateError, ResizeError};
 pub use processor::spawn::SpawnError;
 pub use runtime::{Builder, ClusterBuilder, Leftovers, Runtime, run, run_migrating};

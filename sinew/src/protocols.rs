@@ -301,28 +301,27 @@ pub struct Pool<J>(pool::Pool<J>);
 // SAFETY: the runtime shares pools the same way.
 unsafe impl<J: Send> Sync for Pool<J> {}
 
-/// The seat of one of its threads. Not freed: whoever uses it after its end is to be found by
-/// loom.
-pub struct Seat<J: 'static>(&'static pool::Seat<J>);
+/// The part of one of its threads that others see.
+pub struct Worker<J>(std::sync::Arc<pool::Worker<J>>);
 
 pub use pool::{Next, Placed};
 
-impl<J: Copy + Send> Pool<J> {
+impl<J: Send> Pool<J> {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Pool(pool::Pool::new())
     }
 
-    pub fn place(&self, job: J, bound: usize, may_queue: bool) -> Placed {
+    pub fn place(&self, job: J, bound: usize, may_queue: bool) -> Placed<J> {
         self.0.place(job, bound, may_queue)
     }
 
-    pub fn leave_to_another(&self, job: J, may_queue: bool) -> Placed {
+    pub fn leave_to_another(&self, job: J, may_queue: bool) -> Placed<J> {
         self.0.leave_to_another(job, may_queue)
     }
 
-    pub fn next(&self, seat: &Seat<J>, bound: usize) -> Next<J> {
-        self.0.next(seat.0, bound)
+    pub fn next(&self, worker: &Worker<J>, bound: usize) -> Next<J> {
+        self.0.next(&worker.0, bound)
     }
 
     pub fn dismiss(&self, bound: usize) {
@@ -339,10 +338,10 @@ impl<J: Copy + Send> Pool<J> {
     }
 }
 
-impl<J: Copy + Send> Seat<J> {
+impl<J: Send> Worker<J> {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Seat(Box::leak(Box::new(pool::Seat::new())))
+        Worker(pool::Worker::new())
     }
 
     /// As a thread whose time to be idle may be up from the beginning.

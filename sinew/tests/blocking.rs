@@ -7,13 +7,15 @@ mod fixture;
 use fixture::rerun::Rerun;
 use fixture::{Random, SOON, alone, everywhere, happens_within, kernel_thread, message, wherever};
 use sinew::io::{BLOCKING_THREADS, set_blocking_threads};
-use sinew::{Runtime, blocking};
+use sinew::{Runtime, block_on, blocking, blocking_async, fs, task};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Barrier;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -434,4 +436,223 @@ fn a_pool_full_of_calls_that_wait_for_the_pool_reports_it_once() {
         println!("all calls returned");
     });
     outcome.assert_success("all calls returned");
+}
+
+#[test]
+fn a_task_may_not_make_a_call_that_blocks_its_processor() {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            let refused = |error: task::JoinError| {
+                let payload = error.into_panic().unwrap();
+                assert!(message(&*payload).contains("`_async` form"), "{}", message(&*payload));
+            };
+            refused(task::spawn(async { blocking(|| ()) }).join().unwrap_err());
+            refused(task::spawn(async { fs::read("/proc/self/comm").map(drop) }).join().unwrap_err());
+            // A fibre of the same processor may, and so may a kernel thread.
+            assert_eq!(sinew::spawn(|| blocking(|| 7)).join().unwrap(), 7);
+        });
+    });
+}
+
+#[test]
+fn a_tasks_call_runs_on_a_kernel_thread_and_its_value_comes_back() {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            let tasks: Vec<_> = (0..20usize)
+                .map(|number| {
+                    task::spawn(async move {
+                        let here = kernel_thread();
+                        let (value, there) = blocking_async(move || (number * 2, kernel_thread())).await;
+                        assert_ne!(here, there);
+                        value
+                    })
+                })
+                .collect();
+            let values: Vec<_> = tasks.into_iter().map(|task| task.join().unwrap()).collect();
+            assert!(values.into_iter().eq((0..20).map(|number| number * 2)));
+        });
+    });
+}
+
+#[test]
+fn others_run_while_a_tasks_call_blocks() {
+    wherever(
+        |setup| setup.processors == 1,
+        |runtime, _| {
+            let [begun, over] = [const { AtomicBool::new(false) }; 2].map(Arc::new);
+            runtime.run(|| {
+                let (its_begun, its_over) = (Arc::clone(&begun), Arc::clone(&over));
+                let task = task::spawn(blocking_async(move || {
+                    its_begun.store(true, SeqCst);
+                    fixture::wait_until(|| its_over.load(SeqCst));
+                }));
+                // The only processor gets to this although the call is not over.
+                fixture::wait_until(|| begun.load(SeqCst));
+                over.store(true, SeqCst);
+                task.join().unwrap();
+            });
+        },
+    );
+}
+
+/// Another's executor: it knows nothing of runtimes.
+fn drive<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_tasks_call_is_for_any_executor() {
+    alone(|| {
+        assert_eq!(block_on(blocking_async(|| 7)), 7);
+        assert_eq!(drive(blocking_async(|| 7)), 7);
+        let _bound = Bound::set(1);
+        let calls: Vec<_> =
+            (0..10).map(|number| thread::spawn(move || drive(blocking_async(move || number)))).collect();
+        assert!(calls.into_iter().map(|call| call.join().unwrap()).eq(0..10));
+    });
+}
+
+#[test]
+fn a_panic_comes_out_in_the_task_and_the_thread_serves_on() {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            for number in 1..=10 {
+                let call = task::spawn(blocking_async(move || -> u32 { panic!("number {number}") }));
+                let payload = call.join().unwrap_err().into_panic().unwrap();
+                assert_eq!(message(&*payload), format!("number {number}"));
+                assert_eq!(task::spawn(blocking_async(move || number + 1)).join().unwrap(), number + 1);
+            }
+        });
+    });
+}
+
+/// Counts that it is dropped, and panics then if it is to.
+struct Fragile(Arc<AtomicUsize>, bool);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+        assert!(!self.1, "a result that panics when it is dropped");
+    }
+}
+
+/// Polls the call once, waits until it has begun, and drops its future; then lets it end.
+fn abandon(panics: bool) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let [begun, may_end, ended] = [const { AtomicBool::new(false) }; 3].map(Arc::new);
+    {
+        let result = Fragile(Arc::clone(&dropped), panics);
+        let (begun, may_end, ended) = (Arc::clone(&begun), Arc::clone(&may_end), Arc::clone(&ended));
+        let mut call = pin!(blocking_async(move || {
+            begun.store(true, SeqCst);
+            fixture::wait_until(|| may_end.load(SeqCst));
+            ended.store(true, SeqCst);
+            result
+        }));
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    fixture::wait_until(|| begun.load(SeqCst));
+    assert_eq!(dropped.load(SeqCst), 0);
+    may_end.store(true, SeqCst);
+    fixture::wait_until(|| dropped.load(SeqCst) == 1);
+    assert!(ended.load(SeqCst));
+}
+
+#[test]
+fn a_call_whose_future_is_dropped_runs_to_its_end_and_its_result_is_dropped() {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            abandon(false);
+            let untouched = blocking_async(|| panic!("a future that is not polled does nothing"));
+            drop::<std::pin::Pin<Box<dyn Future<Output = ()>>>>(Box::pin(untouched));
+        });
+    });
+}
+
+#[test]
+fn a_result_that_panics_when_it_is_dropped_leaves_the_pool_whole() {
+    everywhere(|runtime, _| {
+        let _bound = Bound::set(1);
+        runtime.run(|| {
+            abandon(true);
+            // The only thread that there may be still serves.
+            assert_eq!(blocking(|| 7), 7);
+        });
+    });
+}
+
+#[test]
+fn no_more_calls_of_tasks_than_the_bound_run_at_a_time() {
+    const BOUND: usize = 3;
+    everywhere(|runtime, _| {
+        let _bound = Bound::set(BOUND);
+        let [running, most, calls] = [const { AtomicUsize::new(0) }; 3].map(Arc::new);
+        let barrier = Arc::new(Barrier::new(BOUND));
+        runtime.run(|| {
+            let tasks: Vec<_> = (0..10 * BOUND)
+                .map(|_| {
+                    let (running, most, calls) = (Arc::clone(&running), Arc::clone(&most), Arc::clone(&calls));
+                    let barrier = Arc::clone(&barrier);
+                    task::spawn(blocking_async(move || {
+                        most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                        barrier.wait();
+                        running.fetch_sub(1, SeqCst);
+                        calls.fetch_add(1, SeqCst);
+                    }))
+                })
+                .collect();
+            tasks.into_iter().for_each(|task| task.join().unwrap());
+        });
+        assert_eq!(calls.load(SeqCst), 10 * BOUND);
+        assert_eq!(most.load(SeqCst), BOUND);
+    });
+}
+
+#[test]
+fn calls_of_a_task_one_after_the_other_use_one_thread() {
+    everywhere(|runtime, _| {
+        // Ends the threads of other tests, except for one.
+        drop(Bound::set(1));
+        runtime.run(|| {
+            let task = task::spawn(async {
+                let mut threads = HashSet::new();
+                for _ in 0..200 {
+                    threads.insert(blocking_async(kernel_thread).await);
+                }
+                threads.len()
+            });
+            assert_eq!(task.join().unwrap(), 1);
+        });
+    });
+}
+
+#[test]
+fn without_threads_a_tasks_call_runs_in_place() {
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        runtime.run(|| {
+            let task = task::spawn(async {
+                refuse_threads(true);
+                let there = blocking_async(kernel_thread).await;
+                refuse_threads(false);
+                assert_eq!(there, kernel_thread());
+            });
+            task.join().unwrap();
+        });
+        println!("done in place");
+    });
+    outcome.assert_success("done in place");
 }

@@ -139,7 +139,7 @@ fn a_descriptor_of_another_event_scope_is_refused() {
             is_of_other_scope((&file).read(&mut [0; 1]));
             is_of_other_scope(file.metadata());
             is_of_other_scope(file.try_clone());
-            is_of_other_scope(sinew::io::sendfile(&file, &ours, 0, 1));
+            is_of_other_scope(sinew::net::sendfile(&file, &ours, 0, 1));
         };
         refuse();
         runtime.run(refuse);

@@ -356,3 +356,55 @@ fn kernel_threads_use_the_same_sockets() {
         server.join().unwrap();
     });
 }
+
+#[test]
+fn deadlines_of_datagrams_count_whatever_the_timeout() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let scratch = Scratch::new();
+            let receiver = UnixDatagram::bind(scratch.at("socket")).unwrap();
+            let address = SocketAddr::from_pathname(scratch.at("socket")).unwrap();
+            receiver.set_read_timeout(Some(Duration::from_secs(1000))).unwrap();
+            let soon = || Instant::now() + 2 * MS;
+            let mut buffer = [0; 16];
+            let (began, deadline) = (Instant::now(), soon());
+            assert_eq!(receiver.recv_deadline(&mut buffer, deadline).unwrap_err().kind(), ErrorKind::TimedOut);
+            assert!(Instant::now() >= deadline && began < deadline);
+            assert_eq!(receiver.recv_from_deadline(&mut buffer, soon()).unwrap_err().kind(), ErrorKind::TimedOut);
+            let sender = UnixDatagram::unbound().unwrap();
+            sender.set_write_timeout(Some(Duration::from_secs(1000))).unwrap();
+            let late = Instant::now() + Duration::from_secs(1000);
+            while let Ok(count) = sender.send_to_addr_deadline(b"full", &address, soon()) {
+                assert_eq!(count, 4);
+            }
+            let error = sender.send_to_addr_deadline(b"full", &address, soon()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+            sender.connect_addr(&address).unwrap();
+            assert_eq!(sender.send_deadline(b"full", soon()).unwrap_err().kind(), ErrorKind::TimedOut);
+            assert_eq!(receiver.recv_deadline(&mut buffer, late).unwrap(), 4);
+            assert_eq!(sender.send_deadline(b"last", late).unwrap(), 4);
+            let (count, from) = receiver.recv_from_deadline(&mut buffer, late).unwrap();
+            assert!(count == 4 && from.is_unnamed());
+        });
+    });
+}
+
+/// No zero ends such a path, and the kernel says that the address is longer than its type.
+#[test]
+fn a_sender_whose_path_fills_its_address_is_named() {
+    alone(|| {
+        let scratch = Scratch::new();
+        let receiving = scratch.at("receiving");
+        let receiver = UnixDatagram::bind(&receiving).unwrap();
+        let sending = scratch.at(&"x".repeat(107 - scratch.path().as_os_str().len()));
+        let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        rustix::net::bind(&sender, &rustix::net::SocketAddrUnix::new(&sending).unwrap()).unwrap();
+        sender.send_to(b"hello", &receiving).unwrap();
+        let mut buffer = [0; 16];
+        // std's addresses have no room for the last byte.
+        match receiver.recv_from(&mut buffer) {
+            Ok((count, from)) => assert_eq!((count, from.as_pathname()), (5, Some(&*sending))),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput),
+        }
+    });
+}

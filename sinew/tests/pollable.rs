@@ -8,6 +8,7 @@ use fixture::loopback::{bytes, pair};
 use fixture::{Scratch, alone, everywhere, rerun, wherever};
 use sinew::fs;
 use sinew::io::{self, Pollable};
+use sinew::net;
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
@@ -461,7 +462,7 @@ fn sendfile_sends_more_than_the_socket_holds() {
                 sinew::scope(|scope| {
                     let sending = scope.spawn(|| {
                         let sender = sender;
-                        let sent = io::sendfile(&file, &sender, 5, (FILE - 10) as u64);
+                        let sent = net::sendfile(&file, &sender, 5, (FILE - 10) as u64);
                         has_sent.store(true, SeqCst);
                         sent
                     });
@@ -496,7 +497,7 @@ fn sendfile_to_a_socket_that_was_made_blocking_holds_up_no_processor() {
                 sinew::scope(|scope| {
                     let sending = scope.spawn(|| {
                         let (sender, _blocking) = (sender, blocking);
-                        io::sendfile(&file, &sender, 5, u64::MAX)
+                        net::sendfile(&file, &sender, 5, u64::MAX)
                     });
                     let mut read = Vec::new();
                     receiver.read_to_end(&mut read).unwrap();
@@ -514,10 +515,10 @@ fn sendfile_ends_at_the_end_of_the_file() {
         runtime.run(|| {
             let file = temporary(b"0123456789");
             let (sender, mut receiver) = pair();
-            assert_eq!(io::sendfile(&file, &sender, 7, u64::MAX).unwrap(), 3);
-            assert_eq!(io::sendfile(&file, &sender, 100, 5).unwrap(), 0);
-            assert_eq!(io::sendfile(&file, &sender, 0, 0).unwrap(), 0);
-            assert_eq!(io::sendfile(&file, &sender, u64::MAX, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(net::sendfile(&file, &sender, 7, u64::MAX).unwrap(), 3);
+            assert_eq!(net::sendfile(&file, &sender, 100, 5).unwrap(), 0);
+            assert_eq!(net::sendfile(&file, &sender, 0, 0).unwrap(), 0);
+            assert_eq!(net::sendfile(&file, &sender, u64::MAX, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
             // The socket still works.
             (&sender).write_all(b"!").unwrap();
             drop(sender);
@@ -536,7 +537,7 @@ fn sendfile_to_a_peer_that_is_gone_is_an_error() {
             let (sender, receiver) = pair();
             drop(receiver);
             let error = loop {
-                if let Err(error) = io::sendfile(&file, &sender, 0, 100_000) {
+                if let Err(error) = net::sendfile(&file, &sender, 0, 100_000) {
                     break error;
                 }
             };

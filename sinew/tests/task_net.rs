@@ -5,7 +5,7 @@ mod fixture;
 use fixture::loopback::listener;
 use fixture::{Random, alone, everywhere, wait_until, wherever, within_turns};
 use sinew::io::Pollable;
-use sinew::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
+use sinew::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use sinew::{block_on, task, time};
 use std::future::poll_fn;
 use std::io::{Read, Write};
@@ -382,4 +382,64 @@ fn a_busy_session_gives_way_to_fibres() {
             });
         },
     );
+}
+
+#[test]
+fn tasks_send_and_receive_unix_datagrams() {
+    everywhere(|rt, setup| {
+        rt.run(|| {
+            let name = |end: &str| {
+                let name = format!("sinew-datagram-{end}-{}-{setup:?}", std::process::id());
+                SocketAddr::from_abstract_name(name).unwrap()
+            };
+            let receiver = UnixDatagram::bind_addr(&name("receiver")).unwrap();
+            let (address, from) = (name("receiver"), name("sender"));
+            let sender = UnixDatagram::bind_addr(&from).unwrap();
+            let sends = task::spawn(async move {
+                // More than the kernel keeps.
+                for index in 0..100u8 {
+                    let sent = vec![index; index as usize + 1];
+                    assert_eq!(sender.send_to_addr_async(&sent, &address).await.unwrap(), sent.len());
+                }
+                sender.connect_addr(&address).unwrap();
+                for index in 0..100 {
+                    assert_eq!(sender.send_async(&[index]).await.unwrap(), 1);
+                }
+            });
+            let receives = task::spawn(async move {
+                let mut buffer = [0; 128];
+                for index in 0..100u8 {
+                    let (count, sender) = receiver.recv_from_async(&mut buffer).await.unwrap();
+                    assert_eq!(buffer[..count], vec![index; index as usize + 1]);
+                    assert_eq!(sender.as_abstract_name(), from.as_abstract_name());
+                }
+                for index in 0..100u8 {
+                    assert_eq!((receiver.recv_async(&mut buffer).await.unwrap(), buffer[0]), (1, index));
+                }
+            });
+            sends.join().unwrap();
+            receives.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_dropped_receive_loses_no_unix_datagram() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (one, other) = UnixDatagram::pair().unwrap();
+            let task = task::spawn(async move {
+                let mut buffer = [0; 16];
+                assert!(within_turns(3, other.recv_async(&mut buffer)).await.is_none());
+                assert!(within_turns(3, other.recv_from_async(&mut buffer)).await.is_none());
+                one.send_async(b"hello").await.unwrap();
+                let count = other.recv_async(&mut buffer).await.unwrap();
+                assert_eq!(&buffer[..count], b"hello");
+                let path = std::env::temp_dir().join(format!("sinew-nothing-{}", std::process::id()));
+                let error = one.send_to_async(b"x", &path).await.unwrap_err();
+                assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+            });
+            task.join().unwrap();
+        });
+    });
 }

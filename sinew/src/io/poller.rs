@@ -7,7 +7,7 @@
 
 use super::descriptor::{owned, result};
 use super::event_scope::do_there;
-use super::in_scope::Scoped;
+use super::event_scoped::EventScoped as Scoped;
 use super::slots::{self, Event, Key, Side};
 use crate::base::clock;
 use crate::base::fork;

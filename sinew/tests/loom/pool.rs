@@ -3,7 +3,7 @@
 
 use crate::{Watched, check};
 use loom::sync::Arc;
-use sinew::protocols::{Next, Placed, Pool, Seat};
+use sinew::protocols::{Next, Placed, Pool, Worker};
 
 /// A call, which lies on the stack of a fibre.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ const BOUND: usize = 1;
 /// A pool whose one thread is about to have run its first call.
 fn pool() -> (Arc<Pool<Call>>, Arc<Pool<Call>>) {
     let pool = Pool::new();
-    assert_eq!(pool.place(call(), BOUND, false), Placed::Start);
+    assert!(matches!(pool.place(call(), BOUND, false), Placed::Start(_)));
     let pool = Arc::new(pool);
     (Arc::clone(&pool), pool)
 }
@@ -41,20 +41,20 @@ fn submit(pool: &Pool<Call>) -> bool {
     call.0.set(1);
     match pool.place(call, BOUND, true) {
         Placed::Taken => false,
-        Placed::Start => {
+        Placed::Start(call) => {
             run(call);
             true
         }
-        wrong => panic!("{wrong:?}"),
+        Placed::Full(_) | Placed::Refused(_) => panic!("it is run by a thread, or waits for one"),
     }
 }
 
 /// A thread's part, until it has run one more call or ends. Whether it has.
 fn serve(pool: &Pool<Call>, is_overdue: bool) -> bool {
-    let seat = Seat::new();
-    let next = match pool.next(&seat, BOUND) {
+    let worker = Worker::new();
+    let next = match pool.next(&worker, BOUND) {
         Next::Job(call) => Some(call),
-        Next::Wait => seat.wait(pool, is_overdue),
+        Next::Wait => worker.wait(pool, is_overdue),
         Next::End => None,
     };
     next.map(run).is_some()
@@ -91,9 +91,9 @@ fn a_thread_that_is_let_go_ends_once() {
     });
 }
 
-/// A thread serves twice from the same seat.
+/// The same thread serves twice.
 #[test]
-fn a_seat_is_told_anew_each_time() {
+fn a_thread_is_told_anew_each_time() {
     check(2, 3, |turn| {
         let (pool, its) = pool();
         let submit_twice = move || {
@@ -101,11 +101,11 @@ fn a_seat_is_told_anew_each_time() {
             assert!(!submit(&pool));
         };
         let serve_twice = move || {
-            let seat = Seat::new();
+            let worker = Worker::new();
             for _ in 0..2 {
-                match its.next(&seat, BOUND) {
+                match its.next(&worker, BOUND) {
                     Next::Job(call) => run(call),
-                    Next::Wait => run(seat.wait(&its, false).expect("it is not let go")),
+                    Next::Wait => run(worker.wait(&its, false).expect("it is not let go")),
                     Next::End => panic!("there are no more than there may be"),
                 }
             }
