@@ -30,7 +30,3 @@ pub use processor::cluster::{Cluster, MigrateError, ResizeError, migrate_to};
 pub use runtime::{BuildError, Builder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;
 pub use task::block_on;
-
-#[cfg(sinew_loom)]
-#[doc(hidden)]
-pub mod protocols;

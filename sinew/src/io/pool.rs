@@ -39,7 +39,7 @@ unsafe impl<J: Send> Send for State<J> {}
 /// What has become of a job.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub(crate) enum Placed {
     /// A thread runs it, or will: it is in the queue.
     Taken,
     /// A thread has been counted for it: start one.
@@ -53,7 +53,7 @@ pub enum Placed {
 /// What a thread does next.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next<J> {
+pub(crate) enum Next<J> {
     /// Run it.
     Job(J),
     /// It is among the idle: wait.

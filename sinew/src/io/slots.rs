@@ -370,7 +370,7 @@ impl Owned {
     }
 }
 
-#[cfg(sinew_loom)]
+#[cfg(all(test, sinew_loom))]
 impl Owned {
     /// One of a slot that is a model's alone. Neither is given back.
     pub(crate) fn for_model() -> std::mem::ManuallyDrop<Owned> {

@@ -10,6 +10,8 @@ pub(crate) mod cluster;
 pub(crate) mod drain;
 pub(crate) mod idle;
 mod idling;
+#[cfg(all(test, sinew_loom))]
+mod models;
 
 use crate::base::clock;
 use crate::base::fork;

@@ -320,7 +320,7 @@ impl Drop for Stacks {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

@@ -16,18 +16,20 @@ pub(crate) mod blocks;
 mod fifo;
 mod inbox;
 pub(crate) mod join;
+#[cfg(all(test, sinew_loom))]
+pub(crate) mod models;
 mod state;
 
 pub use fifo::Claim;
 pub(crate) use fifo::{Fifo, Levels, PassedOver};
 pub(crate) use inbox::Inbox;
-#[cfg_attr(not(sinew_loom), allow(unused_imports))]
-pub(crate) use state::{Commit, State, Woken};
+pub(crate) use state::{State, Woken};
 
 use crate::base::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release, fence};
 use crate::fibre::record::{FIBRE, Record};
 use crate::processor::cluster::ClusterShared;
 use crate::processor::{Post, Processor};
+use state::Commit;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -470,22 +472,11 @@ impl Drop for StrandArc {
     }
 }
 
-#[cfg(any(test, sinew_loom))]
+#[cfg(test)]
 impl Strand {
     /// A strand that belongs to no cluster and is never run, for models and
     /// simulations of queues.
     pub(crate) fn for_model(kind: &'static Kind) -> Strand {
         Strand::of(kind, std::ptr::null(), Priority::Normal)
-    }
-}
-
-#[cfg(sinew_loom)]
-impl Strand {
-    /// What lay here is gone: whoever uses it now, or has used it without the caller's
-    /// knowing, fails the model.
-    pub(crate) fn end_for_model(&mut self) {
-        self.refs.with_mut(|_| ());
-        self.own.with_mut(|_| ());
-        self.state.end_for_model();
     }
 }

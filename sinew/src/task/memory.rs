@@ -269,7 +269,7 @@ pub(crate) fn task_of(waker: Waker) -> Result<StrandArc, Waker> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

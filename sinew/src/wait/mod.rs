@@ -4,11 +4,11 @@
 mod awaiting;
 pub(crate) mod budget;
 mod enrolled;
-pub(crate) mod handover;
+mod handover;
 mod lent;
 mod limits;
-#[cfg(sinew_loom)]
-pub(crate) mod model;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod queue;
 mod request;
 mod signalled;
