@@ -14,7 +14,7 @@ impl<T> Watched<T> {
     }
 
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: loom has made sure that nobody else has access.
+        // SAFETY: loom has made sure that no other thread has access.
         self.0.with_mut(|value| change(unsafe { &mut *value }))
     }
 
@@ -26,7 +26,7 @@ impl<T> Watched<T> {
     where
         T: Copy,
     {
-        // SAFETY: loom has made sure that nobody writes.
+        // SAFETY: loom has made sure that no thread writes.
         self.0.with(|value| unsafe { *value })
     }
 }

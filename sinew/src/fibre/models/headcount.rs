@@ -31,7 +31,7 @@ impl Scope {
     fn finish(&self, fibre: usize) {
         self.borrowed[fibre].set(1);
         if let Left::Last(owner) = self.headcount.leave() {
-            assert_eq!((owner, self.owner.get()), (OWNER, 7), "the owner has said who it is");
+            assert_eq!((owner, self.owner.get()), (OWNER, 7), "the owner has written its party");
             // Release, as of a signal: the owner goes on, and the scope may end.
             self.signals.fetch_add(1, Release);
         }

@@ -108,7 +108,7 @@ fn a_token_is_taken_once() {
         let strand = Strand::new();
         let (taker, unparker) = (Arc::clone(&strand), Arc::clone(&strand));
         let (early, enqueued) = turn.two(move || taker.state.take_token(), move || unparker.unpark(0));
-        assert!(!enqueued, "an active strand is nobody's to enqueue");
+        assert!(!enqueued, "an active strand is not made ready");
         assert!(early != strand.state.take_token());
     });
 }

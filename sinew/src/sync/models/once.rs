@@ -3,6 +3,8 @@
 use crate::base::models::{Watched, check};
 use crate::sync::Once;
 use loom::sync::Arc;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 struct Value {
     once: Once,
@@ -39,5 +41,31 @@ fn a_caller_that_sees_the_end_sees_what_was_done_and_one_that_waits_is_told() {
             waiter.value.get()
         };
         assert_eq!(turn.all([Box::new(move || caller.call()), Box::new(look), Box::new(wait)]), [1; 3]);
+    });
+}
+
+/// A task that has begun is dropped, as by an abort.
+#[test]
+fn when_a_task_that_has_begun_is_dropped_a_caller_that_waits_does_it() {
+    check(2, 3, |turn| {
+        // Leaked, some hundred bytes: what has begun borrows it.
+        let value: &'static Value = Box::leak(Box::new(Value { once: Once::new(), value: Watched::new(0) }));
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(begun)) = pin!(value.once.begin()).poll(&mut context) else {
+            panic!("no other has begun")
+        };
+        let abort = move || {
+            value.value.set(1);
+            drop(begun);
+        };
+        let call = move || {
+            value.once.call_once_force(|state| {
+                assert!(state.is_poisoned());
+                value.value.change(|value| *value += 1);
+            });
+            value.value.get()
+        };
+        assert_eq!(turn.two(abort, call), ((), 2));
+        assert!(value.once.is_completed());
     });
 }

@@ -5,6 +5,8 @@ use crate::base::models::{Watched, check};
 use crate::sync::raw_rwlock::RawRwLock;
 use crate::wait::Limit;
 use loom::sync::Arc;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 
 /// A sum that the lock guards.
 struct Guarded {
@@ -164,4 +166,34 @@ fn a_writer_that_becomes_a_reader_lets_in_the_readers_that_wait() {
         after.lock.unlock_read();
         after.assert_free(1);
     });
+}
+
+/// A future that takes the lock, to write or to read.
+fn future(guarded: &Arc<Guarded>, writes: bool) -> Pin<Box<dyn Future<Output = ()>>> {
+    let its = Arc::clone(guarded);
+    Box::pin(async move {
+        match writes {
+            true => its.lock.write_async().await,
+            false => its.lock.read_async().await,
+        }
+    })
+}
+
+/// The first of two futures that wait is dropped.
+#[test]
+fn a_future_that_is_given_the_lock_and_dropped_passes_it_on() {
+    for first_writes in [false, true] {
+        check(2, 3, move |turn| {
+            let [holder, next, after] = Guarded::new();
+            holder.lock.write(Limit::NONE);
+            let mut context = Context::from_waker(Waker::noop());
+            let [mut first, mut second] = [future(&holder, first_writes), future(&holder, true)];
+            assert!(first.as_mut().poll(&mut context).is_pending());
+            assert!(second.as_mut().poll(&mut context).is_pending());
+            turn.two(move || holder.add_and_unlock(), move || drop(first));
+            assert!(second.as_mut().poll(&mut context).is_ready(), "the lock is passed on");
+            next.add_and_unlock();
+            after.assert_free(2);
+        });
+    }
 }

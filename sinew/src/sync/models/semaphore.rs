@@ -5,6 +5,7 @@ use crate::base::models::{Watched, check};
 use crate::sync::raw_semaphore::{MOST, RawSemaphore};
 use crate::wait::{Limit, Outcome};
 use loom::sync::Arc;
+use std::task::{Context, Waker};
 
 /// A semaphore, and what givers did before they gave.
 struct Store {
@@ -108,5 +109,24 @@ fn a_taker_that_gives_up_leaves_its_permits_to_the_next_that_needs_less() {
         let (taken, ()) = turn.two(move || first.take_overdue(2), move || second.take(1));
         assert!(!taken);
         assert_eq!(after.semaphore.permits(), 0);
+    });
+}
+
+/// The first of two futures wants both permits, and is dropped.
+#[test]
+fn a_future_that_is_given_permits_and_dropped_gives_them_to_the_next() {
+    check(2, 3, |turn| {
+        let [giver, next, after] = Store::new();
+        let mut context = Context::from_waker(Waker::noop());
+        let [mut first, mut second] = [2, 1].map(|permits| {
+            let store = Arc::clone(&giver);
+            Box::pin(async move { store.semaphore.take_async(permits, MOST).await })
+        });
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        turn.two(move || giver.give(0, 2), move || drop(first));
+        assert!(second.as_mut().poll(&mut context).is_ready(), "the permits are passed on");
+        next.assert_done(1);
+        assert_eq!(after.semaphore.permits(), 1);
     });
 }

@@ -28,7 +28,7 @@ fn task() -> (Ready, Task) {
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(mut strand: NonNull<Strand>) {
         FREED.set(FREED.get() + 1);
-        // SAFETY: by the contract; if there is another who uses it, loom says so.
+        // SAFETY: by the contract; if another thread uses it, loom says so.
         unsafe { strand.as_mut() }.end_for_model();
     }
     FREED.set(0);

@@ -105,7 +105,7 @@ impl<N: 'static> Waiting<N> {
     /// Says to loom that what lay on the stack is gone. A thread that uses it later, or whose last
     /// use is not ordered before this, fails the model.
     pub(super) fn end(self) -> N {
-        // SAFETY: if there is another who uses it, loom says so.
+        // SAFETY: if another thread uses it, loom says so.
         unsafe { (*self.wait).outcome.with_mut(|_| ()) };
         // SAFETY: as above.
         unsafe { (*self.parker).0.with_mut(|_| ()) };
