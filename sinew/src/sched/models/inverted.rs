@@ -69,7 +69,7 @@ fn a_strand_goes_to_a_processor_that_waits_or_to_one_that_is_about_to() {
         let ((at_once, enters), wake) = turn.two(enter, move || scheduler.inject(ready_strand(1), NOW));
         let handed = [numbers(waits.next(NOW)), if at_once.is_empty() { numbers(enters.next(NOW)) } else { vec![] }];
         let expected = match wake {
-            Wake::Processor(id) if id == ProcessorId(0) => (vec![], [vec![1], vec![]]),
+            Wake::Processor(ProcessorId(0)) => (vec![], [vec![1], vec![]]),
             Wake::Processor(_) => (vec![], [vec![], vec![1]]),
             Wake::Nobody => (vec![1], [vec![], vec![]]),
             other => panic!("{other:?}"),

@@ -216,7 +216,7 @@ impl Joined {
             }
             told = true;
         }
-        drop(waiting.end());
+        let _ = waiting.end();
         told
     }
 
