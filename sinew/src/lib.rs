@@ -32,7 +32,3 @@ pub use runtime::{Builder, ClusterBuilder, Leftovers, Runtime, run, run_migratin
 pub use strand::Priority;
 pub use task::block_on;
 pub use time::{sleep, sleep_until};
-
-#[cfg(sinew_loom)]
-#[doc(hidden)]
-pub mod protocols;

@@ -5,11 +5,13 @@ mod copy;
 pub(crate) mod descriptor;
 mod event_scope;
 mod event_scoped;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod pollable;
 mod poller;
 mod pollers;
-pub(crate) mod pool;
-pub(crate) mod slots;
+mod pool;
+mod slots;
 mod source;
 mod stdio;
 

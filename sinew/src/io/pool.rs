@@ -34,7 +34,7 @@ struct State<J> {
 /// The place of a job, and what the caller owes it.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed<J> {
+pub(crate) enum Placed<J> {
     /// A thread runs it, or will: it is in the queue.
     Taken,
     /// A thread has been counted for it: start one.
@@ -48,7 +48,7 @@ pub enum Placed<J> {
 /// The next thing that a thread does.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next<J> {
+pub(crate) enum Next<J> {
     /// Run it.
     Job(J),
     /// The thread is among the idle: wait.

@@ -370,7 +370,7 @@ impl Owned {
     }
 }
 
-#[cfg(sinew_loom)]
+#[cfg(all(test, sinew_loom))]
 impl Owned {
     /// Makes a slot for a model alone. It is never freed.
     pub(crate) fn for_model() -> std::mem::ManuallyDrop<Owned> {

@@ -185,7 +185,7 @@ fn quietly(f: impl FnOnce()) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

@@ -90,7 +90,7 @@ impl<T: Copy> Timer<T> {
 
     /// Whether the timer waits in a wheel. Meaningful only under the wheel's
     /// lock.
-    #[cfg(test)]
+    #[cfg(all(test, not(sinew_loom)))]
     pub(crate) fn is_armed(&self) -> bool {
         self.place.get() != UNARMED
     }
@@ -141,13 +141,13 @@ impl<T: Copy> Wheel<T> {
     }
 
     /// How many timers are armed.
-    #[cfg(test)]
+    #[cfg(all(test, not(sinew_loom)))]
     pub(crate) fn len(&self) -> usize {
         self.armed
     }
 
     /// Whether no timer is armed.
-    #[cfg(test)]
+    #[cfg(all(test, not(sinew_loom)))]
     pub(crate) fn is_empty(&self) -> bool {
         self.armed == 0
     }
@@ -426,5 +426,5 @@ impl<T: Copy> Wheel<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests;
