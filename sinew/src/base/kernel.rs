@@ -1,8 +1,11 @@
 //! Calls of the kernel, each behind a safe function. rustix makes them where it can.
 #![allow(unsafe_code)]
 
+use rustix::event::epoll;
 use rustix::thread::futex;
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -74,4 +77,32 @@ pub(crate) fn share_descriptors(thread: i32) -> bool {
     const FILES: libc::c_int = 2;
     // SAFETY: no memory is involved.
     unsafe { libc::syscall(libc::SYS_kcmp, thread_id(), thread, FILES, 0, 0) == 0 }
+}
+
+/// Waits for events of `epoll`, for `timeout` at most, with a resolution of nanoseconds.
+///
+/// # Errors
+/// The kernel's: it can do this since Linux 5.11.
+pub(crate) fn epoll_wait_exactly<'a>(
+    epoll: BorrowedFd<'_>,
+    room: &'a mut [MaybeUninit<epoll::Event>],
+    timeout: Duration,
+) -> io::Result<&'a [epoll::Event]> {
+    let time = libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
+    // SAFETY: the room is valid for writing, the time for reading. An event of rustix's is one of
+    // the kernel's.
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            epoll.as_raw_fd(),
+            room.as_mut_ptr(),
+            room.len(),
+            &raw const time,
+            std::ptr::null::<libc::sigset_t>(),
+            0usize,
+        )
+    };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has filled this number of events.
+    Ok(unsafe { room[..count].assume_init_ref() })
 }

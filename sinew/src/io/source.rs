@@ -258,7 +258,7 @@ impl Source {
             Some(known) if is_reported(known) => {}
             Some(known) if known.slot.is_reported() => {
                 let poller = poller.as_ref().expect("one that reports is there");
-                poller.watch(self.fd()?.as_raw_fd(), known.slot.key(), side, true)?;
+                poller.watch(self.fd()?, known.slot.key(), side, true)?;
                 known.reports_room.store(true, Relaxed);
             }
             // Its runtime has ended.
@@ -284,7 +284,7 @@ impl Source {
         let poller = processor::with_current(|processor| processor.ok_or_else(no_runtime)?.poller());
         let entered = poller.and_then(|poller| {
             let events = slot.adopt(poller.number(), side);
-            poller.watch(descriptor.as_raw_fd(), slot.key(), if room { Side::Write } else { Side::Read }, false)?;
+            poller.watch(descriptor.as_fd(), slot.key(), if room { Side::Write } else { Side::Read }, false)?;
             // The kernel reports at once what is there already, so the side is not worth trying
             // before there was an event.
             slot.finish(side, events, Shown::Nothing);
@@ -335,7 +335,7 @@ impl Source {
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         let descriptor = self.descriptor.into_inner();
         if let Some(poller) = self.poller.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            poller.forget(descriptor.as_raw_fd());
+            poller.forget(descriptor.as_fd());
         }
         descriptor
     }
