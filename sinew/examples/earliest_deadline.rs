@@ -20,7 +20,7 @@ struct EarliestDeadline(Arc<Mutex<Queue>>);
 
 impl EarliestDeadline {
     fn put(&self, strand: Ready) {
-        // In ticks of the scheduler's clock, each well below a microsecond.
+        // In cycles of the scheduler's clock, each well below a microsecond.
         let patience = match strand.priority() {
             Priority::High => 10_000,
             Priority::Normal => 1_000_000,
@@ -42,7 +42,7 @@ impl Scheduler for EarliestDeadline {
         "earliest deadline"
     }
 
-    fn attach(&self, _place: Placement) -> Box<dyn Local> {
+    fn attach(&self, _placement: Placement) -> Box<dyn Local> {
         Box::new(self.clone())
     }
 
