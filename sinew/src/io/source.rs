@@ -27,7 +27,7 @@ use super::in_scope::Scoped;
 use super::poller::Poller;
 use super::slots::{Owned, Shown, Side};
 use crate::base::Deadline;
-use crate::base::prefetch::prefetch;
+use crate::base::cpu::prefetch;
 use crate::cancel::Cancelled;
 use crate::processor;
 use crate::stack::current_stack;

@@ -24,14 +24,24 @@ impl Fifo {
         self.ends.is_none()
     }
 
-    /// The strand at the head.
-    #[inline]
+    /// Returns the strand at the head.
+    #[inline(always)]
     fn head(&self) -> Option<&Strand> {
         // SAFETY: strands in the queue are owned by it, hence alive.
         self.ends.map(|(first, _)| unsafe { first.as_ref() })
     }
 
-    /// When the strand at the head became ready.
+    /// Links `strand`, the first of a chain that the queue takes over, behind the last strand.
+    /// Returns the first strand of all.
+    #[inline(always)]
+    fn link(&self, strand: NonNull<Strand>) -> NonNull<Strand> {
+        let Some((first, last)) = self.ends else { return strand };
+        // SAFETY: as in `head`.
+        unsafe { last.as_ref() }.next.set(Some(strand));
+        first
+    }
+
+    /// Returns when the strand at the head became ready.
     #[inline]
     pub(crate) fn ready_at(&self) -> Option<u64> {
         self.head().map(|head| head.ready_at.get())
@@ -39,58 +49,42 @@ impl Fifo {
 
     #[inline]
     pub(crate) fn push(&mut self, ready: Ready) {
+        ready.strand().next.set(None);
         let strand = ready.into_raw();
-        // SAFETY: `ready` gave us the strand, and with it the right to its link.
-        unsafe { strand.as_ref() }.next.set(None);
-        self.ends = match self.ends {
-            None => Some((strand, strand)),
-            Some((first, last)) => {
-                // SAFETY: `last` is owned by the queue.
-                unsafe { last.as_ref() }.next.set(Some(strand));
-                Some((first, strand))
-            }
-        };
+        self.ends = Some((self.link(strand), strand));
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Ready> {
         let (first, last) = self.ends?;
-        // SAFETY: `first` is owned by the queue.
-        let next = unsafe { first.as_ref() }.next.get();
-        self.ends = next.map(|next| (next, last));
-        Some(Ready(first))
+        let ready = Ready(first);
+        self.ends = ready.strand().next.get().map(|next| (next, last));
+        Some(ready)
     }
 
-    /// `push` and `pop` in one step.
+    /// Does `push` and `pop` in one step.
     #[inline]
     fn rotate(&mut self, ready: Ready) -> Ready {
-        let Some((first, last)) = self.ends else { return ready };
+        if self.is_empty() {
+            return ready;
+        }
+        ready.strand().next.set(None);
         let strand = ready.into_raw();
-        // SAFETY: `ready` gave us the strand, and with it the right to its link.
-        unsafe { strand.as_ref() }.next.set(None);
-        // SAFETY: `first` and `last` are owned by the queue.
-        unsafe { last.as_ref() }.next.set(Some(strand));
-        // SAFETY: as above. If `first` is the last, its link is the new one.
-        let next = unsafe { first.as_ref() }.next.get().unwrap_or(strand);
-        self.ends = Some((next, strand));
-        Ready(first)
+        let first = Ready(self.link(strand));
+        // If `first` was the last one, its link is the new strand.
+        self.ends = Some((first.strand().next.get().unwrap_or(strand), strand));
+        first
     }
 
     /// Puts all of `other` behind what is here.
     pub(crate) fn append(&mut self, other: Fifo) {
         let other = ManuallyDrop::new(other);
-        let Some((other_first, other_last)) = other.ends else { return };
-        self.ends = match self.ends {
-            None => Some((other_first, other_last)),
-            Some((first, last)) => {
-                // SAFETY: `last` is owned by the queue.
-                unsafe { last.as_ref() }.next.set(Some(other_first));
-                Some((first, other_last))
-            }
-        };
+        if let Some((first, last)) = other.ends {
+            self.ends = Some((self.link(first), last));
+        }
     }
 
-    /// Splits off up to `count` strands from the head; also says how many.
+    /// Splits off up to `count` strands from the head. Returns them and their number.
     pub(crate) fn split_head(&mut self, count: usize) -> (Fifo, usize) {
         let mut head = Fifo::new();
         let mut taken = 0;
@@ -105,7 +99,7 @@ impl Fifo {
     /// Builds a queue from a chain linked newest first, in the order of arrival.
     ///
     /// # Safety
-    /// The chain is the caller's: each strand in it was a `Ready`.
+    /// The caller owns the chain: each strand in it was a `Ready`.
     pub(super) unsafe fn from_reversed(mut newest: Option<NonNull<Strand>>) -> Fifo {
         let last = newest;
         let mut first = None;
@@ -127,13 +121,13 @@ impl Drop for Fifo {
     }
 }
 
-/// A strand that more urgent ones have passed over so often gets the next turn. So a
-/// level gets one turn in 64 at least. A switch takes about 15 ns, so where strands are
-/// short that is every microsecond; the others lose 1.5 per cent. Unmeasured beyond that.
+/// A strand that more urgent ones have passed over this often gets the next turn. So a level gets at
+/// least one turn in 64. A switch takes about 15 ns: where strands are short, that is a turn every
+/// microsecond, and the others lose 1.5 per cent. Unmeasured beyond that.
 const MOST_PASSED_OVER: u32 = 63;
 
-/// Counts how often a strand has been passed over for more urgent ones. The moment when
-/// it became ready says which strand that is.
+/// Counts how often more urgent strands have passed over a strand. The time when it became ready
+/// identifies it.
 #[derive(Default)]
 pub(crate) struct PassedOver {
     ready_at: u64,
@@ -145,8 +139,8 @@ impl PassedOver {
         PassedOver { ready_at: 0, times: 0 }
     }
 
-    /// Asks whether the strand that became ready at `ready_at` may be passed over. If it
-    /// may not, it is to run now.
+    /// Says whether the strand that became ready at `ready_at` may be passed over, and counts that.
+    /// If it may not, it is to run now.
     pub(crate) fn may_be(&mut self, ready_at: u64) -> bool {
         if self.ready_at != ready_at {
             *self = PassedOver { ready_at, times: 0 };
@@ -157,8 +151,8 @@ impl PassedOver {
     }
 }
 
-/// One queue for each level of priority. The most urgent level goes first, but no level
-/// waits for ever: see [`PassedOver`].
+/// One queue for each level of priority. The most urgent level goes first, but no level waits for
+/// ever: see [`PassedOver`].
 pub(crate) struct Levels {
     queues: [Fifo; Priority::LEVELS],
     /// A bit for each queue that is not empty.
@@ -168,17 +162,18 @@ pub(crate) struct Levels {
     passed_over: PassedOver,
 }
 
-/// What a strand has to show when queues are compared: the smaller goes first.
+/// What a strand has to show when queues are compared. The smaller claim goes first: the more urgent
+/// one, and of two equally urgent ones the older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// How urgent it is.
+    /// How urgent the strand is.
     pub priority: Priority,
-    /// When it became ready.
+    /// When it became ready, in cycles.
     pub ready_at: u64,
 }
 
 impl Claim {
-    /// That of this strand.
+    /// Returns the claim of this strand.
     pub fn of(strand: &Ready) -> Claim {
         Claim { priority: strand.priority(), ready_at: strand.ready_at() }
     }
@@ -200,7 +195,7 @@ impl Levels {
         self.len == 0
     }
 
-    /// Background strands, where they come here at all, go to the lowest level.
+    /// Enters a strand. A background strand goes to the lowest level.
     #[inline]
     pub(crate) fn push(&mut self, ready: Ready) {
         let level = (ready.priority() as usize).min(Priority::LEVELS - 1);
@@ -209,14 +204,14 @@ impl Levels {
         self.len += 1;
     }
 
-    /// The most urgent level that has a strand.
+    /// Returns the most urgent level that has a strand.
     #[inline]
     fn first_level(&self) -> Option<usize> {
         let level = self.occupied.trailing_zeros() as usize;
         (level < Priority::LEVELS).then_some(level)
     }
 
-    /// Whether several levels have strands.
+    /// Says whether several levels have strands.
     #[inline(always)]
     pub(crate) fn is_mixed(&self) -> bool {
         self.occupied & self.occupied.wrapping_sub(1) != 0
@@ -227,7 +222,7 @@ impl Levels {
         if self.is_mixed() { self.pop_in_turn() } else { self.pop_first() }
     }
 
-    /// As [`pop`](Levels::pop), where one level has strands at most.
+    /// Pops a strand where one level has strands at most.
     #[inline(always)]
     pub(crate) fn pop_first(&mut self) -> Option<Ready> {
         let level = self.first_level()?;
@@ -244,7 +239,7 @@ impl Levels {
         ready
     }
 
-    /// As [`pop`](Levels::pop), where several levels have strands.
+    /// Pops a strand where several levels have strands.
     #[cold]
     #[inline(never)]
     fn pop_in_turn(&mut self) -> Option<Ready> {
@@ -257,13 +252,13 @@ impl Levels {
         self.pop_from(level)
     }
 
-    /// `push` and `pop` in one step.
+    /// Does `push` and `pop` in one step.
     #[inline]
     pub(crate) fn exchange(&mut self, ready: Ready) -> Ready {
         self.rotate(ready).unwrap_or_else(|ready| self.exchange_in_turn(ready))
     }
 
-    /// As [`exchange`](Levels::exchange). Gives `ready` back if another level has strands.
+    /// Does an [`exchange`](Levels::exchange), or gives `ready` back if another level has strands.
     #[inline(always)]
     pub(crate) fn rotate(&mut self, ready: Ready) -> Result<Ready, Ready> {
         let level = (ready.priority() as usize).min(Priority::LEVELS - 1);
@@ -277,8 +272,8 @@ impl Levels {
         self.pop().expect("a strand was pushed just now")
     }
 
-    /// The claim of the most urgent strand. `pop` gives that one, unless it is another
-    /// level's turn.
+    /// Returns the claim of the most urgent strand. `pop` returns that strand, unless it is the turn
+    /// of another level.
     #[inline]
     pub(crate) fn claim(&self) -> Option<Claim> {
         const PRIORITIES: [Priority; Priority::LEVELS] = [Priority::High, Priority::Normal, Priority::Low];
@@ -287,7 +282,7 @@ impl Levels {
         Some(Claim { priority: PRIORITIES[level], ready_at })
     }
 
-    /// Lets the CPU fetch what running the strand at the head will need.
+    /// Asks the CPU for the memory that running the strand at the head will need.
     #[inline]
     pub(crate) fn prefetch_head(&self) {
         if let Some(head) = self.first_level().and_then(|level| self.queues[level].head()) {
