@@ -5,7 +5,7 @@ use super::kind::{After, Kind};
 use super::priority::Priority;
 use super::ready::Ready;
 use super::state::{State, Woken};
-use crate::base::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release, fence};
+use crate::base::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Release, fence};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -91,7 +91,7 @@ impl Strand {
     pub(super) fn prefetch(&self) {
         use crate::base::cpu::prefetch;
         prefetch(self.next.get().map_or(std::ptr::null(), |next| next.as_ptr().cast_const().cast()));
-        let own = std::ptr::without_provenance::<u8>(self.own.load(Relaxed) as usize);
+        let own = std::ptr::without_provenance::<u8>(self.own.load(Ordering::Relaxed) as usize);
         for line in 0..PREFETCHED_LINES {
             prefetch(own.wrapping_sub(64 * line));
         }
