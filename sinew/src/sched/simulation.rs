@@ -1,13 +1,13 @@
 //! Schedulers on machines that need not exist, in simulated time: one thread drives all ends, one
 //! microsecond at a time.
 
-use super::{BEAT_US, Effort, Fair, Inverted, Local, Placement, Ready, Scheduler, Shared, Topology, Wake};
+use super::{BEAT_US, Effort, Fair, Inverted, Local, Placement, Priority, Ready, Scheduler, Shared, Topology, Wake};
 use crate::base::clock::cycles_in_us;
 use std::sync::Arc;
 
 /// Returns a strand that is never run.
 fn strand(now: u64) -> Ready {
-    let ready = Ready::simulated();
+    let ready = Ready::simulated(Priority::Normal);
     ready.stamp(now);
     ready
 }

@@ -103,7 +103,7 @@ impl Ready {
 #[cfg(test)]
 impl Ready {
     /// Makes a strand of no cluster that is never run, for simulations of schedulers.
-    pub(crate) fn simulated() -> Ready {
+    pub(crate) fn simulated(priority: Priority) -> Ready {
         static KIND: super::Kind = super::Kind { run: |_| unreachable!("a simulated strand is not run"), free };
         /// # Safety
         /// The strand was made below, and no reference to it is left.
@@ -111,7 +111,7 @@ impl Ready {
             // SAFETY: by the contract.
             drop(unsafe { Box::from_raw(strand.as_ptr()) });
         }
-        let strand = NonNull::from(Box::leak(Box::new(Strand::for_model(&KIND))));
+        let strand = NonNull::from(Box::leak(Box::new(Strand::of(&KIND, std::ptr::null(), priority))));
         // SAFETY: the strand is new, and `KIND` frees it.
         unsafe { Ready::of_new(strand) }.0
     }
