@@ -207,17 +207,13 @@ impl Strand {
     }
 }
 
-#[cfg(any(test, sinew_loom))]
+#[cfg(sinew_loom)]
 impl Strand {
-    /// Makes a strand that belongs to no cluster and is never run, for models and simulations of
-    /// queues.
+    /// Makes a strand that belongs to no cluster and is never run.
     pub(crate) fn for_model(kind: &'static Kind) -> Strand {
         Strand::of(kind, std::ptr::null(), Priority::Normal)
     }
-}
 
-#[cfg(sinew_loom)]
-impl Strand {
     /// Ends the strand in a model. A thread that still uses it, or has used it without
     /// synchronisation with the caller, fails the model.
     pub(crate) fn end_for_model(&mut self) {
