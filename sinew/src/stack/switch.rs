@@ -13,7 +13,8 @@ use std::ptr::NonNull;
 
 /// The words at the lower end of the top page. A stack that has grown into the next page has very
 /// probably overwritten one of them.
-const MARK: [u64; 8] = [0x51e3_77a1_0b5e_55ed; 8];
+const MARK: u64 = 0x51e3_77a1_0b5e_55ed;
+const MARK_WORDS: usize = 8;
 
 type Body = Coroutine<(), (), (), Room>;
 
@@ -90,7 +91,7 @@ impl Stack {
 
     /// Sets the stack up to execute `strand` at the first resume.
     pub(crate) fn begin<E: Entry>(self, strand: &Strand) {
-        self.marks().set(MARK);
+        self.marks().iter().for_each(|word| word.set(MARK));
         let top = self.top();
         top.strand.set(strand);
         let body = Body::with_stack(Room { top: self.top }, |yielder, ()| {
@@ -133,11 +134,11 @@ impl Stack {
 
     /// Says whether the strand that ended here has probably used more than a page.
     pub(crate) fn has_grown(self) -> bool {
-        self.marks().get() != MARK
+        self.marks().iter().any(|word| word.get() != MARK)
     }
 
     /// Returns the words by which growth is noticed. The stack is not in use.
-    fn marks(&self) -> &Cell<[u64; MARK.len()]> {
+    fn marks(&self) -> &[Cell<u64>; MARK_WORDS] {
         let page = self.top.as_ptr().map_addr(|top| top & !(PAGE - 1));
         // SAFETY: the lowest words of the top page, which is carved and not in use. Any bytes are
         // numbers.
