@@ -1,4 +1,4 @@
-//! Who runs before whom, and that everybody runs at all.
+//! The order in which strands run, and that every strand runs at all.
 
 mod fixture;
 
@@ -80,10 +80,10 @@ fn an_urgent_fibre_that_becomes_ready_runs_next() {
     );
 }
 
-/// One turn in so many goes to a level that waits for more urgent ones.
+/// One turn in this many goes to a level that waits for more urgent ones.
 const TURNS: u32 = 64;
 
-/// A background strand that has waited for so long gets a turn, and not more often.
+/// A background strand that has waited for this long gets a turn, and not more often.
 const BACKGROUND_WAIT: Duration = Duration::from_millis(10);
 
 /// Counts the turns of `runs` fibres that yield until the result is dropped.
@@ -458,9 +458,9 @@ fn a_fibre_that_does_not_yield_keeps_nobody_else_from_running() {
             })
             .collect();
         crowd.end();
-        // Whoever is kept from running waits until the spinning ends. The kernel may keep the
+        // A fibre that is kept from running waits until the spinning ends. The kernel may keep the
         // other processors for longer, but not each time.
-        assert!(waits.iter().any(|&wait| wait < 500 * MS), "somebody waited for {waits:?}");
+        assert!(waits.iter().any(|&wait| wait < 500 * MS), "fibres waited for {waits:?}");
     });
 }
 
@@ -476,8 +476,8 @@ fn fibres_that_yield_run_about_as_often_as_each_other() {
                 let mut runs: Vec<u64> =
                     crowd.counts().iter().zip(before).map(|(after, before)| after - before).collect();
                 runs.sort();
-                // Without the top tenth: whoever runs when the kernel takes the
-                // CPU away may find itself alone on its processor afterwards.
+                // Without the top tenth: a fibre that runs when the kernel takes the CPU away may
+                // be alone on its processor afterwards.
                 (runs[0], runs[runs.len() * 9 / 10])
             };
             let is_even = |&(least, most): &(u64, u64)| most <= 2 * least;

@@ -52,7 +52,7 @@ fn check(rt: &Runtime, streams: &[TcpStream]) {
 }
 
 #[test]
-fn sessions_are_served_whoever_polls() {
+fn sessions_are_served_by_each_way_of_polling() {
     everywhere_owning(|_, setup| {
         for polling in POLLINGS {
             let rt = setup.builder().polling(polling).build().unwrap();

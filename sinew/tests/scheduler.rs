@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a scheduler is in the midst of.
+/// A method that a scheduler is in the midst of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Attach,
@@ -28,7 +28,7 @@ enum Method {
     Claim,
     Search,
     Retract,
-    Tick,
+    Beat,
     Drain,
     DropLocal,
     DropScheduler,
@@ -44,7 +44,7 @@ const METHODS: [Method; 13] = [
     Method::Claim,
     Method::Search,
     Method::Retract,
-    Method::Tick,
+    Method::Beat,
     Method::Drain,
     Method::DropLocal,
     Method::DropScheduler,
@@ -52,8 +52,7 @@ const METHODS: [Method; 13] = [
 
 type During = Arc<dyn Fn(Method) + Send + Sync>;
 
-/// One queue, and something that is called during each method, when the method has done
-/// what it is for.
+/// One queue, and a function that each method calls when it has done its work.
 #[derive(Clone)]
 struct Queue {
     strands: Arc<Mutex<VecDeque<Ready>>>,
@@ -138,7 +137,7 @@ impl Local for MyEnd {
     }
 
     fn beat(&self, _now: u64) {
-        self.0.does(Method::Tick, || ());
+        self.0.does(Method::Beat, || ());
     }
 
     fn drain(&self) -> Option<Ready> {
@@ -228,7 +227,7 @@ fn a_scheduler_of_the_applications_own_is_asked_for_everything() {
     });
 }
 
-/// What a scheduler has to have at least.
+/// A scheduler with only the methods that it must have.
 #[derive(Clone, Default)]
 struct Plain(Arc<Mutex<VecDeque<Ready>>>);
 

@@ -267,7 +267,7 @@ fn spawns_nest_a_hundred_deep() {
 
 #[test]
 fn a_hundred_thousand_fibres_are_spawned_at_once_and_joined() {
-    /// So many stacks there are even where each guard takes a mapping of its own.
+    /// The number of stacks that there are even where each guard takes a mapping of its own.
     const ALWAYS: usize = 20_000;
     everywhere(|rt, _| {
         let (count, sum) = rt.run(|| {
