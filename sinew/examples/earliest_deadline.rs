@@ -43,7 +43,7 @@ impl Scheduler for EarliestDeadline {
         "earliest deadline"
     }
 
-    fn attach(&self, _place: Placement) -> Box<dyn Local> {
+    fn attach(&self, _placement: Placement) -> Box<dyn Local> {
         Box::new(self.clone())
     }
 

@@ -6,10 +6,8 @@ use fixture::loopback::{echo, pair};
 use fixture::{Setup, alone, everywhere_owning, spin_until};
 use sinew::io::Polling;
 use sinew::net::TcpStream;
-use sinew::sched::{Placement, Topology};
 use sinew::{Cluster, Runtime};
 use std::io::{Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const POLLINGS: [Polling; 3] = [Polling::Shared, Polling::PerProcessor, Polling::Thread];
@@ -72,7 +70,7 @@ fn descriptors_stay_served_while_processors_come_and_go() {
             let streams = sessions(&rt, 40);
             check(&rt, &streams);
             // The first inherits from the last, and leaves both to another.
-            let first = Placement::simulated(0, Arc::new(Topology::flat(1)), 0).processor();
+            let first = cluster.processor_ids()[0];
             cluster.remove_processor().unwrap();
             check(&rt, &streams);
             cluster.remove_processor_by_id(first).unwrap();

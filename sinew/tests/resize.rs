@@ -3,22 +3,19 @@
 mod fixture;
 
 use fixture::{Random, SOON, everywhere, happens_within, kernel_thread, let_others_wait, wait_until, wherever};
-use sinew::sched::{Placement, ProcessorId, Topology};
+use sinew::sched::ProcessorId;
 use sinew::{Cluster, FibreBuilder, ResizeError, Runtime, pinned};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Returns the id of the processor with this index.
-fn processor(index: u16) -> ProcessorId {
-    Placement::simulated(index, Arc::new(Topology::flat(1)), 0).processor()
-}
-
-/// Returns the processor that runs the caller at this moment.
+/// Returns the processor that runs the caller at this moment. It serves its cluster.
 #[inline(never)]
 fn my_processor() -> ProcessorId {
     let name = std::thread::current().name().unwrap().to_owned();
-    processor(name.rsplit_once('-').unwrap().1.parse().unwrap())
+    let index: usize = name.rsplit_once('-').unwrap().1.parse().unwrap();
+    let serving = Cluster::current().unwrap().processor_ids();
+    serving.into_iter().find(|id| id.index() == index).unwrap()
 }
 
 /// Work of every kind, which goes on until it is told to stop.
@@ -221,13 +218,42 @@ fn the_last_processor_stays() {
             assert_eq!(cluster.processors(), left);
         }
         assert!(matches!(cluster.remove_processor(), Err(ResizeError::LastProcessor)));
-        assert!(matches!(cluster.remove_processor_by_id(processor(0)), Err(ResizeError::LastProcessor)));
+        let [last] = cluster.processor_ids()[..] else { panic!("one processor is left") };
+        assert!(matches!(cluster.remove_processor_by_id(last), Err(ResizeError::LastProcessor)));
         assert_eq!(rt.run(|| sinew::spawn(|| 8).join().unwrap()), 8);
-        let added = cluster.add_processor().unwrap();
-        assert!(matches!(cluster.remove_processor_by_id(processor(999)), Err(ResizeError::NoSuchProcessor)));
+        let (added, gone) = (cluster.add_processor().unwrap(), cluster.add_processor().unwrap());
+        cluster.remove_processor_by_id(gone).unwrap();
+        assert!(matches!(cluster.remove_processor_by_id(gone), Err(ResizeError::NoSuchProcessor)));
         cluster.remove_processor_by_id(added).unwrap();
         assert!(matches!(cluster.remove_processor_by_id(added), Err(ResizeError::LastProcessor)));
         assert_eq!(rt.run(|| sinew::spawn(|| 9).join().unwrap()), 9);
+    });
+}
+
+#[test]
+fn processor_ids_name_those_that_serve_in_the_order_in_which_they_came() {
+    everywhere(|rt, setup| {
+        let cluster = rt.main_cluster();
+        let began_with = cluster.processor_ids();
+        assert!(began_with.iter().map(|id| id.index()).eq(0..setup.processors));
+        let (first, second) = (cluster.add_processor().unwrap(), cluster.add_processor().unwrap());
+        // It stays until its fibre has ended, and does not serve any more.
+        let (sender, receiver) = sinew::sync::mpsc::channel::<()>();
+        let its_processor = Arc::new(OnceLock::new());
+        let tells = Arc::clone(&its_processor);
+        let bound = FibreBuilder::new().cluster(cluster).pinned().spawn(move || {
+            tells.set(my_processor()).unwrap();
+            receiver.recv().unwrap_err()
+        });
+        wait_until(|| its_processor.get().is_some());
+        let retiring = *its_processor.get().unwrap();
+        cluster.remove_processor_by_id(retiring).unwrap();
+        assert_eq!(cluster.retiring(), 1);
+        let serve: Vec<_> = began_with.iter().copied().chain([first, second]).filter(|id| *id != retiring).collect();
+        assert_eq!(cluster.processor_ids(), serve);
+        drop(sender);
+        bound.unwrap().join().unwrap();
+        assert!(happens_within(SOON, || cluster.retiring() == 0));
     });
 }
 
@@ -250,17 +276,17 @@ fn remove_takes_the_newest_processor_or_the_named_one() {
 fn timers_go_on_when_any_sleeping_processor_is_removed() {
     wherever(
         |setup| setup.processors > 1,
-        |rt, setup| {
+        |rt, _| {
             let cluster: &Cluster = rt.main_cluster();
-            for victim in 0..setup.processors as u16 {
+            for victim in cluster.processor_ids() {
                 let sleeper = rt.spawn(|| sinew::sleep(Duration::from_millis(20)));
                 let_others_wait();
-                cluster.remove_processor_by_id(processor(victim)).unwrap();
+                cluster.remove_processor_by_id(victim).unwrap();
                 let woken = happens_within(SOON, || sleeper.is_finished());
-                assert!(woken, "no processor minds the timers after processor {victim} has left");
+                assert!(woken, "no processor minds the timers after {victim:?} has left");
                 sleeper.join().unwrap();
                 assert!(happens_within(SOON, || cluster.retiring() == 0));
-                assert_eq!(cluster.add_processor().unwrap(), processor(victim));
+                assert_eq!(cluster.add_processor().unwrap(), victim);
             }
         },
     );

@@ -6,7 +6,7 @@ mod fixture;
 
 use fixture::rerun::{Rerun, SIGABRT};
 use fixture::{alone, migrating, wait_until};
-use sinew::sched::{Claim, Effort, Local, Placement, Ready, Scheduler, Topology, Wake};
+use sinew::sched::{Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
 use sinew::{Fibre, Runtime, task};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -87,7 +87,7 @@ impl Scheduler for Mine {
         "mine"
     }
 
-    fn attach(&self, _place: Placement) -> Box<dyn Local> {
+    fn attach(&self, _placement: Placement) -> Box<dyn Local> {
         self.0.does(Method::Attach, || Box::new(MyEnd(self.0.clone())))
     }
 
@@ -235,7 +235,7 @@ impl Scheduler for Plain {
         "plain"
     }
 
-    fn attach(&self, _place: Placement) -> Box<dyn Local> {
+    fn attach(&self, _placement: Placement) -> Box<dyn Local> {
         Box::new(PlainEnd(self.clone()))
     }
 
@@ -351,8 +351,8 @@ fn a_scheduler_that_drops_a_strand_ends_the_process() {
             "drops"
         }
 
-        fn attach(&self, place: Placement) -> Box<dyn Local> {
-            Mine::new(|_| ()).attach(place)
+        fn attach(&self, placement: Placement) -> Box<dyn Local> {
+            Mine::new(|_| ()).attach(placement)
         }
 
         fn inject(&self, strand: Ready, _now: u64) -> Wake {
@@ -397,28 +397,4 @@ fn a_scheduler_method_that_spawns_ends_the_process() {
         println!("nothing happened");
     });
     outcome.assert_killed(SIGABRT, &["there is no runtime here", "sinew: fatal: a scheduler panicked"]);
-}
-
-#[test]
-fn a_scheduler_that_names_an_impossible_processor_ends_the_process() {
-    struct Misleads(Mine);
-    impl Scheduler for Misleads {
-        fn name(&self) -> &'static str {
-            "misleads"
-        }
-
-        fn attach(&self, place: Placement) -> Box<dyn Local> {
-            self.0.attach(place)
-        }
-
-        fn inject(&self, strand: Ready, now: u64) -> Wake {
-            let _ = self.0.inject(strand, now);
-            Wake::Processor(Placement::simulated(u16::MAX, Arc::new(Topology::flat(1)), 0).processor())
-        }
-    }
-    let outcome = in_child!(Rerun::new(), || {
-        with(Misleads(Mine::new(|_| ())), 2, false).run(|| ());
-        println!("nothing happened");
-    });
-    outcome.assert_killed(SIGABRT, &["sinew: fatal: a scheduler named a processor that cannot exist"]);
 }

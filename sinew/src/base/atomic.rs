@@ -1,5 +1,5 @@
-//! The atomics that the protocols are written with: std's, or loom's when a
-//! model is being checked (`--cfg sinew_loom`).
+//! The atomics that the protocols are written with: std's, or loom's in a model
+//! (`--cfg sinew_loom`).
 
 #[cfg(not(sinew_loom))]
 pub(crate) use std::hint::spin_loop;
@@ -23,10 +23,9 @@ pub(crate) use loom::thread::{yield_now, yield_now as spin_loop};
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-/// The flag of a lock. Its exchange writes only where it changes something:
-/// loom has no total order of the stores to one place, so that a waiter which
-/// exchanges `true` for `true` would be free to read its own store for ever,
-/// although the lock's release comes after it.
+/// The flag of a lock in a model. Its exchange writes only if the value changes. loom has no total order
+/// of the stores to one place: a waiter that exchanges `true` for `true` could read its own store for
+/// ever, although the release of the lock comes after it.
 #[cfg(sinew_loom)]
 pub(crate) struct Flag(AtomicBool);
 
@@ -49,7 +48,7 @@ impl Flag {
     }
 }
 
-/// `thread_local!`, of the threads of a model when one is being checked.
+/// Declares a `thread_local!`, of the threads of a model in a model.
 macro_rules! of_thread {
     (static $name:ident: $type:ty = $value:literal) => {
         #[cfg(not(sinew_loom))]
@@ -60,8 +59,7 @@ macro_rules! of_thread {
     };
 }
 
-/// A function that is `const` unless a model is being checked, whose atomics
-/// cannot be made so.
+/// Declares a function that is `const`, except in a model, because loom's atomics cannot be made so.
 macro_rules! const_fn {
     ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
         #[cfg(not(sinew_loom))]

@@ -1,66 +1,40 @@
-//! The clock of the schedulers: a counter of the CPU, read without a system
-//! call, in units called *cycles*.
+//! The clock of the schedulers: a counter of the CPU, read without a system call, in units called
+//! *cycles*.
 //!
-//! It orders and compares waiting times, to within what a scheduler needs; it
-//! is not used for deadlines that a user set. Its reading may differ between
-//! CPUs by a little, so differences are taken with `saturating_sub`.
-#![allow(unsafe_code)]
+//! It orders and compares waiting times, as precisely as a scheduler needs. Deadlines that a program
+//! sets do not use it. Its reading may differ a little between CPUs, so differences are taken with
+//! `saturating_sub`.
 
+use super::cpu;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// The present time in cycles.
+/// Returns the present time in cycles.
 #[inline(always)]
-#[cfg(all(target_arch = "x86_64", not(sinew_loom)))]
 pub(crate) fn cycles() -> u64 {
-    // SAFETY: every x86-64 CPU has the instruction, and Linux leaves it enabled
-    // for user code unless a process asks otherwise for itself.
-    unsafe { std::arch::x86_64::_rdtsc() }
+    cpu::counter()
 }
 
-/// The present time in cycles.
-#[inline(always)]
-#[cfg(all(target_arch = "aarch64", not(sinew_loom)))]
-pub(crate) fn cycles() -> u64 {
-    let counter: u64;
-    // SAFETY: Linux lets user code read the virtual counter; nothing else is touched.
-    unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) counter, options(nomem, nostack)) };
-    counter
-}
-
-/// The present time in cycles: nanoseconds where the CPU offers no counter.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", sinew_loom)))]
-pub(crate) fn cycles() -> u64 {
-    now_ns()
-}
-
-/// It stands still in a model, which has to run the same way each time.
-#[cfg(sinew_loom)]
-pub(crate) fn cycles() -> u64 {
-    0
-}
-
-/// How many cycles there are in `us` microseconds, to within a few per cent.
+/// Returns the number of cycles in `us` microseconds, to within a few per cent.
 pub(crate) fn cycles_in_us(us: u64) -> u64 {
-    (us * ticks_per_ms()) / 1000
+    (us * cycles_per_ms()) / 1000
 }
 
-/// Nanoseconds on the monotonic clock since the first call: the time base of
-/// timers.
+/// Returns the nanoseconds on the monotonic clock since the first call: the time base of timers.
 pub(crate) fn now_ns() -> u64 {
     instant_ns(Instant::now())
 }
 
-/// `instant` on the time base of [`now_ns`]; what lies before the base is 0.
+/// Returns `instant` on the time base of [`now_ns`]; 0 if it lies before the base.
 pub(crate) fn instant_ns(instant: Instant) -> u64 {
     static BASE: OnceLock<Instant> = OnceLock::new();
     let base = *BASE.get_or_init(Instant::now);
     u64::try_from(instant.saturating_duration_since(base).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Measured once per process, over 200 µs: long enough for an error of about
-/// one per cent on a machine where reading the clock takes 30 ns.
-fn ticks_per_ms() -> u64 {
+/// Returns the rate of the counter. Measures it once in a process, over 200 µs: that gives an error of
+/// about one per cent on a machine where reading the clock takes 30 ns.
+fn cycles_per_ms() -> u64 {
     static RATE: OnceLock<u64> = OnceLock::new();
     *RATE.get_or_init(|| {
         let (began, first) = (Instant::now(), cycles());
@@ -78,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_follow_the_monotonic_clock() {
+    fn cycles_follow_the_monotonic_clock() {
         let per_ms = cycles_in_us(1000);
         let (began, first) = (now_ns(), cycles());
         while now_ns() - began < 5_000_000 {}

@@ -12,7 +12,8 @@ pub(crate) struct Deadline {
 impl Deadline {
     pub(crate) const NEVER: Deadline = Deadline { ns: u64::MAX };
 
-    /// A deadline beyond the clock's range never comes.
+    /// Returns the deadline at the end of `duration` from now. One beyond the range of the clock never
+    /// comes.
     pub(crate) fn after(duration: Duration) -> Deadline {
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Deadline { ns: clock::now_ns().saturating_add(duration_ns) }
@@ -22,7 +23,7 @@ impl Deadline {
         Deadline { ns: clock::instant_ns(instant) }
     }
 
-    /// `u64::MAX` is never.
+    /// Returns the deadline at `ns` on the time base of [`clock::now_ns`]. `u64::MAX` is never.
     pub(crate) const fn at_ns(ns: u64) -> Deadline {
         Deadline { ns }
     }

@@ -1,8 +1,8 @@
 //! What the kernel may lack, and how a test pretends that it does.
 //!
-//! The variable `SINEW_WITHOUT` holds a comma-separated list of facilities
-//! that the runtime is to do without, so that every fallback can be run on a
-//! machine that does not need it: `SINEW_WITHOUT=membarrier,madvise-guards`.
+//! The environment variable `SINEW_WITHOUT` holds a comma-separated list of facilities that the runtime
+//! does without: `SINEW_WITHOUT=membarrier,madvise-guards`. So every fallback can be run on a machine
+//! that does not need it.
 
 use std::sync::OnceLock;
 
@@ -26,7 +26,7 @@ const NAMES: [(&str, Facility); 4] = [
     ("topology", Facility::Topology),
 ];
 
-/// Whether `SINEW_WITHOUT` asks to do without `facility`.
+/// Says whether `SINEW_WITHOUT` names `facility`.
 pub(crate) fn denied(facility: Facility) -> bool {
     static DENIED: OnceLock<Vec<Facility>> = OnceLock::new();
     DENIED.get_or_init(|| parse(&std::env::var("SINEW_WITHOUT").unwrap_or_default())).contains(&facility)

@@ -1,12 +1,11 @@
-//! A fence with a cheap side and a dear side.
+//! A fence with a cheap side and an expensive side.
 //!
-//! Two threads that each publish something and then look for what the other
-//! published both need a full fence between the two steps. Where one side runs
-//! millions of times as often as the other, that side may leave its fence out
-//! if the rare side asks the kernel to run one on every CPU of the process:
+//! Two threads each publish something and then look for what the other has published. Both need a full
+//! fence between the two steps. If one side runs millions of times as often as the other, it can leave
+//! out its fence. The rare side then asks the kernel to run a fence on every CPU of the process, by
 //! `membarrier(2)`. [`light`] is then only a barrier to the compiler.
 //!
-//! Where the kernel refuses, both sides are an ordinary full fence.
+//! If the kernel refuses, both sides are an ordinary full fence.
 #![allow(unsafe_code)]
 
 use super::atomic::{SeqCst, fence};
@@ -20,9 +19,8 @@ const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 #[cfg(not(sinew_loom))]
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 
-/// Registers the process with the kernel. To be called before the first
-/// processor starts: a thread that went through [`light`] earlier than that
-/// executed a full fence, which is the stronger thing.
+/// Registers the process with the kernel. To be called before the first processor starts. A thread that
+/// called [`light`] before has executed a full fence, which is stronger.
 #[cfg(not(sinew_loom))]
 pub(crate) fn register() {
     use super::fallback::{Facility, denied};
@@ -40,7 +38,7 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// The side that runs often. Pairs with [`heavy`].
+/// Is the fence of the side that runs often. Pairs with [`heavy`].
 #[cfg(not(sinew_loom))]
 #[inline(always)]
 pub(crate) fn light() {
@@ -51,7 +49,7 @@ pub(crate) fn light() {
     }
 }
 
-/// The side that runs seldom. Pairs with [`light`].
+/// Is the fence of the side that runs seldom. Pairs with [`light`].
 #[cfg(not(sinew_loom))]
 #[cold]
 pub(crate) fn heavy() {
@@ -61,7 +59,7 @@ pub(crate) fn heavy() {
     }
 }
 
-/// In a model both sides are what the fallback is: a full fence.
+/// Is a full fence in a model, as in the fallback.
 #[cfg(sinew_loom)]
 pub(crate) fn light() {
     fence(SeqCst);

@@ -1,42 +1,40 @@
-//! What becomes of the runtime in a forked child: nothing.
+//! Keeps a forked child from using the runtime of its parent.
 //!
-//! A child has one kernel thread, the one that forked, and copies of all memory. No
-//! processor runs there, so nothing that is waited for ever comes; and the copies lead to
-//! kernel objects that it shares with its parent: an epoll instance gives each event
-//! once, and one that a child takes is lost to the parent. So a child may exec or exit. If
-//! it asks for more it is told so and aborts, before it touches anything that its parent
-//! would notice.
+//! A child has one kernel thread, the one that forked, and copies of all memory. No other processor
+//! runs there, so a wait would never end. The copies lead to kernel objects that the child shares with
+//! its parent: an epoll instance reports each event once, and an event that a child takes is lost to
+//! the parent. So a child may exec or exit. If it asks for more, it prints a line and aborts, before it
+//! touches anything that its parent would notice.
 //!
-//! How a child finds out, without a look on any path that is taken often:
+//! A child finds out as follows, without a check on any path that is taken often:
 //!
-//! 1. The C library calls [`in_child`] in every child. It sets a flag.
-//! 2. If the thread that forked is a processor, `in_child` makes a beat due there. That beat is
-//!    the first thing that happens when the strand that forked gives up the processor. It
-//!    [checks](check) the flag, so no other strand runs in the child.
-//! 3. What reaches kernel objects or locks that others may have held at the fork, or makes a
-//!    thread wait, checks as well. All of these are calls of the kernel or about as slow.
+//! 1. The C library calls [`in_child`] in every child. That sets a flag.
+//! 2. If the thread that forked is a processor, `in_child` makes a beat due there. That beat comes first
+//!    when the strand that forked gives up the processor. It [checks](check) the flag, so no other
+//!    strand runs in the child.
+//! 3. Functions that reach kernel objects, take locks that other threads may have held at the fork, or
+//!    make a thread wait check the flag as well. All of these call the kernel or are about as slow.
 //!
-//! A child that shares its parent's memory until it execs (`vfork`, `posix_spawn`) is not
-//! concerned.
+//! A child that shares its parent's memory until it execs (`vfork`, `posix_spawn`) is not concerned.
 #![allow(unsafe_code)]
 
 use super::kernel;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether this process was forked from one that had a runtime. Written once, by the only
-/// thread that there is then.
+/// Whether this process was forked from one that had a runtime. Written once, by the only thread of the
+/// child.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// What a forked child calls besides: it may only store.
+/// What a forked child calls as well. It may only store.
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// Lets forked children know that they are children, from the first call on. A child calls
-/// `then` as well, which must do nothing but store.
+/// Makes forked children set the flag, from the first call on. A child calls `then` as well, which must
+/// only store.
 pub(crate) fn watch(then: fn()) {
     IN_CHILD.get_or_init(|| {
-        // SAFETY: the function does what one may do in a forked child: it loads and stores. It
-        // fails only without memory; then children do not know.
+        // SAFETY: the function only loads and stores, which is allowed in a forked child. The call
+        // fails only without memory; then children do not set the flag.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         then
     });
@@ -49,7 +47,7 @@ unsafe extern "C" fn in_child() {
     }
 }
 
-/// Ends a forked child, for what the caller is about to do is not for one.
+/// Ends the process if it is a forked child, which may not do what the caller is about to do.
 #[inline]
 pub(crate) fn check() {
     if FORKED.load(Ordering::Relaxed) {
@@ -57,7 +55,7 @@ pub(crate) fn check() {
     }
 }
 
-/// Without std's stderr, whose lock another thread may have held.
+/// Ends a forked child. Does not use std's stderr, whose lock another thread may have held.
 #[cold]
 fn refuse() -> ! {
     kernel::say(&["sinew: fatal: a forked child cannot use the runtime of its parent: it may exec or exit\n"]);

@@ -1,32 +1,27 @@
-//! Two words of each kernel thread: the processor that it is, and the stack of
-//! the fibre that it runs.
+//! Two words of each kernel thread: the processor that it is, and the stack of the fibre that it runs.
 //!
-//! A fibre may go on on another kernel thread after any suspension. Compilers
-//! do not know that: they compute the address of a `thread_local!` variable once
-//! per function, keep it across the suspension, and then read the variable of
-//! the thread before. So these words are read by value, each time anew, in a way
-//! that a compiler cannot see into:
+//! A fibre may continue on another kernel thread after any suspension. Compilers do not know that. They
+//! compute the address of a `thread_local!` variable once in a function, keep it across the suspension,
+//! and then read the variable of the thread before. So these words are read by value, each time anew, in
+//! a way that a compiler cannot see into:
 //!
-//! - on x86-64 by one instruction, in `asm!` that is not `pure`, relative to the
-//!   register that holds the present thread's address;
+//! - on x86-64 by two instructions, in `asm!` that is not `pure`, relative to the register that holds the
+//!   address of the present thread;
 //! - elsewhere by a function that is never inlined and returns the value.
 //!
-//! The alternative is to find the fibre from the stack pointer, by the alignment
-//! of stacks; it was built first. It takes 20 instructions, each of which waits
-//! for the one before, at a place where nothing else can go on: a yield took
-//! 18.5 ns with it and takes 15.5 ns now, `cycle` 38 and 33 (medians of five, in
-//! turns). It also has to be backed up by a word like these, for code that has
-//! switched to a stack of its own making.
+//! **Rejected**: to find the fibre from the stack pointer, by the alignment of stacks. It takes 20
+//! instructions, each of which waits for the one before, at a place where the CPU has nothing else to
+//! do. A yield takes 18.5 ns with it and 15.5 ns by these words, a `cycle` 38 and 33 (medians of five, in
+//! turns). It also needs a word like these, for code that has switched to a stack of its own making.
 #![allow(unsafe_code)]
 
-/// The processor that this kernel thread is; null if it is none.
+/// Returns the processor that this kernel thread is; null if it is none.
 #[inline(always)]
 pub(crate) fn processor() -> *const () {
     words::read::<PROCESSOR>() as *const ()
 }
 
-/// The top of the stack of the fibre that this kernel thread runs; null while it
-/// runs none.
+/// Returns the top of the stack of the fibre that this kernel thread runs; null while it runs none.
 #[inline(always)]
 pub(crate) fn stack() -> *mut () {
     words::read::<STACK>() as *mut ()
@@ -41,7 +36,7 @@ pub(crate) fn set_stack(stack: *mut ()) {
     words::write::<STACK>(stack as usize);
 }
 
-/// Where the words lie, in bytes.
+/// The offsets of the words, in bytes.
 const PROCESSOR: usize = 0;
 const STACK: usize = 8;
 
@@ -49,8 +44,8 @@ const STACK: usize = 8;
 mod words {
     use std::arch::{asm, global_asm};
 
-    // The two words, zero in a new thread. The name has the version, for two
-    // versions of the crate may be linked into one program.
+    // The two words, zero in a new thread. The name has the version, because two versions of the
+    // crate may be linked into one program.
     macro_rules! symbol {
         () => {
             concat!("sinew_thread_words_", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"))
@@ -71,8 +66,8 @@ mod words {
     #[inline(always)]
     pub(super) fn read<const OFFSET: usize>() -> usize {
         let word;
-        // SAFETY: reads a word of this thread. Not `pure`: it must not be merged
-        // with an earlier reading, for the thread may be another by now.
+        // SAFETY: reads a word of this thread. Not `pure`: it must not be merged with an earlier
+        // reading, because the thread may be another one by now.
         unsafe {
             asm!(
                 concat!("mov {word}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
@@ -87,7 +82,7 @@ mod words {
 
     #[inline(always)]
     pub(super) fn write<const OFFSET: usize>(word: usize) {
-        // SAFETY: writes a word of this thread, to which there is no reference.
+        // SAFETY: writes a word of this thread, to which no reference exists.
         unsafe {
             asm!(
                 concat!("mov {place}, qword ptr [rip + ", symbol!(), "@gottpoff]"),

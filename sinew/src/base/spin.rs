@@ -1,30 +1,28 @@
-//! A lock for a few instructions: queues that one processor uses all the time
-//! and others seldom.
+//! A lock for a few instructions: for queues that one processor uses all the time and others seldom.
 //!
-//! Uncontended it costs one exchange (2.5 ns measured on an EPYC of the Zen 3
-//! kind) against two for a `std` mutex, and a helper that finds it taken can
-//! go elsewhere. A holder never runs code of a user's, so it is held long only
-//! when the kernel takes the CPU away from the holder; a waiter then gives its
-//! own CPU to the kernel after a bounded spin.
+//! Uncontended, it costs one exchange (2.5 ns, measured on a Zen 3 EPYC), against two for a `std` mutex.
+//! A processor that finds it taken can go elsewhere. A holder never runs code of the program. So the lock
+//! is held long only if the kernel takes the CPU away from its holder. A waiter then gives its own CPU to
+//! the kernel, after a bounded spin.
 #![allow(unsafe_code)]
 
 use super::atomic::{Acquire, Flag as AtomicBool, Relaxed, Release, spin_loop};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-/// How often a waiter looks before it lets the kernel run somebody else:
-/// several times as long as the longest hold, which walks 64 strands.
+/// The number of looks after which a waiter lets the kernel run another thread. They take several times
+/// as long as the longest hold, which walks 64 strands.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
 
-/// Laid out in this order: what its users put first is on the lock's line.
+/// Laid out in this order, so that the first field of the value is on the cache line of the lock.
 #[repr(C)]
 pub(crate) struct SpinLock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `held` lets one thread at a time reach `value`, so sharing the lock
-// hands the value from thread to thread, which `T: Send` permits.
+// SAFETY: `held` lets one thread at a time reach `value`. So sharing the lock passes the value from
+// thread to thread, which `T: Send` permits.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 // SAFETY: moving the lock moves the value.
 unsafe impl<T: Send> Send for SpinLock<T> {}
@@ -68,19 +66,18 @@ impl<T> SpinLock<T> {
         }
     }
 
-    /// The value, unless somebody else holds it. For callers that leave that case
-    /// to a function of its own: a call in the midst of a short one makes it save
-    /// registers all the time.
+    /// Locks the value, unless another thread holds it. For callers that leave that case to a function
+    /// of its own: a call in the midst of a short function makes it save registers all the time.
     #[inline(always)]
     pub(crate) fn lock_at_once(&self) -> Option<SpinGuard<'_, T>> {
         // Acquire as in `lock`.
         if self.held.swap(true, Acquire) { None } else { Some(SpinGuard { lock: self }) }
     }
 
-    /// The value if nobody holds it at this moment, for those who are in no hurry.
+    /// Locks the value, unless another thread holds it. For callers that can go elsewhere.
     pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
-        // Acquire as in `lock`. The look beforehand keeps a crowd of helpers
-        // from taking the line away from its owner.
+        // Acquire as in `lock`. The load before it keeps a crowd of processors from taking the cache
+        // line away from the owner.
         let taken = self.held.load(Relaxed) || self.held.swap(true, Acquire);
         if taken { None } else { Some(SpinGuard { lock: self }) }
     }

@@ -6,7 +6,7 @@
 //! late, for a descriptor that was closed, finds another generation and is dropped, though the
 //! descriptor's number may be in use again.
 
-use crate::base::prefetch::prefetch;
+use crate::base::cpu::prefetch;
 use crate::base::spin::SpinLock;
 use crate::processor::waker::strand_of;
 use crate::stack::current_stack;

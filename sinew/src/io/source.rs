@@ -25,7 +25,7 @@ use super::event_scoped::EventScoped;
 use super::poller::Poller;
 use super::slots::{Owned, Shown, Side};
 use crate::base::Deadline;
-use crate::base::prefetch::prefetch;
+use crate::base::cpu::prefetch;
 use crate::cancel::Cancelled;
 use crate::processor;
 use crate::stack::current_stack;

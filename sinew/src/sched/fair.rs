@@ -1,5 +1,5 @@
-//! Fair work stealing: processors keep to their own queues, and watch that no
-//! other queue is neglected. The folder's README tells the whole story.
+//! Fair work stealing: processors run what is in their own queues, and watch that no other queue
+//! is neglected. The folder's README has the protocol.
 
 use super::stations::Stations;
 use super::{CacheId, Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
@@ -11,39 +11,39 @@ use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A new sample of the waiting time weighs 12 parts of 16, as in Cforall; the
-/// thesis finds that only the magnitude matters.
+/// A new sample of the waiting time weighs 12 parts of 16, as in Cforall. The thesis finds that
+/// only the magnitude matters.
 const NEW_SAMPLE: u64 = 12;
 const SAMPLE_PARTS: u64 = 16;
 
-/// A queue is neglected when its head has waited this many times as long as
-/// one's own strands do (Cforall's bias).
+/// A queue is neglected when its strands wait this many times as long as those of the processor
+/// that looks (Cforall's bias) ...
 const RESCUE_BIAS: u64 = 8;
 
-/// ... and for at least so long. Shorter neglect is mostly an interrupt. With 120
-/// µs the mean of `transfer` is twice as long, and throughput is the same.
+/// ... and at least for this long. Shorter neglect is mostly an interrupt. With 120 µs the mean of
+/// `transfer` is twice as long, and throughput is the same.
 const RESCUE_FLOOR_US: u64 = 40;
 
-/// Two queues are out of balance when the waits in them and their lengths differ by
-/// more than a quarter, seen at this many looks in a row. Strands that move leave their
-/// caches behind: 100 pairs that talk over channels are slower by a fifth if queues are
-/// evened out to the last strand.
+/// A queue is out of balance with that of the looker when its waits and its length are greater by
+/// more than a quarter, at this many looks in a row. A strand that moves leaves its caches behind:
+/// 100 pairs that talk over channels are slower by a fifth if queues are evened out to the last
+/// strand.
 const BALANCE_LOOKS: u32 = 3;
 
-/// A single strand this old is not about to be run by its own processor: a
-/// switch takes hundredths of this. Unmeasured beyond that.
+/// A single strand that is older than this is not about to be run by its own processor: a switch
+/// takes hundredths of this. Unmeasured beyond that.
 const YOUNG_US: u64 = 2;
 
-/// At most this many strands move at once when a queue is shared out: each is
-/// a cache miss under the victim's lock.
+/// The largest number of strands that a processor takes at once when it shares or balances a
+/// queue: each is a cache miss under the lock of that queue. Unmeasured beyond that.
 const LARGEST_SHARE: usize = 64;
 
-/// Chances in 256 to look at a queue behind another last-level cache
-/// (Cforall's figure).
+/// The chance in 256 that a processor looks at a queue behind another last-level cache, once it
+/// has picked that queue (Cforall's figure).
 const REMOTE_LOOKS: u32 = 3;
 
-/// A fair work-stealing scheduler: no strand waits long because of where it
-/// waits, although nothing is preempted.
+/// A fair work-stealing scheduler: no strand waits long because of the queue that it is in,
+/// although no strand is preempted.
 #[derive(Default)]
 pub struct Fair {
     shared: Arc<Shared>,
@@ -52,18 +52,18 @@ pub struct Fair {
 #[derive(Default)]
 struct Shared {
     queues: Stations<Queue>,
-    /// Where the next injected strand goes.
+    /// The station that the next injected strand goes to, modulo the number of stations.
     turn: AtomicUsize,
 }
 
 /// The two sub-queues of one processor.
 struct Queue {
-    /// What the processor made ready itself.
+    /// Strands that became ready on the processor.
     own: CachePadded<Own>,
-    /// What came from elsewhere.
+    /// Strands that came from elsewhere.
     inbox: CachePadded<Arrivals>,
-    /// A copy of what others want to know, for them to read without disturbing
-    /// the processor. Written at ticks and when an empty queue fills.
+    /// A copy of what others want to know. They read it without a cache miss for the processor,
+    /// which writes it at its beats and when its empty queue fills.
     bulletin: CachePadded<Bulletin>,
 }
 
@@ -71,24 +71,24 @@ struct Own {
     strands: SpinLock<Levels>,
     /// The length of `strands`. Written under its lock.
     len: AtomicU32,
-    /// When its head became ready, or earlier: when it was last looked at. Written
+    /// When its head became ready, as of the last note of it; an earlier time since then. Written
     /// under its lock.
     head_since: AtomicU64,
 }
 
 struct Arrivals {
     strands: Inbox,
-    /// When the first strand came into the empty inbox, about.
+    /// When the first strand came into the empty inbox, approximately.
     since: AtomicU64,
 }
 
 struct Bulletin {
     len: AtomicU32,
     head_since: AtomicU64,
-    /// Moving average of how long strands waited before they ran.
+    /// The moving average of how long strands waited before they ran.
     wait: AtomicU64,
     cache: AtomicU16,
-    /// Whether a processor sits here.
+    /// Whether a processor has this station.
     taken: AtomicBool,
 }
 
@@ -97,7 +97,7 @@ impl Scheduler for Fair {
         "fair"
     }
 
-    fn attach(&self, place: Placement) -> Box<dyn Local> {
+    fn attach(&self, placement: Placement) -> Box<dyn Local> {
         let (station, queue) = self.shared.queues.take();
         queue.bulletin.taken.store(true, Relaxed);
         let end = End {
@@ -111,7 +111,7 @@ impl Scheduler for Fair {
             imbalance: Cell::new(0),
             rescue_floor: cycles_in_us(RESCUE_FLOOR_US),
             young: cycles_in_us(YOUNG_US),
-            place,
+            placement,
         };
         end.note_cache();
         Box::new(end)
@@ -121,8 +121,8 @@ impl Scheduler for Fair {
         let queues = &self.shared.queues;
         let used = queues.used().max(1);
         let first = self.shared.turn.fetch_add(1, Relaxed);
-        // With every station vacant the strand waits in one of them, where the
-        // next processor to attach or to look finds it.
+        // If every station is vacant the strand waits in one of them. The next processor that
+        // attaches or looks finds it there.
         let taken = (0..used).find_map(|offset| queues.get((first + offset) % used).filter(|queue| queue.is_taken()));
         taken.unwrap_or_else(|| queues.get_or_new(0)).arrive(strand, now);
         Wake::Backlog
@@ -154,6 +154,10 @@ impl Queue {
         self.bulletin.taken.load(Relaxed)
     }
 
+    fn cache(&self) -> CacheId {
+        CacheId(self.bulletin.cache.load(Relaxed))
+    }
+
     fn arrive(&self, strand: Ready, now: u64) {
         if self.inbox.strands.is_empty() {
             self.inbox.since.store(now, Relaxed);
@@ -161,7 +165,7 @@ impl Queue {
         self.inbox.strands.put(strand);
     }
 
-    /// Moves what has arrived behind what is in `strands`.
+    /// Moves the arrivals behind what is in `strands`.
     #[cold]
     fn unpack(&self, strands: &mut Levels) {
         let mut fifo = self.inbox.strands.take_all();
@@ -172,7 +176,7 @@ impl Queue {
 }
 
 impl Own {
-    /// Notes what others read, after `strands` has changed under its lock.
+    /// Copies what others read, after `strands` has changed under its lock.
     #[inline]
     fn note(&self, strands: &Levels) {
         self.len.store(strands.len() as u32, Relaxed);
@@ -185,18 +189,18 @@ impl Own {
 /// A processor's own end.
 struct End {
     shared: Arc<Shared>,
-    place: Placement,
+    placement: Placement,
     station: usize,
     queue: Arc<Queue>,
-    /// State of a small generator (xorshift).
+    /// The state of a small random number generator (xorshift).
     random: Cell<u32>,
-    /// Moving average of how long strands waited before they ran here.
+    /// The moving average of how long strands waited before they ran here.
     wait: Cell<u64>,
-    /// The time when that was last brought up to date.
+    /// The time of its last sample.
     sampled: Cell<u64>,
-    /// Whether the bulletin says that there is something.
+    /// Whether the bulletin says that the queue has strands.
     advertised: Cell<bool>,
-    /// How many looks in a row found the looked-at queue longer.
+    /// The number of looks in a row that found a queue out of balance.
     imbalance: Cell<u32>,
     rescue_floor: u64,
     young: u64,
@@ -270,7 +274,7 @@ impl Local for End {
         let cache = self.note_cache();
         let others =
             |near| self.shared.queues.others(self.station).filter(move |queue| (queue.cache() == cache) == near);
-        // Those under one's own cache first; the rest only then.
+        // Queues under the same cache come first.
         let found = others(true).chain(others(false)).any(|queue| self.share(queue, now, effort));
         if found || effort == Effort::Greedy { self.next(now) } else { None }
     }
@@ -292,8 +296,8 @@ impl Local for End {
     }
 }
 
-/// Each step has a quick form, for when nobody else is at the queue and nothing
-/// has arrived, and a slow one that is out of its way.
+/// Each step has a quick form, for a queue whose lock is free and whose inbox is empty, and a slow
+/// form in a function of its own.
 impl End {
     #[inline(always)]
     fn push_to(&self, mut strands: SpinGuard<'_, Levels>, strand: Ready, now: u64) -> Wake {
@@ -325,8 +329,8 @@ impl End {
         Some(self.popped(strands, next, now))
     }
 
-    /// Several levels have strands. A function of its own: to call it last keeps the quick
-    /// form free of what a call in its midst would cost, 10 instructions.
+    /// Pops a strand where several levels have strands. A function of its own that is called last:
+    /// a call in the midst of the quick form would cost that 10 instructions.
     #[cold]
     #[inline(never)]
     fn pop_mixed(&self, mut strands: SpinGuard<'_, Levels>, now: u64) -> Option<Ready> {
@@ -358,7 +362,7 @@ impl End {
         }
     }
 
-    /// As [`pop_mixed`](End::pop_mixed).
+    /// Exchanges a strand where several levels have strands; see [`pop_mixed`](End::pop_mixed).
     #[cold]
     #[inline(never)]
     fn exchange_mixed(&self, mut strands: SpinGuard<'_, Levels>, strand: Ready, now: u64) -> Ready {
@@ -389,8 +393,8 @@ impl End {
         strands
     }
 
-    /// Notes how long `strand` has waited, and since when the next one does. Once
-    /// per reading of the clock: more often it would say nothing new.
+    /// Notes how long `strand` has waited, and since when the next one waits. Called once for each
+    /// reading of the clock: more often it would say nothing new.
     fn sample(&self, strand: &Ready, strands: &Levels, now: u64) {
         self.sampled.set(now);
         let waited = now.saturating_sub(strand.ready_at());
@@ -398,7 +402,7 @@ impl End {
         self.queue.own.note(strands);
     }
 
-    /// Copies what others want to know to where they read it.
+    /// Copies the state of the queue to the bulletin.
     fn advertise(&self) {
         let queue = &*self.queue;
         let len = queue.own.len.load(Relaxed);
@@ -408,8 +412,8 @@ impl End {
         queue.bulletin.len.store(len, Relaxed);
     }
 
-    /// Sees to it that others know that there is something: whoever neglects a
-    /// queue that looks empty is not found out.
+    /// Writes the bulletin if it says that the queue is empty: no processor would notice that the
+    /// queue is neglected.
     #[inline]
     fn advertise_something(&self) {
         if !self.advertised.get() {
@@ -417,9 +421,10 @@ impl End {
         }
     }
 
-    /// Writes down the cache that the processor runs under, if it has changed.
+    /// Returns the cache that the processor runs under, and writes it to the bulletin if it has
+    /// changed.
     fn note_cache(&self) -> CacheId {
-        let cache = self.place.cache();
+        let cache = self.placement.cache();
         let noted = &self.queue.bulletin.cache;
         if noted.load(Relaxed) != cache.0 {
             noted.store(cache.0, Relaxed);
@@ -427,7 +432,7 @@ impl End {
         cache
     }
 
-    /// A queue to look at: any of those under this cache, seldom another.
+    /// Returns a queue to look at: any of those under this cache, seldom another.
     fn pick(&self) -> Option<&Queue> {
         let used = self.shared.queues.used();
         if used < 2 {
@@ -436,11 +441,12 @@ impl End {
         let random = self.next_random();
         let other = (random >> 8) as usize % (used - 1);
         let queue = self.shared.queues.get(other + usize::from(other >= self.station))?;
-        // A vacant station belongs to no cache, and may hold what was left behind.
+        // A vacant station belongs to no cache, and may hold strands that arrived late.
         let near = queue.cache() == self.note_cache() || !queue.is_taken();
         (near || random % 256 < REMOTE_LOOKS).then_some(queue)
     }
 
+    /// Rescues or balances another queue, if that is due.
     fn look_at(&self, other: &Queue, now: u64) {
         let mine = self.wait.get();
         let limit = (mine * RESCUE_BIAS).max(self.rescue_floor);
@@ -460,14 +466,14 @@ impl End {
     /// Takes everything from a queue whose processor does not get to it.
     #[cold]
     fn rescue(&self, other: &Queue, now: u64, limit: u64) {
-        // The bulletin may be out of date in the direction of looking neglected.
+        // The bulletin may be out of date, and then makes the queue look older than it is.
         let waiting = now.saturating_sub(other.own.head_since.load(Relaxed));
         if other.own.len.load(Relaxed) > 0 && waiting > limit {
             self.take(other, Effort::Polite, |strands| strands.take_all());
         }
     }
 
-    /// Takes what evens out the waits, when they have differed for a while.
+    /// Takes half of the difference in length, when the two queues have differed for a while.
     fn balance(&self, other: &Queue, their_len: usize) {
         let my_len = self.queue.own.len.load(Relaxed) as usize;
         let (mine, theirs) = (self.wait.get(), other.bulletin.wait.load(Relaxed));
@@ -483,8 +489,8 @@ impl End {
         }
     }
 
-    /// Takes half of another queue, for a processor that has nothing. Whether
-    /// there is something of its own now.
+    /// Takes half of another queue, for a processor that has nothing to run. Returns whether the
+    /// processor's own queue has strands now.
     fn share(&self, other: &Queue, now: u64, effort: Effort) -> bool {
         let mut found = false;
         if !other.inbox.strands.is_empty() {
@@ -502,8 +508,8 @@ impl End {
         self.take(other, effort, |strands| strands.take_some(share)) || found
     }
 
-    /// Moves what has arrived in a queue, one's own or another, to one's own
-    /// `strands`. Whether there is something now.
+    /// Moves the arrivals of `queue`, which may be another processor's, behind this processor's own
+    /// `strands`. Returns whether there are strands now.
     #[cold]
     fn unpack_from(&self, queue: &Queue, strands: &mut Levels) -> bool {
         queue.unpack(strands);
@@ -512,8 +518,8 @@ impl End {
         !strands.is_empty()
     }
 
-    /// Moves strands from another queue to the front of one's own, for they are
-    /// the older ones. Whether there were any.
+    /// Moves strands from another queue to the front of this processor's own, because they are the
+    /// older ones. Returns whether there were any.
     fn take(&self, other: &Queue, effort: Effort, which: impl FnOnce(&mut Levels) -> Levels) -> bool {
         let mut theirs = match effort {
             Effort::Greedy => other.own.strands.lock(),
@@ -543,13 +549,7 @@ impl End {
     }
 }
 
-impl Queue {
-    fn cache(&self) -> CacheId {
-        CacheId(self.bulletin.cache.load(Relaxed))
-    }
-}
-
-/// The moving average `old` after another `sample`.
+/// Returns the moving average `old` after one more `sample`.
 fn average(old: u64, sample: u64) -> u64 {
     old / SAMPLE_PARTS * (SAMPLE_PARTS - NEW_SAMPLE) + sample / SAMPLE_PARTS * NEW_SAMPLE
 }

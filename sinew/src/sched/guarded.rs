@@ -1,25 +1,26 @@
 //! Keeps a scheduler that an application has written from harming memory.
 //!
-//! [`Scheduler`] and [`Local`] are safe traits: whatever their methods do, no memory is
-//! read that is gone. The type [`Ready`] sees to it that no strand runs twice. The rest is
-//! done here, around each method, and only for schedulers that are not of this crate:
+//! [`Scheduler`] and [`Local`] are safe traits, so no mistake in their methods may harm memory. The
+//! type [`Ready`] ensures that no strand runs twice. The wrapper in this file ensures the rest,
+//! around each method:
 //!
 //! - A strand that the scheduler gives to a processor belongs to that processor's cluster.
-//!   Otherwise it would be bound to a station that may end before the strand does.
-//! - A panic does not leave the method. It would unwind the frames of whoever made a strand
-//!   ready, and a fibre that borrows from them may be running already.
-//! - The method runs as on a kernel thread that has nothing to do with the runtime. What
-//!   blocks in it blocks that thread, and never suspends the fibre in whose midst it is
-//!   called. Neither does it enter the same scheduler again.
+//!   Otherwise it would be bound to a post that may end before the strand does.
+//! - A panic does not leave the method. It would unwind the frames of the caller that made a strand
+//!   ready, and a fibre that borrows from these frames may be running already.
+//! - The method runs as on a kernel thread that has nothing to do with the runtime. A call that
+//!   blocks in it blocks that thread, and never suspends the fibre in whose midst the method is
+//!   called. The method cannot enter the same scheduler again.
 //!
-//! Each of these that fails ends the process with one line that says why.
+//! A method that breaks one of these rules ends the process with one line that says why. The
+//! schedulers of this crate are not wrapped.
 
-use super::{Claim, Effort, Fair, Inverted, Local, MAX_PROCESSORS, Placement, Ready, Scheduler, Shared, Wake};
+use super::{Claim, Effort, Fair, Inverted, Local, Placement, Ready, Scheduler, Shared, Wake};
 use crate::base::here;
 use std::any::TypeId;
 use std::cell::Cell;
 
-/// The scheduler as the runtime uses it: guarded unless it is one of this crate's.
+/// Returns the scheduler as the runtime uses it: guarded unless it is one of this crate's.
 pub(crate) fn admit<S: Scheduler>(scheduler: S) -> Box<dyn Scheduler> {
     let trusted = [TypeId::of::<Fair>(), TypeId::of::<Inverted>(), TypeId::of::<Shared>()];
     match trusted.contains(&TypeId::of::<S>()) {
@@ -38,11 +39,11 @@ struct GuardedLocal {
     cluster: usize,
 }
 
-/// For methods that no other can be in the way of: to drop a scheduler, to ask its name.
+/// Stands for the cluster in methods that may be entered at any time: `name` and `drop`.
 const NO_CLUSTER: usize = 0;
 
 thread_local! {
-    /// The cluster whose scheduler this kernel thread is in.
+    /// The cluster whose scheduler this kernel thread is in, or `NO_CLUSTER`.
     static ENTERED: Cell<usize> = const { Cell::new(NO_CLUSTER) };
 }
 
@@ -75,16 +76,6 @@ fn call<R>(cluster: usize, method: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A processor that does not exist has no place in the list of those that sleep.
-fn checked(wake: Wake) -> Wake {
-    match wake {
-        Wake::Processor(id) if id.index() >= MAX_PROCESSORS => {
-            crate::base::fatal("a scheduler named a processor that cannot exist")
-        }
-        wake => wake,
-    }
-}
-
 impl<S: Scheduler> Guarded<S> {
     fn call<R>(&self, cluster: usize, method: impl FnOnce(&S) -> R) -> R {
         call(cluster, || method(self.0.as_ref().expect("a scheduler is used until it is dropped")))
@@ -102,14 +93,14 @@ impl<S: Scheduler> Scheduler for Guarded<S> {
         self.call(NO_CLUSTER, S::name)
     }
 
-    fn attach(&self, place: Placement) -> Box<dyn Local> {
-        let cluster = place.cluster;
-        let local = self.call(cluster, |scheduler| scheduler.attach(place));
+    fn attach(&self, placement: Placement) -> Box<dyn Local> {
+        let cluster = placement.cluster;
+        let local = self.call(cluster, |scheduler| scheduler.attach(placement));
         Box::new(GuardedLocal { local: Some(local), cluster })
     }
 
     fn inject(&self, strand: Ready, now: u64) -> Wake {
-        checked(self.call(strand.cluster_address(), |scheduler| scheduler.inject(strand, now)))
+        self.call(strand.cluster_address(), |scheduler| scheduler.inject(strand, now))
     }
 }
 
@@ -118,7 +109,7 @@ impl GuardedLocal {
         call(self.cluster, || method(self.local.as_deref().expect("an end is used until it is dropped")))
     }
 
-    /// Checks a strand that the scheduler has given.
+    /// Checks that a strand which the scheduler has given belongs to the cluster.
     fn admitted(&self, strand: Ready) -> Ready {
         if strand.cluster_address() != self.cluster {
             crate::base::fatal(
@@ -137,12 +128,12 @@ impl Drop for GuardedLocal {
 
 impl Local for GuardedLocal {
     fn push(&self, strand: Ready, now: u64) -> Wake {
-        checked(self.call(|local| local.push(strand, now)))
+        self.call(|local| local.push(strand, now))
     }
 
     fn push_all(&self, strands: &mut dyn Iterator<Item = Ready>, now: u64, tell: &mut dyn FnMut(Wake)) {
-        self.call(|local| local.push_all(strands, now, &mut |wake| tell(checked(wake))));
-        // It takes all strands, or the rest is taken from it.
+        self.call(|local| local.push_all(strands, now, tell));
+        // A scheduler that leaves some of them gets these one by one.
         strands.for_each(|strand| tell(self.push(strand, now)));
     }
 
@@ -166,7 +157,7 @@ impl Local for GuardedLocal {
     }
 
     fn retract(&self, now: u64) -> Wake {
-        checked(self.call(|local| local.retract(now)))
+        self.call(|local| local.retract(now))
     }
 
     fn beat(&self, now: u64) {

@@ -1,7 +1,6 @@
-//! The inverted shared ready-stack of the Fred runtime: a counter says whether
-//! there is anything to do at all; where there is not, processors wait on a
-//! stack and arriving strands are handed to them. The folder's README tells
-//! the whole story.
+//! The inverted shared ready-stack of the Fred runtime: a counter says whether any strand is ready.
+//! If none is, processors wait on a stack and arriving strands are handed to them. The folder's
+//! README has the protocol.
 
 mod strands;
 
@@ -16,24 +15,22 @@ use std::cell::Cell;
 use std::sync::Arc;
 use strands::Strands;
 
-/// One dispatch in so many looks into the staging queue first, which a
-/// processor that never runs out of its own work would not reach otherwise.
-/// The figure is Go's, for the same purpose.
+/// One dispatch in this many looks into the staging queue first. A processor that never runs out
+/// of its own work would not look there otherwise. The figure is Go's, for the same purpose.
 const STAGING_TURN: u32 = 61;
 
-/// A single strand this old is not about to be run by who keeps it. As in
-/// [`Fair`](super::Fair).
+/// A single strand that is kept for longer than this is not about to be run by the processor that
+/// keeps it. As in [`Fair`](super::Fair).
 const YOUNG_US: u64 = 2;
 
-/// A processor is held up when it has not last_beat for so many distances between two ticks
-/// of who looks: for 48 µs if strands are short, which is about what
+/// A processor is held up when its last beat is this many times as long ago as the time between
+/// the last two beats of the processor that looks. That is 48 µs if strands are short, about what
 /// [`Fair`](super::Fair) has. Unmeasured beyond that.
-const HELD_UP_TICKS: u64 = 3;
+const HELD_UP_BEATS: u64 = 3;
 
-/// Local queues, a staging queue, stealing along a ring, and the *inverted
-/// shared ready-stack*: one counter of ready strands that, when negative,
-/// counts waiting processors. The one strand that a processor will run next
-/// anyhow is not counted.
+/// Local queues, a staging queue, stealing along a ring, and the *inverted shared ready-stack*: one
+/// counter of ready strands that, when negative, counts waiting processors. The one strand that a
+/// processor runs next anyway is not counted.
 #[derive(Default)]
 pub struct Inverted {
     shared: Arc<Shared>,
@@ -41,22 +38,21 @@ pub struct Inverted {
 
 #[derive(Default)]
 struct Shared {
-    /// Ready strands but those that are kept, less the processors that wait or are
-    /// about to. Relaxed everywhere: the counter only counts. Strands themselves pass
-    /// through the locks of `waiting` and of the queues, or through an inbox, and a
-    /// processor that the counter has promised a strand looks until it finds one.
+    /// The number of ready strands without those that are kept, less the number of processors that
+    /// wait or are about to. Relaxed everywhere: the counter only counts. Strands themselves pass
+    /// through the locks of `waiting` and of the queues, or through an inbox, and a processor that
+    /// the counter has promised a strand looks until it finds one.
     counter: CachePadded<AtomicI64>,
     waiting: CachePadded<SpinLock<Waiting>>,
-    /// What arrives from elsewhere.
+    /// Strands that arrive from elsewhere.
     staging: CachePadded<Strands>,
     ring: Stations<Station>,
 }
 
-/// The inverted stack and its helper.
+/// The inverted stack, and the strands that came too early for it.
 struct Waiting {
     processors: Vec<(ProcessorId, Arc<Station>)>,
-    /// Strands for processors that have counted themselves and are not on the
-    /// stack yet.
+    /// Strands for processors that have counted themselves and are not on the stack yet.
     early: Levels,
 }
 
@@ -66,19 +62,19 @@ impl Default for SpinLock<Waiting> {
     }
 }
 
-/// A processor's part of the ring.
+/// A processor's station in the ring.
 #[derive(Default)]
 struct Station {
     local: CachePadded<Strands>,
-    /// When its processor last last_beat. Written by it only.
+    /// When its processor had its last beat. Written by that processor only.
     last_beat: CachePadded<AtomicU64>,
-    /// Where a waiting processor is handed its strand.
+    /// Where a waiting processor gets its strand.
     handed: Inbox,
 }
 
 impl Shared {
-    /// Counts a strand and gives it to a waiting processor if there is one,
-    /// else to `queue`.
+    /// Counts a strand and gives it to a waiting processor. Puts it into `queue` if no processor
+    /// waits.
     #[inline]
     fn enqueue(&self, strand: Ready, queue: &Strands) -> Wake {
         if self.counter.fetch_add(1, Relaxed) >= 0 {
@@ -88,6 +84,7 @@ impl Shared {
         self.hand_over(strand)
     }
 
+    /// Gives a counted strand to the processor that came to wait last.
     #[cold]
     fn hand_over(&self, strand: Ready) -> Wake {
         let mut waiting = self.waiting.lock();
@@ -106,10 +103,10 @@ impl Scheduler for Inverted {
         "inverted"
     }
 
-    fn attach(&self, place: Placement) -> Box<dyn Local> {
+    fn attach(&self, placement: Placement) -> Box<dyn Local> {
         let (index, station) = self.shared.ring.take();
         let shared = Arc::clone(&self.shared);
-        let processor = place.processor();
+        let processor = placement.processor();
         Box::new(End {
             shared,
             station,
@@ -132,11 +129,12 @@ struct End {
     station: Arc<Station>,
     index: usize,
     processor: ProcessorId,
-    /// Whether the processor is on the inverted stack, or was until somebody
-    /// took it off to hand it a strand.
+    /// Whether the processor is on the inverted stack, or has been taken off it by a thread that
+    /// hands it a strand.
     waiting: Cell<bool>,
+    /// Counts dispatches, for [`STAGING_TURN`].
     turn: Cell<u32>,
-    /// How far along the ring the station is that was looked at last.
+    /// The distance along the ring to the station that was looked at last.
     ahead: Cell<usize>,
     young: u64,
 }
@@ -158,12 +156,11 @@ impl Local for End {
         if self.waiting.get() {
             return self.take_handed();
         }
-        // Counting comes first: a strand is reserved, or the processor is known to
-        // wait.
+        // Counting comes first: either a strand is reserved, or the processor is known to wait.
         if self.shared.counter.fetch_sub(1, Relaxed) > 0 { Some(self.find()) } else { self.wait() }
     }
 
-    /// The number of ready strands does not change, nor does the counter.
+    /// Neither the number of ready strands nor the counter changes.
     fn exchange(&self, strand: Ready, _now: u64) -> Result<Ready, Ready> {
         Ok(self.staged_in_turn(strand).unwrap_or_else(|strand| self.station.local.exchange(strand)))
     }
@@ -172,7 +169,8 @@ impl Local for End {
         self.station.local.claim().or_else(|| self.shared.staging.claim())
     }
 
-    /// What others keep is not the counter's: who takes it still waits, and retracts.
+    /// Strands that others keep are not counted. A processor that takes one still waits, until it
+    /// retracts.
     fn search(&self, now: u64, effort: Effort) -> Option<Ready> {
         let left = || self.others().find_map(|station| station.local.take_left(now, self.young, effort));
         self.next(now).or_else(left)
@@ -182,10 +180,9 @@ impl Local for End {
         if !self.waiting.get() {
             return Wake::Nobody;
         }
-        // To stop waiting is to be woken by nobody: it counts as an arrival,
-        // which claims a waiting processor, this one. If all are claimed, an
-        // arrival is on its way to this one, unless another that comes to wait
-        // meanwhile is picked in its place: then there is one to claim again.
+        // To stop waiting counts as an arrival, which claims a waiting processor: this one. If all
+        // are claimed, an arrival is on its way to this one. Another processor that comes to wait
+        // meanwhile may be picked instead of this one: then there is one to claim again.
         let claim = |counter| (counter < 0).then_some(counter + 1);
         while self.shared.counter.fetch_update(Relaxed, Relaxed, claim).is_err() {
             if let Some(strand) = self.take_handed() {
@@ -194,21 +191,21 @@ impl Local for End {
             yield_now();
         }
         let mut waiting = self.shared.waiting.lock();
-        if let Some(place) = waiting.processors.iter().position(|(id, _)| *id == self.processor) {
-            waiting.processors.remove(place);
+        if let Some(index) = waiting.processors.iter().position(|(id, _)| *id == self.processor) {
+            waiting.processors.remove(index);
             self.waiting.set(false);
             return Wake::Nobody;
         }
         drop(waiting);
-        // Another arrival has picked this processor. The claim is good for one
-        // more that waits: it gets that arrival's strand.
+        // Another arrival has picked this processor. The claim is good for one more that waits:
+        // that one gets the strand of the arrival.
         self.shared.hand_over(self.await_handed())
     }
 
     fn beat(&self, now: u64) {
         let since_last = now.saturating_sub(self.station.last_beat.load(Relaxed));
         self.station.last_beat.store(now, Relaxed);
-        let limit = since_last.saturating_mul(HELD_UP_TICKS);
+        let limit = since_last.saturating_mul(HELD_UP_BEATS);
         let Some(other) = self.next_along_the_ring() else { return };
         if now.saturating_sub(other.last_beat.load(Relaxed)) > limit
             && !other.local.is_empty()
@@ -218,8 +215,8 @@ impl Local for End {
         }
     }
 
-    /// Gives back what is kept, and moves the rest to the staging queue, where it stays
-    /// counted.
+    /// Gives up the strands that are kept, then moves the rest to the staging queue, where they
+    /// stay counted.
     fn drain(&self) -> Option<Ready> {
         let kept = self.station.local.take_kept();
         if kept.is_none() {
@@ -236,8 +233,8 @@ impl End {
         self.turn.get().is_multiple_of(STAGING_TURN)
     }
 
-    /// A staged strand if it is time for one, in whose place `strand`, which was not
-    /// counted, is from now on. Otherwise gives `strand` back.
+    /// Returns a staged strand if it is time for one. `strand`, which was not counted, is put into
+    /// the local queue and counted instead of it. Otherwise gives `strand` back.
     fn staged_in_turn(&self, strand: Ready) -> Result<Ready, Ready> {
         if self.is_staging_turn()
             && let Some(staged) = self.shared.staging.pop()
@@ -252,15 +249,15 @@ impl End {
         self.shared.ring.others(self.index)
     }
 
-    /// Each of the other stations in turn.
+    /// Returns each of the other stations in turn.
     fn next_along_the_ring(&self) -> Option<&Arc<Station>> {
         let ahead = (self.ahead.get() + 1) % (self.shared.ring.used() - 1).max(1);
         self.ahead.set(ahead);
         self.others().nth(ahead)
     }
 
-    /// Finds the strand that the counter has reserved: it is in some queue, or
-    /// will be as soon as whoever counted it has put it there.
+    /// Finds the strand that the counter has reserved. It is in some queue, or will be there as soon
+    /// as the thread that counted it has put it down.
     fn find(&self) -> Ready {
         if self.is_staging_turn()
             && let Some(staged) = self.shared.staging.pop()
@@ -292,7 +289,7 @@ impl End {
         early
     }
 
-    /// The strand that somebody is about to hand to this processor.
+    /// Returns the strand that another thread is about to hand to this processor.
     #[cold]
     fn await_handed(&self) -> Ready {
         loop {
@@ -303,6 +300,7 @@ impl End {
         }
     }
 
+    /// Takes the strand that this processor was handed, if it is there. It does not wait any more then.
     fn take_handed(&self) -> Option<Ready> {
         let mut handed = self.station.handed.take_all();
         let strand = handed.pop();

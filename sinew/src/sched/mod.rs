@@ -21,22 +21,22 @@ pub use crate::strand::{Claim, Priority, Ready};
 
 use std::sync::Arc;
 
-/// How many processors a cluster can have at once.
+/// The largest number of processors that a cluster can have at once.
 pub const MAX_PROCESSORS: usize = 1024;
 
-/// Which processor of a cluster: a small number, used again when a processor
-/// has left and another one comes.
+/// The number of a processor within its cluster. A new processor gets the lowest number that no
+/// other processor has, so numbers stay small and are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessorId(pub(crate) u16);
 
 impl ProcessorId {
-    /// The number itself, less than [`MAX_PROCESSORS`].
+    /// Returns the number, which is less than [`MAX_PROCESSORS`].
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// What a scheduler is told of a processor that joins.
+/// What a scheduler is told of a processor when it attaches.
 #[derive(Clone, Debug)]
 pub struct Placement {
     processor: ProcessorId,
@@ -52,23 +52,26 @@ impl Placement {
         Placement { processor, topology, cluster, simulated_cpu: None }
     }
 
-    /// A place on a machine that need not exist, for simulating a scheduler:
-    /// the processor stays on `cpu`.
-    pub fn simulated(index: u16, topology: Arc<Topology>, cpu: usize) -> Self {
+    /// Makes a placement on a machine that need not exist. The processor stays on `cpu`.
+    #[cfg(any(test, sinew_loom))]
+    #[cfg_attr(not(test), allow(dead_code))]
+    pub(crate) fn simulated(index: u16, topology: Arc<Topology>, cpu: usize) -> Self {
         Placement { processor: ProcessorId(index), topology, cluster: 0, simulated_cpu: Some(cpu) }
     }
 
-    /// The processor's number within its cluster.
+    /// Returns the processor's number within its cluster.
     pub fn processor(&self) -> ProcessorId {
         self.processor
     }
 
-    /// The machine's caches.
+    /// Returns the caches of the machine.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The cache that the processor runs under at this moment.
+    /// Returns the last-level cache that the processor runs under at this moment. To be called on
+    /// the processor's own kernel thread. It asks the kernel if there are several caches, for
+    /// threads move from CPU to CPU.
     pub fn cache(&self) -> CacheId {
         if self.topology.is_flat() {
             return self.topology.cache_of(0);
@@ -77,138 +80,172 @@ impl Placement {
     }
 }
 
-/// Whom a strand that was just made ready concerns, as far as its scheduler
-/// can tell. Processors that are awake need no telling.
+/// Says which sleeping processor, if any, has to be woken for a strand that a scheduler has just
+/// taken. Processors that are awake look into the scheduler by themselves.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Nobody: an awake processor is certain to find it.
+    /// No processor: one that is awake is certain to find the strand.
     Nobody,
-    /// The processor that pushed it will run it next, unless what it runs now
-    /// goes on for long: worth waking another only if nobody keeps watch.
+    /// The strand is the only one that the pushing processor has, and that processor runs it
+    /// next. Another processor is woken only if no sleeping processor keeps watch for strands
+    /// that wait too long.
     Lone,
-    /// There is more to do than the awake processors will soon get to.
+    /// The processors that are awake will not get to the strand soon: any sleeping processor.
     Backlog,
-    /// This processor, which has been given it.
+    /// This processor, to which the scheduler has given the strand.
     Processor(ProcessorId),
 }
 
-/// How much a processor that found nothing of its own may take from others.
+/// How much a processor without work may take from the others in [`Local::search`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// What somebody else would not get to soon: it leaves a single strand that
-    /// its processor is just about to run.
+    /// Strands that their own processor will not get to soon. A single strand that its processor
+    /// is about to run stays where it is: otherwise two processors steal it from each other.
     Polite,
-    /// Anything that is ready anywhere.
+    /// Every strand that is ready anywhere. The processor sleeps if it finds none.
     Greedy,
 }
 
-/// A scheduling idea: decides which strand of a cluster runs next, and where.
+/// A scheduling idea: decides which strand of a cluster runs next, and on which processor.
 ///
-/// One value serves one cluster. Each processor of the cluster gets an end of
-/// its own by [`attach`](Scheduler::attach), and everything that a processor
-/// does goes through that end; [`inject`](Scheduler::inject) is for the rest of
-/// the world.
+/// One value serves one cluster. Each processor of the cluster gets an end of its own by
+/// [`attach`](Scheduler::attach), and uses nothing but that end. All other threads hand in strands
+/// by [`inject`](Scheduler::inject).
 ///
-/// An application may write its own: the example `earliest_deadline` is one of
-/// fifty lines. What a strand is, a fibre or a task, makes no difference to it.
+/// An application may write a scheduler of its own: the example `earliest_deadline` is one of
+/// fifty lines. To a scheduler, a fibre and a task are the same: a strand.
 ///
-/// # What it may rely on
+/// # What a scheduler may rely on
 ///
-/// - Every strand that it is given is ready, and may run on any processor of
-///   the cluster. Strands that are bound to one processor, and those of
-///   [`Priority::Background`], are kept elsewhere.
-/// - `now` never goes far back.
-/// - Nothing of a user's program runs while a method runs, so it may take locks
-///   of its own, which it holds for a moment.
-/// - A method that has begun ends before another begins on the same kernel thread.
-/// - A strand keeps its priority; [`Ready::ready_at`] stays until it is given back.
+/// - Every strand that it is given is ready, belongs to the cluster, and may run on any processor
+///   of the cluster. The runtime itself keeps strands that are bound to one processor, and those
+///   of [`Priority::Background`].
+/// - A strand keeps its priority. [`Ready::ready_at`] stays the same until the strand is given
+///   back.
+/// - `now` is the present time in cycles of the CPU's counter. A processor reads it every few
+///   dispatches, so it may be some microseconds old. Two processors may differ a little, so
+///   differences are best taken with `saturating_sub`.
+/// - No code of the program runs while a method runs. So a scheduler may take locks of its own
+///   and hold them for a moment.
+/// - On one kernel thread, a method ends before the next one begins.
 ///
-/// # What it owes
+/// # What a scheduler owes
 ///
-/// - A strand that was given is given back exactly once, by some end. To drop one
-///   ends the process.
-/// - No method blocks for long, or calls what blocks a fibre.
-/// - After `push` or `inject` has returned, a `search` with [`Effort::Greedy`]
-///   by any end finds the strand, unless another end has taken it. (The ends
-///   that sleep rely on this; the runtime supplies the memory barriers.)
-/// - The [`Wake`] that it returns names everyone who has to be told.
+/// - It gives back each strand exactly once, from any end.
+/// - No method blocks for long, or calls a function that blocks a fibre.
+/// - As soon as `push`, `push_all` or `inject` has returned, a `search` with [`Effort::Greedy`]
+///   by any end finds the strand, unless another end has taken it. Processors that fall asleep
+///   rely on this. The runtime supplies the memory barriers.
+/// - The [`Wake`] that it returns names every processor that has to be woken.
 ///
-/// # What becomes of one that does not
+/// # What happens if it does not keep to that
 ///
-/// A strand that is never given back never runs again. No mistake harms memory; these end
-/// the process with one line:
+/// A strand that is never given back never runs again. No mistake harms memory. These mistakes
+/// end the process with one line:
 ///
-/// - to drop a strand;
-/// - to panic, also in `drop`;
-/// - to give a processor a strand of another cluster: two clusters cannot share one
-///   scheduler's state;
-/// - to make a strand of the same cluster ready from within a method, by `unpark` for
-///   instance. To spawn one there panics, for a method runs as on a kernel thread that has
-///   no runtime; what blocks in it blocks the processor.
+/// - It drops a strand.
+/// - It panics, in a method or in `drop`.
+/// - It gives a processor a strand of another cluster. Two clusters cannot share the state of one
+///   scheduler.
+/// - A method makes a strand of the same cluster ready, by `unpark` for instance.
+/// - A method spawns a strand. A method runs as on a kernel thread that has no runtime, so spawning
+///   panics there. A call that blocks in a method blocks the processor.
 pub trait Scheduler: Send + Sync + 'static {
-    /// A short name, for reports.
+    /// Returns a short name, for reports.
     fn name(&self) -> &'static str;
 
-    /// A processor joins the cluster. Called on that processor's kernel thread,
-    /// where the result stays.
-    fn attach(&self, place: Placement) -> Box<dyn Local>;
+    /// Makes the end of a processor that joins the cluster. Called once by each processor, on its
+    /// kernel thread, before it runs its first strand. The end stays on that thread.
+    fn attach(&self, placement: Placement) -> Box<dyn Local>;
 
-    /// Takes a strand that became ready outside of the cluster's processors.
+    /// Takes a strand that becomes ready elsewhere than on a processor that serves the cluster.
+    ///
+    /// Called by any thread: a kernel thread without a runtime, a processor of another cluster,
+    /// or a processor that leaves this one and hands over what [`Local::drain`] returned.
     fn inject(&self, strand: Ready, now: u64) -> Wake;
 }
 
-/// A processor's own end of a scheduler. Used by one kernel thread only.
+/// A processor's own end of a scheduler. Only the processor's kernel thread calls it.
+///
+/// A processor uses its end as follows:
+///
+/// | when | what it calls |
+/// | --- | --- |
+/// | a strand becomes ready on it | `push`, or `push_all` for a batch |
+/// | a strand has yielded | `exchange`; if that returns `Err`, `push` and then `next` |
+/// | a strand has parked or ended | `next` |
+/// | before `next`, if strands that are bound to the processor are ready too | `claim` |
+/// | every 16 µs while it runs strands | `beat` |
+/// | `next` returned nothing | `next` and `search`, again and again for a while |
+/// | it is about to sleep | `next` and `search`, the last time with [`Effort::Greedy`] unless another processor keeps watch |
+/// | it has found work after `next` returned nothing | `retract` |
+/// | it leaves the cluster | `retract`, then `drain` until nothing is left |
 pub trait Local {
-    /// Takes a strand that this processor made ready.
+    /// Takes a strand that became ready on this processor: a strand that runs here has spawned
+    /// or woken it, a timer or an I/O event is for it, or it has yielded.
     fn push(&self, strand: Ready, now: u64) -> Wake;
 
-    /// Takes strands that this processor made ready at once, and calls `tell` with
-    /// whomever they concern.
+    /// Takes a batch of strands that became ready on this processor, and calls `tell` for each
+    /// [`Wake`] that results. There may be no strands in it.
+    ///
+    /// An implementation takes all strands from the iterator, and may answer for all of them with
+    /// one `tell`. It releases its locks before that: `tell` may make a system call.
     fn push_all(&self, strands: &mut dyn Iterator<Item = Ready>, now: u64, tell: &mut dyn FnMut(Wake)) {
         strands.for_each(|strand| tell(self.push(strand, now)));
     }
 
-    /// The next strand to run, of those that are this processor's to run.
+    /// Returns the next strand that this processor has to run, without a search at others. Called
+    /// whenever the processor needs a strand, so it has to be fast.
     fn next(&self, now: u64) -> Option<Ready>;
 
-    /// Takes back the strand that ran last, which is still ready, and gives the
-    /// next one: `push` and `next` in one step.
+    /// Takes a strand that is ready and returns the next one: `push` and `next` in one step. May
+    /// return the same strand.
+    ///
+    /// Called when the strand that ran has yielded, was woken before it had parked, or has ended
+    /// and `strand` waited for its end. No processor is woken for a strand that comes in this way.
     ///
     /// # Errors
-    /// The strand itself, from a scheduler that has no quicker way than `push` and
-    /// `next`: the processor calls these then.
+    /// Returns `strand` itself if the scheduler has no quicker way than `push` and `next`. The
+    /// processor calls these then.
     fn exchange(&self, strand: Ready, _now: u64) -> Result<Ready, Ready> {
         Err(strand)
     }
 
-    /// What [`next`](Local::next) would give, to be weighed against strands
-    /// that only this processor may run.
+    /// Returns the claim of the strand that [`next`](Local::next) would return. Called only while
+    /// the processor also has strands that are bound to it. The processor compares the two claims
+    /// and calls `next` if the scheduler's turn has come. `next` may return another strand, or
+    /// nothing if another processor was faster.
     fn claim(&self) -> Option<Claim>;
 
-    /// Looks beyond what is this processor's own. Called when `next` had
-    /// nothing: several times while the processor lingers, and once more after
-    /// it has announced that it will sleep.
+    /// Looks for a strand at the other processors. Called when [`next`](Local::next) returned
+    /// nothing: several times while the processor lingers, and again after it has announced that
+    /// it falls asleep. `effort` says how much it may take.
     fn search(&self, now: u64, effort: Effort) -> Option<Ready>;
 
-    /// The processor will run something although `next` had nothing: what `search`
-    /// found, or something that did not come from this scheduler. A scheduler in
-    /// which `next` announces that the processor waits takes that back here; a
-    /// strand that the processor has been given meanwhile it passes on.
+    /// Notes that the processor goes on with other work although `next` returned nothing. It
+    /// found that work by `search`, or elsewhere: a strand that is bound to it, or a background
+    /// strand.
+    ///
+    /// A scheduler whose `next` announces that the processor waits takes that back here. If it
+    /// has meanwhile given the processor a strand, it passes that strand on. The processor may call
+    /// this also when nothing was announced.
     fn retract(&self, _now: u64) -> Wake {
         Wake::Nobody
     }
 
-    /// Called about every [`BEAT_US`] microseconds while the processor is busy:
-    /// the moment to look at others.
+    /// Looks at the others. Called about every [`BEAT_US`] microseconds, between two strands,
+    /// while the processor runs strands. A strand that does not give up its processor delays it.
     fn beat(&self, _now: u64) {}
 
-    /// The processor leaves: gives back one strand after the other until none
-    /// is left. Nothing is pushed to this end any more.
+    /// Gives up one strand that only this end would run. Called again and again until it returns
+    /// nothing, when the processor leaves its cluster. The processor passes each of the strands to
+    /// [`Scheduler::inject`]. No strand is pushed to this end any more, and the end is dropped
+    /// some time later. It is not called when the runtime ends: no strand is left then.
     fn drain(&self) -> Option<Ready>;
 }
 
-/// How far apart ticks are. Each is one look at another processor's queue, a
-/// cache miss of about 100 ns on both sides: about one per cent of the time. The
-/// mean of `transfer` is about four of them.
+/// The distance between two beats of a processor. At each beat a processor looks at the queue of
+/// another one, a cache miss of about 100 ns on both sides: about one per cent of the time. The
+/// mean of `transfer` is about four beats.
 pub const BEAT_US: u64 = 16;

@@ -1,5 +1,4 @@
-//! One queue for all processors: the baseline that the other schedulers have
-//! to beat.
+//! One queue for all processors: the baseline that the other schedulers have to beat.
 
 use super::{Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
 use crate::base::atomic::{AtomicUsize, Relaxed};
@@ -7,8 +6,8 @@ use crate::base::spin::SpinLock;
 use crate::strand::Levels;
 use std::sync::Arc;
 
-/// One first-in-first-out queue per priority, shared by all processors of the
-/// cluster: perfectly fair, perfectly balanced, and contended.
+/// One first-in-first-out queue for each priority, shared by all processors of the cluster:
+/// perfectly fair, perfectly balanced, and contended.
 #[derive(Default)]
 pub struct Shared {
     queue: Arc<Queue>,
@@ -16,8 +15,8 @@ pub struct Shared {
 
 struct Queue {
     strands: SpinLock<Levels>,
-    /// The number of strands, written under the lock, so that a processor that
-    /// looks in vain need not take it.
+    /// The number of strands. Written under the lock, and read without it, so that a look in vain
+    /// does not take the lock.
     len: AtomicUsize,
 }
 
@@ -51,7 +50,7 @@ impl Scheduler for Shared {
         "shared"
     }
 
-    fn attach(&self, _place: Placement) -> Box<dyn Local> {
+    fn attach(&self, _placement: Placement) -> Box<dyn Local> {
         Box::new(End { queue: Arc::clone(&self.queue) })
     }
 

@@ -1,9 +1,9 @@
-//! A table of per-processor parts that grows and shrinks while it is read.
+//! The stations of a scheduler: one part for each processor, in a table that is read without a
+//! lock.
 //!
-//! An entry is made when its station is first taken and then stays: a processor
-//! that leaves only marks it vacant, and one that comes takes a vacant one
-//! first. So readers walk the table without a lock, and whatever lands in a
-//! station at the moment when it is left can still be found there.
+//! An entry is made when its station is first taken, and then stays. A processor that leaves marks
+//! its station vacant, and a processor that comes takes a vacant one first. So a strand that lands
+//! in a station at the moment when its processor leaves can still be found there.
 
 use super::MAX_PROCESSORS;
 use crate::base::atomic::{Acquire, AtomicUsize, Release};
@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 pub(super) struct Stations<T> {
     entries: Box<[OnceLock<Arc<T>>]>,
-    /// All entries that are set have smaller indices.
+    /// Greater than the index of each entry that is set.
     used: AtomicUsize,
     plan: Mutex<Plan>,
 }
 
 #[derive(Default)]
 struct Plan {
-    /// The lowest station that nobody ever took.
+    /// The lowest station that was never taken.
     fresh: usize,
     vacant: Vec<usize>,
 }
@@ -34,10 +34,10 @@ impl<T: Default> Default for Stations<T> {
 }
 
 impl<T: Default> Stations<T> {
-    /// Takes a station: its index and what is there.
+    /// Takes a station. Returns its index and its entry.
     ///
     /// # Panics
-    /// If more than [`MAX_PROCESSORS`] are taken.
+    /// Panics if [`MAX_PROCESSORS`] stations are taken already.
     pub(super) fn take(&self) -> (usize, Arc<T>) {
         let mut plan = self.plan.lock().unwrap();
         let station = plan.vacant.pop().unwrap_or_else(|| {
@@ -48,7 +48,7 @@ impl<T: Default> Stations<T> {
         (station, Arc::clone(self.get_or_new(station)))
     }
 
-    /// Leaves a station to the next who takes one.
+    /// Leaves a station to the next processor that takes one.
     pub(super) fn leave(&self, station: usize) {
         self.plan.lock().unwrap().vacant.push(station);
     }
@@ -64,12 +64,12 @@ impl<T: Default> Stations<T> {
         entry
     }
 
-    /// How many stations have been in use at one time or another.
+    /// Returns the number of stations that have ever been in use.
     pub(super) fn used(&self) -> usize {
         self.used.load(Acquire)
     }
 
-    /// What is in the other stations, beginning behind `station`.
+    /// Returns the entries of the other stations, beginning behind `station`.
     pub(super) fn others(&self, station: usize) -> impl Iterator<Item = &Arc<T>> {
         let used = self.used();
         (1..used).filter_map(move |offset| self.get((station + offset) % used))
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seat_that_was_left_is_taken_again_with_what_is_in_it() {
+    fn a_station_that_was_left_is_taken_again_with_what_is_in_it() {
         let stations = Stations::<Mutex<u32>>::default();
         let (first, entry) = stations.take();
         let (second, _) = stations.take();

@@ -1,14 +1,13 @@
-//! Which processors are near each other: the last-level cache that each CPU
-//! belongs to.
+//! Which CPUs are near each other: the last-level cache that each of them belongs to.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::thread;
 
-/// The most CPUs a list may name, and one more than the highest CPU number in
-/// it. Not a measured number: larger than the machines this is for, and small
-/// enough that a garbled file cannot make us allocate without bound.
+/// The largest number of CPUs that a list may name, and one more than the highest CPU number in it.
+/// Unmeasured: larger than the machines this is for, and small enough that a garbled file does not
+/// make us allocate without bound.
 const MAX_CPUS: usize = 4096;
 
 /// Where Linux describes its CPUs.
@@ -19,7 +18,7 @@ const SYSFS_CPUS: &str = "/sys/devices/system/cpu";
 pub struct CacheId(pub(crate) u16);
 
 impl CacheId {
-    /// The number as an index into a table with one entry for each cache.
+    /// Returns the number as an index into a table with one entry for each cache.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -44,20 +43,18 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The topology of this machine, as the kernel describes it; one cache for
-    /// all CPUs if it does not.
+    /// Returns the topology of this machine as the kernel describes it. If the kernel does not, all
+    /// CPUs share one cache.
     pub fn detect() -> Topology {
         Topology::detect_from(Path::new(SYSFS_CPUS))
     }
 
-    /// As [`detect`](Topology::detect), from a directory laid out like
-    /// `/sys/devices/system/cpu`.
+    /// Reads the topology from a directory that is laid out like `/sys/devices/system/cpu`.
     ///
-    /// Each CPU belongs to its cache of the highest level that holds data. CPUs
-    /// whose `online` file says 0 are left out. If anything about any other CPU
-    /// cannot be read or understood, the answer is [`flat`](Topology::flat) with
-    /// [`std::thread::available_parallelism`] CPUs: half a topology would
-    /// mislead more than none.
+    /// Each CPU belongs to its cache of the highest level that holds data. CPUs whose `online` file
+    /// says 0 are left out. If the entry of any other CPU cannot be read or understood, returns a
+    /// [`flat`](Topology::flat) topology with [`std::thread::available_parallelism`] CPUs: half a
+    /// topology would mislead more than none.
     pub fn detect_from(root: &Path) -> Topology {
         read_groups(root).map_or_else(
             || Topology::flat(thread::available_parallelism().map_or(1, usize::from)),
@@ -65,16 +62,16 @@ impl Topology {
         )
     }
 
-    /// `cpus` CPUs, numbered from 0, that share one cache. 0 counts as 1.
+    /// Returns a topology of `cpus` CPUs, numbered from 0, that share one cache. 0 counts as 1.
     pub fn flat(cpus: usize) -> Topology {
         Topology::uniform(cpus, 1)
     }
 
-    /// `cpus` CPUs, numbered from 0, in consecutive groups of
+    /// Returns a topology of `cpus` CPUs, numbered from 0, in consecutive groups of
     /// `cpus.div_ceil(caches)` for each cache. 0 counts as 1, for both.
     ///
-    /// The last group is smaller when the numbers do not divide, and there may
-    /// be fewer groups than asked for: 5 CPUs in 4 caches are 2, 2 and 1.
+    /// If the numbers do not divide, the last group is smaller, and there may be fewer groups than
+    /// asked for: 5 CPUs in 4 caches are 2, 2 and 1.
     pub fn uniform(cpus: usize, caches: usize) -> Topology {
         let cpus = cpus.max(1);
         let each = cpus.div_ceil(caches.max(1));
@@ -82,11 +79,11 @@ impl Topology {
         Topology::new(cache_of.collect(), cpus)
     }
 
-    /// One cache for each group of CPU numbers, in this order.
+    /// Returns a topology with one cache for each group of CPU numbers, in this order.
     ///
-    /// Empty groups are left out. A CPU named twice belongs to the first group
-    /// that names it. No CPUs at all count as one. Memory is in proportion to
-    /// the highest CPU number.
+    /// Empty groups are left out. A CPU that is named twice belongs to the first group that names
+    /// it. No CPUs at all count as one CPU. The memory that it takes is in proportion to the highest
+    /// CPU number.
     pub fn from_groups(groups: &[Vec<usize>]) -> Topology {
         let mut known: Vec<Option<CacheId>> = Vec::new();
         let mut caches = 0;
@@ -117,31 +114,31 @@ impl Topology {
         Topology { cache_of, cpus, caches: highest + 1 }
     }
 
-    /// The last-level cache of the CPU with this number; the first cache for a
-    /// number that is not known.
+    /// Returns the last-level cache of the CPU with this number; the first cache for a number that
+    /// is not known.
     pub fn cache_of(&self, cpu: usize) -> CacheId {
         self.cache_of.get(cpu).copied().unwrap_or(CacheId(0))
     }
 
-    /// How many last-level caches there are; at least 1.
+    /// Returns the number of last-level caches; at least 1.
     pub fn caches(&self) -> usize {
         self.caches
     }
 
-    /// How many CPUs are known; at least 1. With holes in the numbering, the
-    /// highest CPU number is this or greater.
+    /// Returns the number of CPUs that are known; at least 1. If the numbering has holes, the highest
+    /// CPU number is this or greater.
     pub fn cpus(&self) -> usize {
         self.cpus
     }
 
-    /// Whether all CPUs share one cache, so that distance need not be weighed.
+    /// Says whether all CPUs share one cache, so that all processors are equally near.
     pub fn is_flat(&self) -> bool {
         self.caches == 1
     }
 }
 
-/// The CPUs of each last-level cache, ordered by their lowest CPU; `None` unless
-/// every online CPU is described.
+/// Returns the CPUs of each last-level cache, ordered by their lowest CPU; `None` unless every
+/// online CPU is described.
 fn read_groups(root: &Path) -> Option<Vec<Vec<usize>>> {
     let mut cpus = numbered_entries(root, "cpu")?;
     cpus.sort_unstable();
@@ -165,13 +162,12 @@ fn read_groups(root: &Path) -> Option<Vec<Vec<usize>>> {
     Some(groups).filter(|groups| !groups.is_empty())
 }
 
-/// CPUs that cannot be taken offline have no `online` file.
+/// Says whether the CPU is offline. CPUs that cannot be taken offline have no `online` file.
 fn is_offline(cpu: &Path) -> bool {
     fs::read_to_string(cpu.join("online")).is_ok_and(|online| online.trim() == "0")
 }
 
-/// The CPUs that share the highest-level data cache in a CPU's `cache`
-/// directory.
+/// Returns the CPUs that share the highest-level data cache in a CPU's `cache` directory.
 fn last_level_sharers(cache: &Path) -> Option<Vec<usize>> {
     let mut last = None;
     for index in numbered_entries(cache, "index")? {
@@ -190,8 +186,8 @@ fn last_level_sharers(cache: &Path) -> Option<Vec<usize>> {
     parse_cpu_list(&fs::read_to_string(directory.join("shared_cpu_list")).ok()?)
 }
 
-/// The numbers of the entries named `<prefix><number>`; other entries, such as
-/// `cpufreq` beside `cpu0`, are passed over.
+/// Returns the numbers of the entries named `<prefix><number>`. Other entries, such as `cpufreq`
+/// beside `cpu0`, are left out.
 fn numbered_entries(directory: &Path, prefix: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(directory).ok()? {
@@ -202,12 +198,10 @@ fn numbered_entries(directory: &Path, prefix: &str) -> Option<Vec<usize>> {
     Some(numbers)
 }
 
-/// The CPUs that a list in the kernel's format (`0-3,8,10-11`) names, ascending
-/// and each once. White space around the list is tolerated, and an empty list
-/// names none.
+/// Returns the CPUs that a list in the kernel's format (`0-3,8,10-11`) names, ascending and each
+/// once. White space around the list is tolerated, and an empty list names no CPU.
 ///
-/// `None` if the list is malformed, names a CPU above 4095, or names more than
-/// 4096 CPUs.
+/// Returns `None` if the list is malformed, names a CPU above 4095, or names more than 4096 CPUs.
 pub(crate) fn parse_cpu_list(list: &str) -> Option<Vec<usize>> {
     let list = list.trim();
     let mut cpus = Vec::new();
@@ -227,7 +221,7 @@ pub(crate) fn parse_cpu_list(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Digits only: `usize`'s own parser takes a plus sign as well.
+/// Parses a CPU number. Digits only: the parser of `usize` takes a plus sign as well.
 fn parse_cpu(digits: &str) -> Option<usize> {
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -1,30 +1,5 @@
-//! Where stacks are: one large range of addresses, reserved once per process.
-//!
-//! The range is divided into one part for each size of stack, and each part into
-//! slots. A slot is a guard and the stack above it:
-//!
-//! ```text
-//!   | guard ............ | stack ............................ | shift |
-//!   ^ bottom             ^ lowest                         top ^       ^ end: the next slot
-//! ```
-//!
-//! The guard is an odd number of pages, so a slot is one as well, and the ends of
-//! stacks fall into different sets of the caches and of the TLB. Within its last
-//! page each stack begins at another line, for the same reason. Where stacks lie at
-//! distances of a power of two, the busiest lines of a hundred of them compete for a
-//! few sets: with slots of 128 KiB two processors with 500 fibres each spent half of
-//! their time waiting for the TLB.
-//!
-//! Slots are *carved* when they are first needed. The range is inaccessible until
-//! then, and a guard never ceases to be:
-//!
-//! 1. The guards are installed while everything is inaccessible. If the kernel
-//!    refuses some or all of them, everything still is.
-//! 2. The slots are made writable as a whole: one mapping, whose guards the kernel
-//!    keeps. Where it has refused, each stack is made writable alone, and the guard
-//!    below it remains as inaccessible as it was reserved.
-//!
-//! Slots stay carved; what is given back to the kernel are their pages.
+//! The arena: one range of addresses, reserved once for the process and divided into slots. The
+//! essay of [`stack`](super) has the picture of a slot and the steps of carving.
 #![allow(unsafe_code)]
 
 use crate::base::fallback::{Facility, denied};
@@ -32,37 +7,36 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The page size that the layout is made for. Where the kernel's pages are
-/// larger the arena refuses to start.
+/// The page size that the layout is made for. The arena refuses to start if the kernel's pages are
+/// larger.
 pub(crate) const PAGE: usize = 4096;
 
 /// The smallest stack that a fibre can have.
 pub(crate) const SMALLEST_STACK: usize = 16 * 1024;
 
-/// The largest.
+/// The largest stack that a fibre can have.
 pub(crate) const LARGEST_STACK: usize = SMALLEST_STACK << (CLASSES - 1);
 
-/// The sizes: each twice the one before.
+/// The number of sizes. Each size is twice the one before.
 pub(crate) const CLASSES: usize = 15;
 
-/// The bytes below a stack that nobody can touch. Rust touches every page of a frame,
-/// in order, so one page would do for it. C does not: a function with an array of
-/// 128 KiB moves the stack pointer by as much at once, and first writes at the far end.
-/// Such a jump hits this guard, wherever in the stack it begins; a longer one may
-/// end in the stack below.
+/// The inaccessible bytes below a stack. Rust touches every page of a frame in order, so one page
+/// would stop Rust. C does not: a function with an array of 128 KiB moves the stack pointer by
+/// 128 KiB at once, and first writes at the far end. Such a jump hits this guard, wherever in the
+/// stack it begins. A longer jump may end in the stack below.
 ///
-/// Each page of a guard takes 8 bytes of a page table. Measured with a million parked
-/// fibres and stacks of 64 KiB, in bytes for each: 4,313 resident, and in page tables
-/// 137 with guards of one page, 265 of 17, 394 of 33, 522 of 49, 651 of 65. This is the
-/// largest that leaves the sum below 4.6 KiB. To carve a slot takes the kernel 2.0 µs
-/// instead of 0.7, once. Yields and wake-ups among 10, 1,000 and 100,000 fibres take as long
-/// as with one page, within what a busy machine can tell.
+/// Each page of a guard takes 8 bytes of a page table. Measured with a million parked fibres and
+/// stacks of 64 KiB, in bytes for each: 4,313 resident, and in page tables 137 with guards of one
+/// page, 265 of 17, 394 of 33, 522 of 49, 651 of 65. This guard is the largest that leaves the sum
+/// below 4.6 KiB. To carve a slot takes the kernel 2.0 µs instead of 0.7, once. Yields and wake-ups
+/// among 10, 1,000 and 100,000 fibres take the same time as with one page, within the noise of a
+/// busy machine.
 pub(crate) const GUARD: usize = 33 * PAGE;
 
 const _: () = assert!((SMALLEST_STACK + GUARD) / PAGE % 2 == 1, "slots are odd numbers of pages");
 
-/// 1 TiB of addresses for each size: five million stacks of 64 KiB. Address
-/// space costs nothing until it is used; halved until the kernel agrees.
+/// 1 TiB of addresses for each size: five million stacks of 64 KiB. Address space costs nothing
+/// until it is used. Halved until the kernel agrees.
 const LARGEST_PART: usize = 1 << 40;
 const SMALLEST_PART: usize = 1 << 29;
 
@@ -77,21 +51,20 @@ pub(crate) struct Slot {
     pub(crate) number: u32,
 }
 
-/// How far the record and the stack are shifted down from the end of their page,
-/// at most: 32 lines leave half of the page to the stack. Measured with 500
-/// fibres that unpark each other: 45 ns a switch, against 54 with 16 steps of two
-/// lines and 58 with 8 of four.
+/// The record and the stack are shifted down from the end of their page by less than this. 32 lines
+/// leave half of the page to the stack. Measured with 500 fibres that unpark each other: 45 ns a
+/// switch, against 54 with 16 steps of two lines and 58 with 8 steps of four.
 const SHIFT_LINES: usize = 32;
 const LINE: usize = 64;
 
 impl Class {
-    /// The class whose stacks have at least `bytes`.
+    /// Returns the smallest class whose stacks have at least `bytes`.
     pub(crate) fn of_size(bytes: usize) -> Option<Class> {
         let fits = |class: &Class| class.stack_size() >= bytes;
         (0..CLASSES as u8).map(Class).find(fits)
     }
 
-    /// The bytes of a stack, without its guard.
+    /// Returns the bytes of a stack, without its guard.
     pub(crate) const fn stack_size(self) -> usize {
         SMALLEST_STACK << self.0
     }
@@ -104,24 +77,24 @@ impl Class {
         (0..CLASSES as u8).map(Class)
     }
 
-    /// The pages of a slot.
+    /// Returns the number of pages of a slot.
     const fn pages(self) -> usize {
         (self.stack_size() + GUARD) / PAGE
     }
 }
 
-/// The reserved range: its first address and its length, both 0 until there is
-/// one, and the binary logarithm of a part's length. Written once, before the
-/// first fibre.
+/// The reserved range. Written once, before the first fibre; 0 until then.
 struct Range {
     base: AtomicUsize,
+    /// The length in bytes.
     span: AtomicUsize,
+    /// The binary logarithm of the length of a part.
     part_shift: AtomicUsize,
 }
 
 static RANGE: Range = Range { base: AtomicUsize::new(0), span: AtomicUsize::new(0), part_shift: AtomicUsize::new(0) };
 
-/// The slot that `address` lies in, guard included.
+/// Returns the slot that `address` lies in, guard included.
 pub(crate) fn slot_at(address: usize) -> Option<Slot> {
     let offset = address.wrapping_sub(RANGE.base.load(Ordering::Relaxed));
     if offset >= RANGE.span.load(Ordering::Relaxed) {
@@ -134,31 +107,31 @@ pub(crate) fn slot_at(address: usize) -> Option<Slot> {
 }
 
 impl Slot {
-    /// The lowest address: that of the guard.
+    /// Returns the lowest address: that of the guard.
     pub(crate) fn bottom(self) -> usize {
         let part = self.class.index() << RANGE.part_shift.load(Ordering::Relaxed);
         RANGE.base.load(Ordering::Relaxed) + part + self.number as usize * self.class.pages() * PAGE
     }
 
-    /// The lowest address of the stack.
+    /// Returns the lowest address of the stack.
     pub(crate) fn lowest(self) -> usize {
         self.bottom() + GUARD
     }
 
-    /// The address past the highest one.
+    /// Returns the address past the highest one.
     pub(crate) fn end(self) -> usize {
         self.bottom() + self.class.pages() * PAGE
     }
 
-    /// How far below the end the stack begins. Neighbours differ; so do those
-    /// that are 16 slots apart, whose ends are alike in the cache otherwise.
+    /// Returns the distance from the end of the slot to the beginning of its stack. Neighbours
+    /// differ. So do slots at a distance of 16, whose ends would fall into the same cache sets.
     pub(crate) fn shift(self) -> usize {
         let number = self.number as usize;
         (number + number / 16) % SHIFT_LINES * LINE
     }
 }
 
-/// How many slots of `class` the arena has addresses for.
+/// Returns the number of slots of `class` that the arena has addresses for.
 pub(crate) fn capacity(class: Class) -> usize {
     if RANGE.span.load(Ordering::Relaxed) == 0 {
         return 0;
@@ -166,7 +139,7 @@ pub(crate) fn capacity(class: Class) -> usize {
     (1 << RANGE.part_shift.load(Ordering::Relaxed)) / (class.pages() * PAGE)
 }
 
-/// Reserves the range, once per process.
+/// Reserves the range, once for the process.
 pub(crate) fn reserve() -> io::Result<()> {
     static RESERVED: OnceLock<Result<(), i32>> = OnceLock::new();
     let result = RESERVED.get_or_init(|| reserve_range().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM)));
@@ -201,7 +174,8 @@ fn reserve_range() -> io::Result<()> {
     }
 }
 
-/// Under a limit on address space the arena leaves half of it to the program.
+/// Returns the length of a part to try first. Under a limit on address space the arena leaves half
+/// of it to the program.
 fn largest_part() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writing.
@@ -213,8 +187,10 @@ fn largest_part() -> usize {
     (1 << share.ilog2()).clamp(SMALLEST_PART, LARGEST_PART)
 }
 
-/// Makes slots `first..first + count` usable. On error, how many were made
-/// before it.
+/// Carves the slots `first..first + count`.
+///
+/// # Errors
+/// Returns the kernel's error, and the number of slots that were carved before it.
 pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io::Error)> {
     match carve_with_madvise(class, first, count) {
         // An older kernel does not know the advice; locked memory forbids it.
@@ -228,8 +204,8 @@ pub(crate) fn carve(class: Class, first: u32, count: u32) -> Result<(), (u32, io
     Ok(())
 }
 
-/// One mapping for all of these slots and those before. After an error some of them may have
-/// their guards, but none is accessible without.
+/// Carves these slots as one mapping with those before. After an error some of them may have their
+/// guards, but none of them is accessible.
 fn carve_with_madvise(class: Class, first: u32, count: u32) -> io::Result<()> {
     let slots = (first..first + count).map(|number| Slot { class, number });
     advise_all(slots.map(|slot| (slot.bottom(), GUARD)), MADV_GUARD_INSTALL)?;
@@ -237,7 +213,7 @@ fn carve_with_madvise(class: Class, first: u32, count: u32) -> io::Result<()> {
     protect(Slot { class, number: first }.bottom(), length, libc::PROT_READ | libc::PROT_WRITE)
 }
 
-/// A mapping for this stack, and the guard below it remains another one.
+/// Carves a slot whose stack is a mapping of its own. The guard below it remains another one.
 fn carve_with_mprotect(slot: Slot) -> io::Result<()> {
     static CARVED: AtomicUsize = AtomicUsize::new(0);
     if CARVED.fetch_add(1, Ordering::Relaxed) >= most_mappings() / 2 {
@@ -247,8 +223,8 @@ fn carve_with_mprotect(slot: Slot) -> io::Result<()> {
     protect(slot.lowest(), slot.class.stack_size(), libc::PROT_READ | libc::PROT_WRITE)
 }
 
-/// How many mappings stacks may take: one in eight of those that a process may
-/// have is left to the program. Without them it could not even start a thread.
+/// Returns the number of mappings that stacks may take. One in eight of those that a process may
+/// have is left to the program, which could not start a thread otherwise.
 fn most_mappings() -> usize {
     const KERNELS_DEFAULT: usize = 65_530;
     static LIMIT: OnceLock<usize> = OnceLock::new();
@@ -260,7 +236,7 @@ fn most_mappings() -> usize {
 }
 
 fn protect(start: usize, length: usize, protection: libc::c_int) -> io::Result<()> {
-    // SAFETY: the range lies within the arena, in slots that nobody uses yet.
+    // SAFETY: the range lies within the arena, in slots that are not in use yet.
     match unsafe { libc::mprotect(start as *mut libc::c_void, length, protection) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -270,17 +246,17 @@ fn protect(start: usize, length: usize, protection: libc::c_int) -> io::Result<(
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 /// This process, where a descriptor of one is expected.
 const PIDFD_SELF: libc::c_int = -10001;
-/// Ranges in one call: beyond this a call saves nothing more.
+/// The number of ranges in one call. More of them save nothing.
 const BATCH: usize = 64;
 
 /// Gives the pages of these ranges, none of them in use, back to the kernel.
 pub(crate) fn discard(ranges: impl Iterator<Item = (usize, usize)>) {
-    // Keeping the memory is the worst that a failure can do.
+    // At worst, a failure keeps the memory.
     let _ = advise_all(ranges, libc::MADV_DONTNEED);
 }
 
-/// Gives one advice on many ranges, in as few calls as the kernel allows. After an error
-/// it may have been followed for some of them.
+/// Gives one advice on many ranges, in batches if the kernel allows. After an error the kernel may
+/// have followed it for some of them.
 fn advise_all(mut ranges: impl Iterator<Item = (usize, usize)>, advice: libc::c_int) -> io::Result<()> {
     /// Whether `process_madvise` was refused once.
     static ONE_BY_ONE: AtomicBool = AtomicBool::new(false);
@@ -311,7 +287,8 @@ fn advise_all(mut ranges: impl Iterator<Item = (usize, usize)>, advice: libc::c_
     }
 }
 
-/// Returns the number of bytes for which the advice was followed; -1 if for none.
+/// Gives one advice on a batch of ranges. Returns the number of bytes for which the kernel followed
+/// it; -1 after an error.
 fn advise_batch(ranges: &[libc::iovec], advice: libc::c_int) -> libc::c_long {
     if is_denied(advice) {
         return -1;
@@ -331,8 +308,8 @@ fn advise_one(range: &libc::iovec, advice: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Whether the kernel is to appear as one that does not know `advice`. Asked where the
-/// kernel would be, so that what follows a refusal is what follows its own.
+/// Says whether the kernel is to appear as one that does not know `advice`. Called where the kernel
+/// would be, so that the same code follows.
 fn is_denied(advice: libc::c_int) -> bool {
     advice == MADV_GUARD_INSTALL && denied(Facility::MadviseGuards)
 }

@@ -1,4 +1,4 @@
-//! Stacks: where they come from, and how a processor switches to one and back.
+#![doc = include_str!("README.md")]
 
 pub(crate) mod arena;
 pub(crate) mod pool;

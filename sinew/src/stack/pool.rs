@@ -1,18 +1,5 @@
-//! Pools of stacks, and the promise that a spawned fibre will get one.
-//!
-//! A fibre gets its stack when it first runs, but spawning is where a shortage
-//! can be reported. So spawning *promises* a stack: for each class
-//!
-//! ```text
-//!   carved slots  >=  promises
-//!   promises       =  fibres that live  +  credits  +  hoards  +  stacks being trimmed
-//! ```
-//!
-//! *Credits* are promises that a processor has made ahead, so that spawning
-//! takes no lock; a *hoard* is what a processor may keep in its own pool. At
-//! most one slot is in use per live fibre and at most a hoard's worth lies in
-//! each processor's pool, so whenever a live fibre asks for its stack, there is
-//! one in the processor's pool or in the shared one.
+//! Pools of stacks, and the promise that a spawned fibre gets one. The essay of [`stack`](super) has
+//! the arithmetic of promises.
 #![allow(unsafe_code)]
 
 use super::arena::{self, CLASSES, Class, PAGE, Slot};
@@ -23,27 +10,26 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
-/// How many stacks of a class a processor keeps for itself, and how many
-/// credits it asks for at once. Large enough that the lock of the shared pool
-/// is taken once in 32 spawns at worst.
+/// The number of stacks of a class that a processor keeps for itself, and of credits that it asks
+/// for at once. With this number the lock of the shared pool is taken once in 32 spawns at worst.
 const HOARD: u32 = 64;
 
-/// Of those, so many bytes may have grown: sessions that need more than a page find
-/// it there. With stacks of 64 KiB it is all of them. A server that kept only 16 gave back
-/// and got again 0.3 pages for each connection that came for one request.
+/// Of those, stacks up to this many bytes keep what they have grown by: sessions that need more than
+/// a page find it there. With stacks of 64 KiB these are all of them. A server that kept only 16
+/// such stacks gave back and got again 0.3 pages for each connection that came for one request.
 const GROWN_KEPT: usize = 4 << 20;
 
-/// Stacks in the shared pool that keep their top page: 64 MiB of them. Beyond
-/// that the page goes back to the kernel.
+/// The number of stacks in the shared pool that keep their top page: 64 MiB. Further stacks give
+/// the page back to the kernel. Unmeasured.
 const WARM_SHARED: usize = 16 * 1024;
 
-/// So many give their page back at once, which is one call of the kernel.
+/// The number of stacks that give their page back in one call of the kernel.
 const TRIMMED_AT_ONCE: usize = 64;
 
-/// At least so many slots are carved at once.
+/// The smallest number of slots that are carved at once ...
 const CARVE_AT_LEAST: u32 = 64;
-/// ... and when there are many already, an eighth as many more, but not more
-/// than this: a carved slot costs about 2 µs, once.
+/// ... and the largest. In between it is an eighth of those that there are. A carved slot costs
+/// about 2 µs, once.
 const CARVE_AT_MOST: u32 = 4096;
 
 struct Shared {
@@ -68,6 +54,7 @@ fn shared(class: Class) -> MutexGuard<'static, Shared> {
 }
 
 impl Shared {
+    /// Promises `count` stacks, and carves slots for them if it has to.
     fn promise(&mut self, class: Class, count: u32) -> io::Result<()> {
         let needed = self.promised + count;
         if needed > self.carved {
@@ -96,19 +83,21 @@ impl Shared {
         }
     }
 
-    /// Takes out warm slots that are promised to nobody, and counts them as promised until
-    /// [`put_cold`](Shared::put_cold): nobody relies on what is not there.
+    /// Takes out warm slots that are not promised, `most` at most. They count as promised until
+    /// [`put_cold`](Shared::put_cold), so that no fibre relies on them.
     fn take_spare(&mut self, most: usize) -> Vec<u32> {
         let count = most.min(self.warm.len()).min((self.carved - self.promised) as usize);
         self.promised += count as u32;
         self.warm.split_off(self.warm.len() - count)
     }
 
+    /// Puts back slots from [`take_spare`](Shared::take_spare) that have given up their pages.
     fn put_cold(&mut self, slots: &[u32]) {
         self.cold.extend_from_slice(slots);
         self.promised -= slots.len() as u32;
     }
 
+    /// Takes a free slot, the warmest first.
     fn pop(&mut self) -> Option<u32> {
         self.warm.pop().or_else(|| self.cold.pop()).or_else(|| {
             let fresh = self.fresh < self.carved;
@@ -128,18 +117,18 @@ pub(crate) fn refund(class: Class) {
     shared(class).promised -= 1;
 }
 
-/// What the process holds for fibres; see [`usage`](crate::memory::usage).
+/// The memory that the process holds for fibres and tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Stacks that fibres have or may ask for, and those that processors keep
-    /// for the next ones. 0 when all runtimes have ended.
+    /// The number of stacks that fibres have or may ask for, and that processors keep for the next
+    /// fibres. 0 when all runtimes have ended.
     pub promised_stacks: usize,
-    /// Stacks that have ever been made.
+    /// The number of stacks that have ever been made.
     pub carved_stacks: usize,
-    /// Bytes set aside for what the runtime keeps of fibres and tasks: their records, small
-    /// closures, futures and results. They are used again, so this grows with the number that
-    /// are there at once, including those that have finished and whose handles are kept.
+    /// The number of bytes set aside for records of fibres and tasks, with their small closures,
+    /// futures and results. Records are used again, so this grows with the number that exist at
+    /// once. A strand that has finished still has its record while a handle to it is kept.
     pub record_bytes: usize,
 }
 
@@ -153,15 +142,15 @@ pub(crate) fn usage() -> Memory {
     })
 }
 
-/// Gives pages of free stacks back to the kernel. Calls `give_way` between two batches. Returns
+/// Gives pages of free stacks back to the kernel, and calls `give_way` between two batches. Returns
 /// the number of bytes.
 pub(crate) fn trim(give_way: impl Fn()) -> usize {
     Class::all().map(|class| trim_class(class, &give_way)).sum::<usize>() * PAGE
 }
 
-/// How many stacks have given their page back.
+/// Trims the shared pool of one class. Returns the number of stacks that have given their page back.
 fn trim_class(class: Class, give_way: impl Fn()) -> usize {
-    // Those that come meanwhile may stay: this has an end.
+    // Stacks that come meanwhile stay warm, so that the loop ends.
     let (all, mut done) = (shared(class).warm.len(), 0);
     while done < all {
         match trim_some(class, (all - done).min(TRIMMED_AT_ONCE)) {
@@ -173,7 +162,7 @@ fn trim_class(class: Class, give_way: impl Fn()) -> usize {
     done
 }
 
-/// As many as `most`.
+/// Trims `most` stacks at most. Returns their number.
 fn trim_some(class: Class, most: usize) -> usize {
     let slots = shared(class).take_spare(most);
     // Outside of the lock, as in `give_back`.
@@ -191,7 +180,7 @@ pub(crate) struct Stacks {
 struct Pool {
     free: RefCell<Vec<Stack>>,
     credits: Cell<u32>,
-    /// How many stacks may be kept. 0 until there was the first.
+    /// The number of stacks that may be kept. 0 until the first one is taken.
     hoard: Cell<u32>,
 }
 
@@ -233,7 +222,7 @@ impl Stacks {
         }
     }
 
-    /// The stack that was promised to a fibre.
+    /// Takes the stack that was promised to a fibre.
     #[inline]
     pub(crate) fn take(&self, class: Class) -> Stack {
         let pool = &self.pools[class.index()];
@@ -252,11 +241,11 @@ impl Stacks {
         }
         let wanted = (pool.hoard.get() / 2).max(1);
         let slots = std::iter::from_fn(|| shared.pop()).take(wanted as usize);
-        // SAFETY: slots of the shared pool are carved and nobody's.
+        // SAFETY: slots of the shared pool are carved and not in use.
         let stacks = slots.map(|number| unsafe { Stack::at(Slot { class, number }) });
         let mut free = pool.free.borrow_mut();
         free.extend(stacks);
-        // The most recently used was popped first and is to be used first.
+        // The most recently used stack was popped first, and is to be used first.
         free.reverse();
         free.pop().unwrap_or_else(|| crate::base::fatal("a stack was promised and is not there"))
     }
@@ -313,12 +302,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_promised_stays_while_others_are_trimmed() {
+    fn promised_stacks_stay_while_others_are_trimmed() {
         let mut pool = Shared { promised: 7, carved: 10, fresh: 10, warm: (0..10).collect(), cold: Vec::new() };
         let trimmed = pool.take_spare(64);
         assert_eq!(trimmed.len(), 3);
         assert!(pool.take_spare(64).is_empty());
-        // All that live get theirs, and nothing is there for one more.
+        // All live fibres get theirs, and none is left for one more.
         let lived: Vec<u32> = std::iter::from_fn(|| pool.pop()).collect();
         assert_eq!((lived.len(), pool.carved - pool.promised), (7, 0));
         pool.put_cold(&trimmed);

@@ -1,5 +1,5 @@
-//! A stack in use: the coroutine that runs on it, and the words at its top by which the code
-//! that runs there finds its strand.
+//! A stack in use: the coroutine that runs on it, and the words at its top by which the code that
+//! runs there finds its strand. The essay of [`stack`](super) has the steps of a switch.
 #![allow(unsafe_code)]
 
 use super::arena::{self, PAGE, Slot};
@@ -11,32 +11,32 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// A word at the lowest end of the top page. A stack that grows into the next
-/// page has in all likelihood overwritten it.
+/// The words at the lower end of the top page. A stack that has grown into the next page has very
+/// probably overwritten one of them.
 const MARK: u64 = 0x51e3_77a1_0b5e_55ed;
 const MARK_WORDS: usize = 8;
 
 type Body = Coroutine<(), (), (), Room>;
 
-/// The record at the top of a stack. With the two words that corosensei keeps
-/// below it, it is one cache line.
+/// The record at the top of a stack. With the two words that corosensei keeps below it, it is one
+/// cache line.
 #[repr(C, align(16))]
 pub(crate) struct Top {
     /// The strand that the stack serves.
     strand: Cell<*const Strand>,
-    /// How its code gets back to the processor.
+    /// The way back to the processor, for the code that runs on the stack.
     yielder: Cell<*const Yielder<(), ()>>,
     /// Alive from `Stack::begin` to the fibre's end.
     body: UnsafeCell<MaybeUninit<Body>>,
 }
 
-/// The memory that the coroutine may use: what corosensei is told of a slot.
+/// What corosensei is told of a slot: the memory that the coroutine may use.
 pub(crate) struct Room {
     top: NonNull<Top>,
 }
 
-// SAFETY: slots have a guard from `limit` on, at least 16 KiB above it, and are
-// used by one coroutine at a time.
+// SAFETY: a slot has a guard from `limit` on and at least 16 KiB above it, and one coroutine at a
+// time uses it.
 unsafe impl corosensei::stack::Stack for Room {
     #[inline(always)]
     fn base(&self) -> StackPointer {
@@ -48,7 +48,7 @@ unsafe impl corosensei::stack::Stack for Room {
     }
 }
 
-/// What runs on a stack.
+/// A kind of strand that runs on a stack.
 pub(crate) trait Entry {
     /// Runs the strand from its beginning to its end.
     fn execute(strand: &Strand);
@@ -73,7 +73,7 @@ impl Stack {
     }
 
     /// # Safety
-    /// The slot is carved and nobody else uses it.
+    /// The slot is carved, and no other stack is made from it while this one is in use.
     pub(crate) unsafe fn at(slot: Slot) -> Stack {
         Stack { top: top_of(slot) }
     }
@@ -84,15 +84,14 @@ impl Stack {
 
     #[inline(always)]
     fn top(&self) -> &Top {
-        // SAFETY: the slot is carved, and the record is only ever accessed by
-        // the one thread that owns the stack at a time. All-zero memory and
-        // leftovers of the fibre before are valid cells.
+        // SAFETY: the slot is carved, and only the one thread that owns the stack at a time
+        // accesses the record. All-zero memory and what the fibre before has left are valid cells.
         unsafe { self.top.as_ref() }
     }
 
     /// Sets the stack up to execute `strand` at the first resume.
     pub(crate) fn begin<E: Entry>(self, strand: &Strand) {
-        self.mark();
+        self.marks().iter().for_each(|word| word.set(MARK));
         let top = self.top();
         top.strand.set(strand);
         let body = Body::with_stack(Room { top: self.top }, |yielder, ()| {
@@ -133,30 +132,27 @@ impl Stack {
         }
     }
 
-    /// Writes the words by which growth is noticed.
-    fn mark(self) {
-        let page = self.top.as_ptr() as usize & !(PAGE - 1);
-        for word in 0..MARK_WORDS {
-            // SAFETY: the lowest words of the top page, on a stack not in use.
-            unsafe { (page as *mut u64).add(word).write(MARK) };
-        }
+    /// Says whether the strand that ended here has probably used more than a page.
+    pub(crate) fn has_grown(self) -> bool {
+        self.marks().iter().any(|word| word.get() != MARK)
     }
 
-    /// Whether the fibre that ended here has probably used more than a page.
-    pub(crate) fn has_grown(self) -> bool {
-        let page = self.top.as_ptr() as usize & !(PAGE - 1);
-        // SAFETY: as in `mark`; whatever was written there is a number.
-        (0..MARK_WORDS).any(|word| unsafe { (page as *const u64).add(word).read() } != MARK)
+    /// Returns the words by which growth is noticed. The stack is not in use.
+    fn marks(&self) -> &[Cell<u64>; MARK_WORDS] {
+        let page = self.top.as_ptr().map_addr(|top| top & !(PAGE - 1));
+        // SAFETY: the lowest words of the top page, which is carved and not in use. Any bytes are
+        // numbers.
+        unsafe { &*page.cast() }
     }
 }
 
-/// The pages of a slot below the top one.
+/// Returns the pages of a slot below the top one: their address and their length.
 pub(crate) fn grown_pages(slot: Slot) -> (usize, usize) {
     let lowest = slot.lowest();
     (lowest, slot.end() - PAGE - lowest)
 }
 
-/// All pages of a slot that can hold data.
+/// Returns all pages of a slot that can hold data: their address and their length.
 pub(crate) fn all_pages(slot: Slot) -> (usize, usize) {
     let lowest = slot.lowest();
     (lowest, slot.end() - lowest)
@@ -167,8 +163,8 @@ fn top_of(slot: Slot) -> NonNull<Top> {
     NonNull::new(top).expect("the arena is not at address 0")
 }
 
-/// The stack of the fibre that calls, if a fibre calls; wherever its stack
-/// pointer is at the moment.
+/// Returns the stack of the calling fibre, or `None` if no fibre calls. The stack pointer may be
+/// elsewhere: a fibre may run code on a stack of its own making.
 #[inline(always)]
 pub(crate) fn current_stack() -> Option<Stack> {
     // SAFETY: `resume` set the word.
@@ -182,9 +178,8 @@ impl Stack {
     /// The caller is the strand that this stack serves, and has no panic in flight: see
     /// [`unwinding`](super::unwinding).
     ///
-    /// Inlined, and so is everything that leads here: the processor comes back by a jump that
-    /// looks like a return. Each call that lies between is a return that the CPU predicts
-    /// wrongly (7 ns each here).
+    /// Inlined, as is all code that leads here: each call in between is a return that the CPU
+    /// predicts wrongly.
     #[inline(always)]
     pub(crate) unsafe fn switch(self, after: After) {
         self.strand().after().set(after);

@@ -1,43 +1,5 @@
-//! Keeps the panics of fibres apart that share a kernel thread.
-//!
-//! std counts the panics in flight for each kernel thread. `thread::panicking`, the
-//! poisoning of every lock and the check for a panic in a panic hook read that count. A
-//! fibre that is suspended while it unwinds would leave its share of the count to the
-//! other fibres of its kernel thread. So a fibre takes its share along:
-//!
-//! 1. A fibre that is suspended while it unwinds lays its panics down: the count of its
-//!    kernel thread is 0 afterwards.
-//! 2. When it is resumed it takes as many up again.
-//!
-//! Hence the count is 0 whenever a processor picks a strand, and it is the running
-//! strand's own while that runs.
-//!
-//! # How a count is changed
-//!
-//! The count is private to std. It grows where a panic begins, and shrinks where one is
-//! caught. These may be two kernel threads: a [`Dummy`] is a panic in a coroutine of its
-//! own, which is suspended between the two. To begin a dummy adds one to the count of the
-//! kernel thread that does it. To end it takes one from the count of the kernel thread
-//! that does that.
-//!
-//! So a fibre that lays down a panic ends a dummy, and one that takes it up begins a dummy.
-//! The first dummies are begun by the *keeper*, a kernel thread that is there only while
-//! fibres are suspended in this way, and for a moment longer. Nothing depends on the
-//! keeper's own count. It is the number of dummies that are pending, plus the number of
-//! panics that are laid down. When nothing is laid down, the keeper can therefore end all
-//! dummies itself and go. std is spared a check of its thread-local count while no panic
-//! is in flight in the whole process, and a dummy is one.
-//!
-//! A fibre that unwinds stays on its kernel thread. Its frames are std's own while it is in
-//! the panic hook, and those may keep the address of the count.
-//!
-//! # Rejected
-//!
-//! - *To guess*: to remember at each suspension whether the count was up, and to suspect
-//!   those that run on such a kernel thread. It cannot tell a fibre that panics beside one
-//!   that is suspended, and it does nothing for std's locks.
-//! - *To keep one's own count in the panic hook*: a program may replace the hook, and
-//!   `resume_unwind` does not call it.
+//! Keeps the panics of fibres apart that share a kernel thread, by dummies and their keeper. The
+//! essay of [`stack`](super) has the idea.
 #![allow(unsafe_code)]
 
 use corosensei::stack::DefaultStack;
@@ -47,20 +9,20 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The stack of a dummy. A panic is raised and caught on less than a page of it here.
+/// The size of a dummy's stack. To raise and catch a panic takes less than a page of it here.
 const DUMMY_STACK: usize = 32 * 1024;
 
-/// How many dummies the keeper begins at once, at most. Where many fibres unwind at once,
-/// each would wait for the keeper to be scheduled otherwise: on a machine with 16 runnable
-/// threads for 2 CPUs, a thousand fibres took a minute.
+/// The largest number of dummies that the keeper begins in advance. If many fibres unwind at once,
+/// each would otherwise wait for the keeper to be scheduled: on a machine with 16 runnable threads
+/// for 2 CPUs, a thousand fibres took a minute.
 const LARGEST_BATCH: usize = 64;
 
-/// How long the keeper stays when nothing is laid down any more. Unmeasured: it is much
-/// longer than it takes to start it.
+/// The time that the keeper stays when no panic is laid down any more. Unmeasured: it is much longer
+/// than it takes to start the keeper.
 const KEEPER_LINGERS: Duration = Duration::from_millis(100);
 
-/// Whether the caller, a fibre, may be suspended only by way of [`lay_down`]. Where panics
-/// abort, only a hook can run in the midst of one, and there is no other panic to come.
+/// Says whether the calling fibre has to [`lay_down`] its panics before it is suspended. Where panics
+/// abort, only a hook can run in the midst of one, and no other panic follows.
 #[inline(always)]
 pub(crate) fn is_in_flight() -> bool {
     cfg!(panic = "unwind") && thread::panicking()
@@ -82,7 +44,7 @@ pub(crate) fn lay_down() -> LaidDown {
 }
 
 impl LaidDown {
-    /// Adds them to the count of the caller's kernel thread.
+    /// Adds the panics to the count of the caller's kernel thread.
     pub(crate) fn take_up(self) {
         for _ in 0..self.0 {
             let stack = lock().stacks.pop().expect("there is a stack for each panic that is laid down");
@@ -100,11 +62,11 @@ impl LaidDown {
 struct Pool {
     /// Dummies that are pending.
     dummies: Vec<Dummy>,
-    /// The number of dummies that have been taken from there, less those that have been put
-    /// there by fibres. Together with those that are there it is the number of dummies that
-    /// the keeper has begun.
+    /// The number of panics that are laid down: of dummies that fibres have taken from `dummies`,
+    /// less those that fibres have put there. With the number of pending dummies, it is the number
+    /// of dummies that the keeper has begun.
     laid_down: usize,
-    /// A stack for each panic that is laid down. Whoever takes it up needs no memory.
+    /// A stack for each panic that is laid down, so that to take it up needs no memory.
     stacks: Vec<DefaultStack>,
     /// The number of fibres that wait for a dummy.
     wanted: usize,
@@ -113,17 +75,17 @@ struct Pool {
 
 static POOL: Mutex<Pool> =
     Mutex::new(Pool { dummies: Vec::new(), laid_down: 0, stacks: Vec::new(), wanted: 0, has_keeper: false });
-/// Tells the keeper that dummies are wanted, or that nothing is laid down any more.
+/// Tells the keeper that dummies are wanted, or that no panic is laid down any more.
 static KEEPER: Condvar = Condvar::new();
-/// Tells those who want a dummy that there is one.
+/// Tells the fibres that wait for a dummy that there is one.
 static BEGUN: Condvar = Condvar::new();
 
-/// Whoever has it panics, in a sense, so its poison means nothing.
+/// Locks the pool. Threads that lock it have panics in flight, so its poison means nothing.
 fn lock() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks the kernel thread for as long as it takes to begin a dummy elsewhere.
+/// Takes a dummy. Blocks the kernel thread until the keeper has begun one, if there is none.
 fn take_dummy() -> Dummy {
     let mut pool = lock();
     pool.wanted += 1;
@@ -136,7 +98,7 @@ fn take_dummy() -> Dummy {
             pool.has_keeper = keeper.is_ok();
             if let Err(error) = keeper {
                 crate::base::fatal(&format!(
-                    "a fibre blocks while it panics, and there is no thread for that: {error}"
+                    "a fibre blocks while it panics, and the thread that this needs cannot start: {error}"
                 ));
             }
         }
@@ -148,7 +110,7 @@ fn take_dummy() -> Dummy {
     dummy
 }
 
-/// The life of the keeper.
+/// Lives the life of the keeper.
 fn keep() {
     let mut pool = lock();
     loop {
@@ -157,7 +119,7 @@ fn keep() {
             for _ in 0..more {
                 let stack = DefaultStack::new(DUMMY_STACK).unwrap_or_else(|error| {
                     crate::base::fatal(&format!(
-                        "a fibre blocks while it panics, and there is no memory for that: {error}"
+                        "a fibre blocks while it panics, and there is no memory for the stack that this needs: {error}"
                     ))
                 });
                 pool.dummies.push(Dummy::begin(stack));
@@ -182,8 +144,8 @@ fn keep() {
 /// A panic in flight that means nothing.
 struct Dummy(Coroutine<(), (), (), DefaultStack>);
 
-// SAFETY: its stack holds a panic without a payload and a reference to the coroutine
-// itself. Nothing of that is bound to a kernel thread.
+// SAFETY: its stack holds a panic without a payload and a reference to the coroutine itself. Neither
+// is bound to a kernel thread.
 unsafe impl Send for Dummy {}
 
 impl Dummy {

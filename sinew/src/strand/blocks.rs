@@ -1,12 +1,10 @@
-//! Memory for records: fixed sizes, cut from larger chunks, used again and
-//! again.
+//! Memory for records: blocks of fixed sizes, cut from larger chunks and used again and again.
 //!
-//! A general allocator takes 60 ns for an aligned block and gives back; here it
-//! is a push and a pop of the processor's own list. Fibres' sizes are odd multiples
-//! of a cache line, so that the heads of records, which are what a dispatch
-//! reads, spread over all sets of a cache; small tasks have two lines, and a
-//! dispatch reads both. Chunks are kept: the process holds as many records as it
-//! had fibres at its peak, a twentieth of what their stacks took.
+//! A general allocator takes 60 ns to allocate and free an aligned block. Here it is a pop and a push
+//! of the processor's own list. The sizes for fibres are odd multiples of a cache line: a dispatch
+//! reads the head of a record, and so the heads spread over all sets of a cache. Small tasks have two
+//! lines, and a dispatch reads both. Chunks are kept: the process holds the memory of all records
+//! that existed at its peak, a twentieth of what their stacks took.
 #![allow(unsafe_code)]
 
 use crate::base::fork;
@@ -16,34 +14,35 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// What blocks are aligned to: a cache line.
+/// The alignment of blocks: a cache line.
 const LINE: usize = 64;
 const SIZES: [usize; 4] = [2 * LINE, 3 * LINE, 5 * LINE, 7 * LINE];
 const CHUNK: usize = 64 * 1024;
 
-/// As much if there is no memory for more: spawning is not to end a process that is short of it.
+/// The size of a chunk if there is no memory for a larger one, so that spawning does not end a
+/// process that is short of memory.
 const SMALLEST_CHUNK: usize = 2 * 1024;
 
-/// A processor keeps at most this many of each size, and exchanges half of them
-/// with the shared list at once.
+/// The largest number of blocks of each size that a processor keeps. It exchanges half of them with
+/// the shared list at once. Unmeasured.
 const KEPT: usize = 256;
 
-/// Memory that belongs to whoever has this.
+/// Memory that belongs to the holder.
 struct Block(NonNull<u8>);
 
-// SAFETY: memory has no thread.
+// SAFETY: the memory is bound to no thread.
 unsafe impl Send for Block {}
 
 static SHARED: [Mutex<Vec<Block>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
 
 #[cold]
 fn shared(size: usize) -> MutexGuard<'static, Vec<Block>> {
-    // A thread that a forked child does not have may hold the lock.
+    // The lock may be held by a thread that a forked child does not have.
     fork::check();
     SHARED[size].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The bytes of all chunks.
+/// The number of bytes of all chunks.
 static CUT: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the number of bytes that have been set aside for records.
@@ -51,7 +50,8 @@ pub(crate) fn set_aside() -> usize {
     CUT.load(Relaxed)
 }
 
-/// Which of the sizes fits; none for what is larger, or aligned more strictly.
+/// Returns the index of the smallest size that fits; `None` if the layout is larger, or aligned more
+/// strictly.
 #[inline]
 fn size_for(layout: Layout) -> Option<usize> {
     if layout.align() > LINE {
@@ -60,7 +60,7 @@ fn size_for(layout: Layout) -> Option<usize> {
     SIZES.iter().position(|size| layout.size() <= *size)
 }
 
-/// A processor's own lists.
+/// A processor's own lists of free blocks.
 #[derive(Default)]
 pub(crate) struct Blocks {
     free: [RefCell<Vec<Block>>; SIZES.len()],
@@ -96,7 +96,7 @@ pub(crate) fn take(own: Option<&Blocks>, layout: Layout) -> NonNull<u8> {
 /// Gives memory back, to `own` if the caller is a processor.
 ///
 /// # Safety
-/// It came from `take` with the same layout, and is not used any more.
+/// The memory came from `take` with the same layout, and is not used any more.
 #[inline]
 pub(crate) unsafe fn put(own: Option<&Blocks>, memory: NonNull<u8>, layout: Layout) {
     let Some(size) = size_for(layout) else {
@@ -130,7 +130,7 @@ fn give_half(size: usize, free: &mut Vec<Block>) {
     shared(size).extend(free.drain(..KEPT / 2));
 }
 
-/// Adds the blocks of a new chunk, so that they are taken in order.
+/// Adds the blocks of a new chunk to `free`, so that they are taken in the order of addresses.
 #[cold]
 fn cut_chunk(size: usize, free: &mut Vec<Block>) {
     let layout = |bytes| Layout::from_size_align(bytes, LINE).expect("a power of two");

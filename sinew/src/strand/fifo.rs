@@ -1,7 +1,7 @@
-//! Intrusive queues of strands: no memory besides the strands themselves.
+//! An intrusive queue of strands: it needs no memory besides the strands themselves.
 #![allow(unsafe_code)]
 
-use super::{Priority, Ready, Strand};
+use super::{Ready, Strand};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
@@ -24,14 +24,24 @@ impl Fifo {
         self.ends.is_none()
     }
 
-    /// The strand at the head.
-    #[inline]
-    fn head(&self) -> Option<&Strand> {
+    /// Returns the strand at the head.
+    #[inline(always)]
+    pub(super) fn head(&self) -> Option<&Strand> {
         // SAFETY: strands in the queue are owned by it, hence alive.
         self.ends.map(|(first, _)| unsafe { first.as_ref() })
     }
 
-    /// When the strand at the head became ready.
+    /// Links `strand`, the first of a chain that the queue takes over, behind the last strand.
+    /// Returns the first strand of all.
+    #[inline(always)]
+    fn link(&self, strand: NonNull<Strand>) -> NonNull<Strand> {
+        let Some((first, last)) = self.ends else { return strand };
+        // SAFETY: as in `head`.
+        unsafe { last.as_ref() }.next.set(Some(strand));
+        first
+    }
+
+    /// Returns when the strand at the head became ready.
     #[inline]
     pub(crate) fn ready_at(&self) -> Option<u64> {
         self.head().map(|head| head.ready_at.get())
@@ -39,58 +49,42 @@ impl Fifo {
 
     #[inline]
     pub(crate) fn push(&mut self, ready: Ready) {
+        ready.strand().next.set(None);
         let strand = ready.into_raw();
-        // SAFETY: `ready` gave us the strand, and with it the right to its link.
-        unsafe { strand.as_ref() }.next.set(None);
-        self.ends = match self.ends {
-            None => Some((strand, strand)),
-            Some((first, last)) => {
-                // SAFETY: `last` is owned by the queue.
-                unsafe { last.as_ref() }.next.set(Some(strand));
-                Some((first, strand))
-            }
-        };
+        self.ends = Some((self.link(strand), strand));
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Ready> {
         let (first, last) = self.ends?;
-        // SAFETY: `first` is owned by the queue.
-        let next = unsafe { first.as_ref() }.next.get();
-        self.ends = next.map(|next| (next, last));
-        Some(Ready(first))
+        let ready = Ready(first);
+        self.ends = ready.strand().next.get().map(|next| (next, last));
+        Some(ready)
     }
 
-    /// `push` and `pop` in one step.
+    /// Does `push` and `pop` in one step.
     #[inline]
-    fn rotate(&mut self, ready: Ready) -> Ready {
-        let Some((first, last)) = self.ends else { return ready };
+    pub(super) fn rotate(&mut self, ready: Ready) -> Ready {
+        if self.is_empty() {
+            return ready;
+        }
+        ready.strand().next.set(None);
         let strand = ready.into_raw();
-        // SAFETY: `ready` gave us the strand, and with it the right to its link.
-        unsafe { strand.as_ref() }.next.set(None);
-        // SAFETY: `first` and `last` are owned by the queue.
-        unsafe { last.as_ref() }.next.set(Some(strand));
-        // SAFETY: as above. If `first` is the last, its link is the new one.
-        let next = unsafe { first.as_ref() }.next.get().unwrap_or(strand);
-        self.ends = Some((next, strand));
-        Ready(first)
+        let first = Ready(self.link(strand));
+        // If `first` was the last one, its link is the new strand.
+        self.ends = Some((first.strand().next.get().unwrap_or(strand), strand));
+        first
     }
 
     /// Puts all of `other` behind what is here.
     pub(crate) fn append(&mut self, other: Fifo) {
         let other = ManuallyDrop::new(other);
-        let Some((other_first, other_last)) = other.ends else { return };
-        self.ends = match self.ends {
-            None => Some((other_first, other_last)),
-            Some((first, last)) => {
-                // SAFETY: `last` is owned by the queue.
-                unsafe { last.as_ref() }.next.set(Some(other_first));
-                Some((first, other_last))
-            }
-        };
+        if let Some((first, last)) = other.ends {
+            self.ends = Some((self.link(first), last));
+        }
     }
 
-    /// Splits off up to `count` strands from the head; also says how many.
+    /// Splits off up to `count` strands from the head. Returns them and their number.
     pub(crate) fn split_head(&mut self, count: usize) -> (Fifo, usize) {
         let mut head = Fifo::new();
         let mut taken = 0;
@@ -105,7 +99,7 @@ impl Fifo {
     /// Builds a queue from a chain linked newest first, in the order of arrival.
     ///
     /// # Safety
-    /// The chain is the caller's: each strand in it was a `Ready`.
+    /// The caller owns the chain: each strand in it was a `Ready`.
     pub(super) unsafe fn from_reversed(mut newest: Option<NonNull<Strand>>) -> Fifo {
         let last = newest;
         let mut first = None;
@@ -124,217 +118,5 @@ impl Drop for Fifo {
         if !self.is_empty() {
             crate::base::fatal("a queue was dropped with strands that were ready to run");
         }
-    }
-}
-
-/// A strand that more urgent ones have passed over so often gets the next turn. So a
-/// level gets one turn in 64 at least. A switch takes about 15 ns, so where strands are
-/// short that is every microsecond; the others lose 1.5 per cent. Unmeasured beyond that.
-const MOST_PASSED_OVER: u32 = 63;
-
-/// Counts how often a strand has been passed over for more urgent ones. The moment when
-/// it became ready says which strand that is.
-#[derive(Default)]
-pub(crate) struct PassedOver {
-    ready_at: u64,
-    times: u32,
-}
-
-impl PassedOver {
-    pub(crate) const fn new() -> Self {
-        PassedOver { ready_at: 0, times: 0 }
-    }
-
-    /// Asks whether the strand that became ready at `ready_at` may be passed over. If it
-    /// may not, it is to run now.
-    pub(crate) fn may_be(&mut self, ready_at: u64) -> bool {
-        if self.ready_at != ready_at {
-            *self = PassedOver { ready_at, times: 0 };
-        }
-        let may_be = self.times < MOST_PASSED_OVER;
-        self.times = if may_be { self.times + 1 } else { 0 };
-        may_be
-    }
-}
-
-/// One queue for each level of priority. The most urgent level goes first, but no level
-/// waits for ever: see [`PassedOver`].
-pub(crate) struct Levels {
-    queues: [Fifo; Priority::LEVELS],
-    /// A bit for each queue that is not empty.
-    occupied: u32,
-    len: usize,
-    /// Counts for the head of the least urgent level that is not empty.
-    passed_over: PassedOver,
-}
-
-/// What a strand has to show when queues are compared: the smaller goes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Claim {
-    /// How urgent it is.
-    pub priority: Priority,
-    /// When it became ready.
-    pub ready_at: u64,
-}
-
-impl Claim {
-    /// That of this strand.
-    pub fn of(strand: &Ready) -> Claim {
-        Claim { priority: strand.priority(), ready_at: strand.ready_at() }
-    }
-}
-
-impl Levels {
-    pub(crate) const fn new() -> Self {
-        let queues = [const { Fifo::new() }; Priority::LEVELS];
-        Levels { queues, occupied: 0, len: 0, passed_over: PassedOver::new() }
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Background strands, where they come here at all, go to the lowest level.
-    #[inline]
-    pub(crate) fn push(&mut self, ready: Ready) {
-        let level = (ready.priority() as usize).min(Priority::LEVELS - 1);
-        self.queues[level].push(ready);
-        self.occupied |= 1 << level;
-        self.len += 1;
-    }
-
-    /// The most urgent level that has a strand.
-    #[inline]
-    fn first_level(&self) -> Option<usize> {
-        let level = self.occupied.trailing_zeros() as usize;
-        (level < Priority::LEVELS).then_some(level)
-    }
-
-    /// Whether several levels have strands.
-    #[inline(always)]
-    pub(crate) fn is_mixed(&self) -> bool {
-        self.occupied & self.occupied.wrapping_sub(1) != 0
-    }
-
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Ready> {
-        if self.is_mixed() { self.pop_in_turn() } else { self.pop_first() }
-    }
-
-    /// As [`pop`](Levels::pop), where one level has strands at most.
-    #[inline(always)]
-    pub(crate) fn pop_first(&mut self) -> Option<Ready> {
-        let level = self.first_level()?;
-        self.pop_from(level)
-    }
-
-    #[inline(always)]
-    fn pop_from(&mut self, level: usize) -> Option<Ready> {
-        let ready = self.queues[level].pop();
-        if self.queues[level].is_empty() {
-            self.occupied &= !(1 << level);
-        }
-        self.len -= 1;
-        ready
-    }
-
-    /// As [`pop`](Levels::pop), where several levels have strands.
-    #[cold]
-    #[inline(never)]
-    fn pop_in_turn(&mut self) -> Option<Ready> {
-        let since = |level: usize| self.queues[level].ready_at();
-        let (first, last) = (self.first_level()?, self.occupied.ilog2() as usize);
-        let level = match self.passed_over.may_be(since(last)?) {
-            true => first,
-            false => (first + 1..=last).filter(|&level| since(level).is_some()).min_by_key(|&level| since(level))?,
-        };
-        self.pop_from(level)
-    }
-
-    /// `push` and `pop` in one step.
-    #[inline]
-    pub(crate) fn exchange(&mut self, ready: Ready) -> Ready {
-        self.rotate(ready).unwrap_or_else(|ready| self.exchange_in_turn(ready))
-    }
-
-    /// As [`exchange`](Levels::exchange). Gives `ready` back if another level has strands.
-    #[inline(always)]
-    pub(crate) fn rotate(&mut self, ready: Ready) -> Result<Ready, Ready> {
-        let level = (ready.priority() as usize).min(Priority::LEVELS - 1);
-        if self.occupied & !(1 << level) == 0 { Ok(self.queues[level].rotate(ready)) } else { Err(ready) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn exchange_in_turn(&mut self, ready: Ready) -> Ready {
-        self.push(ready);
-        self.pop().expect("a strand was pushed just now")
-    }
-
-    /// The claim of the most urgent strand. `pop` gives that one, unless it is another
-    /// level's turn.
-    #[inline]
-    pub(crate) fn claim(&self) -> Option<Claim> {
-        const PRIORITIES: [Priority; Priority::LEVELS] = [Priority::High, Priority::Normal, Priority::Low];
-        let level = self.first_level()?;
-        let ready_at = self.queues[level].ready_at()?;
-        Some(Claim { priority: PRIORITIES[level], ready_at })
-    }
-
-    /// Lets the CPU fetch what running the strand at the head will need.
-    #[inline]
-    pub(crate) fn prefetch_head(&self) {
-        if let Some(head) = self.first_level().and_then(|level| self.queues[level].head()) {
-            head.prefetch();
-        }
-    }
-
-    fn note_occupied(&mut self) {
-        let bits = self.queues.iter().enumerate().map(|(level, queue)| u32::from(!queue.is_empty()) << level);
-        self.occupied = bits.sum();
-    }
-
-    /// Takes everything, in constant time.
-    pub(crate) fn take_all(&mut self) -> Levels {
-        std::mem::replace(self, Levels::new())
-    }
-
-    /// Takes up to `count` strands from the head, most urgent first.
-    pub(crate) fn take_some(&mut self, count: usize) -> Levels {
-        let mut taken = Levels::new();
-        for (to, from) in taken.queues.iter_mut().zip(&mut self.queues) {
-            let (head, number) = from.split_head(count - taken.len);
-            *to = head;
-            taken.len += number;
-        }
-        self.len -= taken.len;
-        self.note_occupied();
-        taken.note_occupied();
-        taken
-    }
-
-    /// Puts older strands in front of what is here.
-    pub(crate) fn prepend(&mut self, older: Levels) {
-        let newer = std::mem::replace(self, older);
-        self.append(newer);
-    }
-
-    /// Puts strands behind what is here.
-    pub(crate) fn append(&mut self, mut newer: Levels) {
-        if newer.passed_over.times > self.passed_over.times {
-            self.passed_over = std::mem::take(&mut newer.passed_over);
-        }
-        self.len += newer.len;
-        newer.len = 0;
-        for (to, from) in self.queues.iter_mut().zip(&mut newer.queues) {
-            to.append(std::mem::replace(from, Fifo::new()));
-        }
-        self.occupied |= newer.occupied;
     }
 }

@@ -10,40 +10,37 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-/// The larger thing that `strand` is the head of.
+/// Returns the larger thing that `strand` is the head of.
 ///
-/// A reference to a strand may be used for the strand alone: what lies behind it is beyond the
-/// memory that the reference was made for. So the pointer to the whole is not derived from
-/// `strand` but taken from [`Ready::of_new`], which got the pointer that the memory was
-/// allocated with and exposed its provenance; of `strand` only the address counts. This costs no
-/// instruction, and it does not matter by which way a reference to the strand has come here.
+/// A reference to a strand may be used for the strand alone: the memory behind it is beyond what the
+/// reference was made for. So the pointer to the whole is not derived from `strand`; only its address
+/// is. [`Ready::of_new`] got the pointer that the memory was allocated with, and exposed its
+/// provenance. This costs no instruction, and a reference may have come here in any way.
 #[inline(always)]
 pub(crate) fn container<C>(strand: NonNull<Strand>) -> NonNull<C> {
     NonNull::with_exposed_provenance(strand.addr())
 }
 
-/// How much of a stack is fetched before its fibre runs: the record at its top
-/// and the line below. Measured with 500 fibres that unpark each other: more
-/// lines make no difference.
+/// The number of cache lines of a stack that are fetched before its fibre runs: the record at its top
+/// and the line below. Measured with 500 fibres that unpark each other: more lines make no difference.
 #[cfg(not(sinew_loom))]
 const PREFETCHED_LINES: usize = 2;
 
-/// The header of everything that a scheduler runs. One cache line: what it is the head of is
-/// aligned to that. Not the strand itself, for then what lies behind it would be padded to
-/// whole lines before its own tail begins.
+/// The header of everything that a scheduler runs: one cache line. What it is the head of is aligned
+/// to a line. The strand itself is not, because padding would then follow the fields that lie directly
+/// behind it.
 #[repr(C)]
 pub(crate) struct Strand {
     /// The next strand of the queue that this one is in. Owner: the `Ready`.
     pub(super) next: Cell<Option<NonNull<Strand>>>,
-    /// When it became ready, in ticks. Owner: the `Ready`.
+    /// When it became ready, in cycles. Owner: the `Ready`.
     pub(super) ready_at: Cell<u64>,
-    /// References counted: one for being alive, one for each `StrandArc`.
+    /// The number of references: one for being alive, one for each `StrandArc`.
     pub(super) refs: AtomicU32,
     pub(super) state: State,
     kind: &'static Kind,
-    /// The cluster that it belongs to; the layer above knows its type. Written by the strand
-    /// itself while it runs. Read by the one that unparks it, after the acquire of the state
-    /// word.
+    /// The cluster that it belongs to; the layer above knows its type. Written by the strand itself
+    /// while it runs. Read by the thread that wakes it, after the acquire of the state word.
     pub(super) cluster: AtomicPtr<()>,
     /// The post of the processor that it is bound to, while `bound` is not 0. The layer above
     /// knows its type. Written and read as `cluster` is.
@@ -87,16 +84,14 @@ impl Strand {
         &self.state
     }
 
-    /// Asks the CPU for what running the strand will need, a fibre's stack, and
-    /// for the header of the strand behind it, so that this finds its own header
-    /// there when its turn comes.
+    /// Asks the CPU for the top of a fibre's stack, which running the strand will need, and for the
+    /// header of the strand behind it, which the next prefetch will need.
     #[cfg(not(sinew_loom))]
     #[inline(always)]
     pub(super) fn prefetch(&self) {
-        use crate::base::atomic::Relaxed;
-        use crate::base::prefetch::prefetch;
+        use crate::base::cpu::prefetch;
         prefetch(self.next.get().map_or(std::ptr::null(), |next| next.as_ptr().cast_const().cast()));
-        let own = std::ptr::without_provenance::<u8>(self.own.load(Relaxed) as usize);
+        let own = std::ptr::without_provenance::<u8>(self.own.load(Ordering::Relaxed) as usize);
         for line in 0..PREFETCHED_LINES {
             prefetch(own.wrapping_sub(64 * line));
         }
@@ -106,13 +101,13 @@ impl Strand {
     #[cfg(sinew_loom)]
     pub(super) fn prefetch(&self) {}
 
-    /// The word of the strand's kind.
+    /// Returns the word that belongs to the strand's kind.
     #[inline(always)]
     pub(crate) fn own(&self) -> &AtomicU64 {
         &self.own
     }
 
-    /// The flag of the strand's kind.
+    /// Returns the flag that belongs to the strand's kind.
     #[inline(always)]
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.flag
@@ -140,7 +135,8 @@ impl Strand {
         self.kind
     }
 
-    /// Why it gave up its processor last. By the strand, then by its processor.
+    /// Returns the cell that says why the strand gave up its processor last. Written by the strand,
+    /// then read by its processor.
     #[inline(always)]
     pub(crate) fn after(&self) -> &Cell<After> {
         &self.after
@@ -168,21 +164,21 @@ impl Strand {
         if before != 0 && before & !reasons == 0 { self.post.load(Ordering::Relaxed) } else { std::ptr::null() }
     }
 
-    /// Unparks the strand: `Some` if it was parked and is now the caller's.
+    /// Unparks the strand. Returns it if it was parked and is now the caller's.
     #[inline]
     pub(crate) fn unpark(&self) -> Option<Ready> {
         self.woken(self.state.unpark())
     }
 
-    /// Signals the strand, as [`State::signal`] says: `Some` if it had stopped and
-    /// is now the caller's.
+    /// Signals the strand, as [`State::signal`] says. Returns it if it had stopped and is now the
+    /// caller's.
     #[inline]
     pub(crate) fn signal(&self) -> Option<Ready> {
         self.woken(self.state.signal())
     }
 
-    /// As [`unpark`](Strand::unpark), by a transition of the strand's kind that ends with
-    /// one.
+    /// Returns the strand if `woken` makes it the caller's. `woken` comes from the strand's state, or
+    /// from a transition of the strand's kind.
     #[inline(always)]
     pub(crate) fn woken(&self, woken: Woken) -> Option<Ready> {
         match woken {
@@ -211,10 +207,9 @@ impl Strand {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, sinew_loom))]
 impl Strand {
-    /// A strand that belongs to no cluster and is never run, for models and
-    /// simulations of queues.
+    /// Makes a strand that belongs to no cluster and is never run.
     pub(crate) fn for_model(kind: &'static Kind) -> Strand {
         Strand::of(kind, std::ptr::null(), Priority::Normal)
     }

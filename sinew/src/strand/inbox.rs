@@ -1,13 +1,13 @@
-//! A queue that anyone puts strands into and somebody takes all of at once.
+//! A queue that any thread puts strands into, and that is taken whole.
 //!
-//! Linked newest first through the strands themselves. Putting is one
-//! compare-and-exchange, taking all is one exchange with null; since nobody
-//! ever takes a single strand, the head cannot be taken and put back unseen
-//! (no ABA), and any number of threads may do either.
+//! The strands are linked newest first. To put one in is one compare-and-exchange; to take all is one
+//! exchange with null. Any number of threads may do either. No thread ever takes a single strand, so
+//! the head cannot be taken and put back unseen (no ABA).
 #![allow(unsafe_code)]
 
 use super::{Fifo, Ready, Strand};
 use crate::base::atomic::{Acquire, AtomicPtr, Relaxed, Release};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 pub(crate) struct Inbox {
@@ -25,7 +25,7 @@ impl Inbox {
         Inbox { newest: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Whether there was nothing in it at some moment just now.
+    /// Says whether the inbox was empty a moment ago.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.newest.load(Relaxed).is_null()
@@ -33,14 +33,13 @@ impl Inbox {
 
     /// Puts a strand in. Returns whether the inbox was empty before.
     pub(crate) fn put(&self, ready: Ready) -> bool {
-        let strand = ready.into_raw();
+        let ready = ManuallyDrop::new(ready);
         let mut newest = self.newest.load(Relaxed);
         loop {
-            // SAFETY: the strand is ours until the exchange below gives it away.
-            unsafe { strand.as_ref() }.next.set(NonNull::new(newest));
-            // Release: the taker sees the link and what the strand did before;
-            // pairs with the Acquire in `take_all`.
-            match self.newest.compare_exchange_weak(newest, strand.as_ptr(), Release, Relaxed) {
+            ready.strand().next.set(NonNull::new(newest));
+            // Gives the strand away. Release: the taker sees the link and what the strand did
+            // before; pairs with the Acquire in `take_all`.
+            match self.newest.compare_exchange_weak(newest, ready.0.as_ptr(), Release, Relaxed) {
                 Ok(before) => return before.is_null(),
                 Err(seen) => newest = seen,
             }
@@ -52,11 +51,10 @@ impl Inbox {
         if self.is_empty() {
             return Fifo::new();
         }
-        // Acquire pairs with the Release in `put`: each `put` is a read-modify-
-        // write, so reading the newest one acquires all that are chained to it.
+        // Acquire pairs with the Release in `put`. Each `put` is a read-modify-write, so reading the
+        // newest one acquires all that are chained to it.
         let newest = NonNull::new(self.newest.swap(std::ptr::null_mut(), Acquire));
-        // SAFETY: the exchange gave the whole chain to us, and each strand in it
-        // came from a `Ready`.
+        // SAFETY: the exchange gave the whole chain to us, and each strand in it was a `Ready`.
         unsafe { Fifo::from_reversed(newest) }
     }
 }

@@ -1,11 +1,11 @@
-//! What kinds of strand have in common, and what a strand tells its processor.
+//! What each kind of strand provides, and why a strand gives up its processor.
 
 use super::Strand;
 use std::ptr::NonNull;
 
-/// What a kind of strand has to offer.
+/// A kind of strand: how it runs, and how it is freed.
 pub(crate) struct Kind {
-    /// Runs the strand, on the calling processor, until it gives that up.
+    /// Runs the strand on the calling processor, until it gives up the processor.
     pub(crate) run: fn(&Strand) -> After,
     /// Frees the strand's memory.
     ///
@@ -21,9 +21,9 @@ pub(crate) enum After {
     Yielded,
     /// It wants to park, unless a token has come.
     Parking,
-    /// It waits for a signal.
+    /// It wants to wait for a signal, unless one has come.
     Waiting,
-    /// It is ready, and `Strand::cluster` names another cluster by now.
+    /// It is ready, and belongs to another cluster now.
     Moving,
     /// It will not run again.
     Finished,
@@ -33,6 +33,6 @@ pub(crate) enum After {
 pub(crate) mod bound {
     /// The runtime does not let started fibres migrate.
     pub(crate) const STARTED: u8 = 1;
-    /// The fibre asked for it.
+    /// The fibre was spawned pinned, or pinned itself.
     pub(crate) const PINNED: u8 = 2;
 }

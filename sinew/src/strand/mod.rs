@@ -7,6 +7,7 @@ mod ids;
 mod inbox;
 pub(crate) mod join;
 mod kind;
+mod levels;
 #[cfg(all(test, sinew_loom))]
 pub(crate) mod models;
 mod owed;
@@ -14,12 +15,13 @@ mod priority;
 mod ready;
 mod state;
 
-pub use fifo::Claim;
-pub(crate) use fifo::{Fifo, Levels, PassedOver};
+pub(crate) use fifo::Fifo;
 pub(crate) use header::{Strand, container};
 pub(crate) use ids::fresh_ids;
 pub(crate) use inbox::Inbox;
 pub(crate) use kind::{After, Kind, bound};
+pub use levels::Claim;
+pub(crate) use levels::{Levels, PassedOver};
 pub(crate) use owed::Owed;
 pub use priority::Priority;
 pub use ready::Ready;

@@ -1,4 +1,4 @@
-//! The holders of a strand: the one owner of a ready strand, and counted references.
+//! The two ways to hold a strand: as the one owner of a ready strand, and by a counted reference.
 #![allow(unsafe_code)]
 
 use super::header::Strand;
@@ -8,18 +8,17 @@ use super::state::Commit;
 use crate::base::atomic::Relaxed;
 use std::ptr::NonNull;
 
-/// A strand that is ready to run: a scheduler takes it, keeps it in any order
-/// that it likes, and gives it back when a processor asks. It must not be
-/// dropped: the thread of control that it stands for would be lost, so that
-/// ends the process.
+/// A strand that is ready to run. A scheduler takes it, keeps it in any order that it likes, and gives
+/// it back when a processor asks. To drop it ends the process: the thread of control that it stands for
+/// would be lost.
 pub struct Ready(pub(super) NonNull<Strand>);
 
-// SAFETY: a ready strand may be run by any processor that its scheduler gives
-// it to; strands that are bound to one never reach a scheduler.
+// SAFETY: any processor that its scheduler gives it to may run a ready strand. Strands that are bound
+// to one processor never reach a scheduler.
 unsafe impl Send for Ready {}
 
 impl Ready {
-    /// The first owner of a strand that was just made.
+    /// Makes the owner of a new strand, and the first reference to it.
     ///
     /// # Safety
     /// `strand` was never given out before, and will be freed by its `Kind`. The pointer may be
@@ -30,7 +29,7 @@ impl Ready {
         (Ready(strand), StrandArc(strand))
     }
 
-    /// The owner of a strand that had stopped.
+    /// Makes the owner of a strand that had stopped.
     ///
     /// # Safety
     /// The caller ended the stop, and so owns the strand.
@@ -39,38 +38,39 @@ impl Ready {
         Ready(NonNull::from(strand))
     }
 
-    /// How urgent it is.
+    /// Returns how urgent the strand is.
     #[inline]
     pub fn priority(&self) -> Priority {
         self.strand().priority
     }
 
-    /// When it became ready, on the clock whose present time a scheduler is
+    /// Returns when the strand became ready, in cycles, on the clock whose present time a scheduler is
     /// told at each call.
     #[inline]
     pub fn ready_at(&self) -> u64 {
         self.strand().ready_at.get()
     }
 
+    /// Sets the time when the strand became ready.
     #[inline]
     pub(crate) fn stamp(&self, now: u64) {
         self.strand().ready_at.set(now);
     }
 
-    /// The address of the cluster that it belongs to.
+    /// Returns the address of the cluster that the strand belongs to.
     pub(crate) fn cluster_address(&self) -> usize {
         self.strand().cluster_address().addr()
     }
 
     #[inline]
     pub(crate) fn strand(&self) -> &Strand {
-        // SAFETY: a strand is not freed before it has finished, and it cannot
-        // finish while it is ready.
+        // SAFETY: a strand is not freed before it has finished, and it does not finish while it is
+        // ready.
         unsafe { self.0.as_ref() }
     }
 
-    /// Lets the strand stop, which gave up its processor to park or to wait:
-    /// gives it back if it had been woken before.
+    /// Stops the strand, which gave up its processor to park or to wait. Gives it back if it has been
+    /// woken meanwhile.
     #[inline]
     pub(crate) fn stop(self, after: After) -> Option<Ready> {
         let state = &self.strand().state;
@@ -100,6 +100,23 @@ impl Ready {
     }
 }
 
+#[cfg(test)]
+impl Ready {
+    /// Makes a strand of no cluster that is never run, for simulations of schedulers.
+    pub(crate) fn simulated(priority: Priority) -> Ready {
+        static KIND: super::Kind = super::Kind { run: |_| unreachable!("a simulated strand is not run"), free };
+        /// # Safety
+        /// The strand was made below, and no reference to it is left.
+        unsafe fn free(strand: NonNull<Strand>) {
+            // SAFETY: by the contract.
+            drop(unsafe { Box::from_raw(strand.as_ptr()) });
+        }
+        let strand = NonNull::from(Box::leak(Box::new(Strand::of(&KIND, std::ptr::null(), priority))));
+        // SAFETY: the strand is new, and `KIND` frees it.
+        unsafe { Ready::of_new(strand) }.0
+    }
+}
+
 impl Drop for Ready {
     fn drop(&mut self) {
         crate::base::fatal(match std::thread::panicking() {
@@ -115,20 +132,20 @@ impl std::fmt::Debug for Ready {
     }
 }
 
-/// A counted reference to a strand: it may be unparked, and its memory stays.
+/// A counted reference to a strand. The strand may be unparked by it, and its memory stays.
 pub(crate) struct StrandArc(NonNull<Strand>);
 
-// SAFETY: what a holder can reach of the strand is atomic or never changes.
+// SAFETY: the fields of the strand that a holder can reach are atomic or never change.
 unsafe impl Send for StrandArc {}
 // SAFETY: as above.
 unsafe impl Sync for StrandArc {}
 
 impl StrandArc {
-    /// A new reference to a strand that is known to be alive.
+    /// Makes a new reference to a strand that is known to be alive.
     pub(crate) fn new(strand: &Strand) -> Self {
-        // Relaxed: the caller's access to the strand orders what matters.
+        // Relaxed: the caller has access to the strand already.
         if strand.refs.fetch_add(1, Relaxed) > u32::MAX / 2 {
-            crate::base::fatal("more than two thousand million handles to one strand");
+            crate::base::fatal("more than two billion handles to one strand");
         }
         StrandArc(NonNull::from(strand))
     }
@@ -139,7 +156,7 @@ impl StrandArc {
         unsafe { self.0.as_ref() }
     }
 
-    /// The reference as an address, for [`from_raw`](StrandArc::from_raw).
+    /// Returns the reference as an address, for [`from_raw`](StrandArc::from_raw).
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Strand> {
         let strand = self.0;

@@ -48,6 +48,11 @@ impl Crew {
         (!self.cpus.is_empty()).then(|| self.cpus[self.members.len() % self.cpus.len()])
     }
 
+    /// Returns the numbers of the processors that are not retiring.
+    pub(super) fn serving_ids(&self) -> Vec<ProcessorId> {
+        self.members.iter().filter(|member| !member.retiring).map(|member| member.post.id()).collect()
+    }
+
     /// Returns the number of removed processors that still run strands.
     pub(super) fn retiring(&mut self) -> usize {
         self.dismiss_ended();

@@ -73,6 +73,12 @@ impl Cluster {
         self.shared.serving() as usize
     }
 
+    /// Returns the numbers of the processors that serve the cluster, in the order in which they
+    /// came.
+    pub fn processor_ids(&self) -> Vec<ProcessorId> {
+        self.shared.crew().serving_ids()
+    }
+
     /// Returns the number of removed processors that still run fibres which are bound to them.
     pub fn retiring(&self) -> usize {
         self.shared.crew().retiring()

@@ -1,4 +1,4 @@
-//! A queue of strands of which some are not counted: those that its owner keeps.
+//! A queue in which some strands are not counted: those that its owner keeps.
 
 use super::{Effort, Ready};
 use crate::base::atomic::{AtomicU64, AtomicUsize, Relaxed};
@@ -6,18 +6,18 @@ use crate::base::spin::{SpinGuard, SpinLock};
 use crate::sched::Claim;
 use crate::strand::Levels;
 
-/// All but the queue itself are copies for those who would look in vain, and need not
-/// take the lock then. They are written under it.
+/// The fields beside the queue are written under its lock. Processors read them without the lock,
+/// so that a look in vain does not take it.
 pub(super) struct Strands {
     queue: SpinLock<Levels>,
     len: AtomicUsize,
-    /// How many of the strands the counter does not count; never more than `len`.
+    /// The number of strands in the queue that the counter does not count; never more than `len`.
     kept: AtomicUsize,
-    /// When the first of those that are kept was, about.
+    /// When the first of these was put in, approximately.
     kept_since: AtomicU64,
 }
 
-/// Strands that have been taken out of a queue, and how many of them are not counted.
+/// Strands that have been taken out of a queue, and the number of them that are not counted.
 pub(super) struct Taken {
     strands: Levels,
     kept: usize,
@@ -35,7 +35,7 @@ impl Default for Strands {
 }
 
 impl Strands {
-    /// Whether there is nothing. For the owner, who alone adds strands, this is certain.
+    /// Says whether the queue is empty. For the owner this is certain: it alone adds strands.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len.load(Relaxed) == 0
@@ -71,7 +71,7 @@ impl Strands {
         self.close(queue);
     }
 
-    /// A strand for somebody who has reserved one.
+    /// Takes a counted strand, for a processor that has reserved one.
     pub(super) fn pop(&self) -> Option<Ready> {
         if self.len.load(Relaxed) <= self.kept() {
             return None;
@@ -83,7 +83,7 @@ impl Strands {
         strand
     }
 
-    /// One of those that are not counted.
+    /// Takes a strand that is not counted.
     #[inline]
     pub(super) fn take_kept(&self) -> Option<Ready> {
         if self.kept() == 0 { None } else { self.take_kept_slow() }
@@ -99,14 +99,14 @@ impl Strands {
         strand
     }
 
-    /// The same for somebody else than the owner, who leaves a single one to the owner
-    /// while it is `young`.
+    /// Takes a strand that is not counted, for another processor than the owner. A polite one
+    /// leaves a single strand to the owner while that is `young`.
     pub(super) fn take_left(&self, now: u64, young: u64, effort: Effort) -> Option<Ready> {
         let age = now.saturating_sub(self.kept_since.load(Relaxed));
         if self.kept() == 1 && age <= young && effort == Effort::Polite { None } else { self.take_kept() }
     }
 
-    /// Everything, if it is true of the head that it has waited for so long.
+    /// Takes everything, if the head has waited for longer than `limit`.
     #[cold]
     pub(super) fn take_neglected(&self, now: u64, limit: u64) -> Option<Taken> {
         let mut queue = self.queue.lock();
@@ -119,7 +119,7 @@ impl Strands {
         })
     }
 
-    /// Puts strands from another queue in front, for they are the older ones.
+    /// Puts strands from another queue in front, because they are the older ones.
     pub(super) fn prepend(&self, taken: Taken, now: u64) {
         let mut queue = self.queue.lock();
         queue.prepend(taken.strands);
@@ -130,7 +130,7 @@ impl Strands {
         self.close(queue);
     }
 
-    /// Moves everything behind what is in another queue. Nothing of it is kept.
+    /// Moves everything behind what is in another queue. No strand in this queue is kept.
     pub(super) fn move_to(&self, other: &Strands) {
         let mut queue = self.queue.lock();
         debug_assert_eq!(self.kept(), 0);
