@@ -37,7 +37,7 @@ async fn within<F: Future>(turns: u64, future: F) -> Option<F::Output> {
         if let Poll::Ready(value) = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await {
             return Some(value);
         }
-        task::yield_now().await;
+        task::yield_now_async().await;
     }
     None
 }
@@ -55,7 +55,7 @@ fn tasks_serve_fibres_tasks_and_threads() {
                     sessions.spawn(echo(stream));
                 }
                 let mut total = 0;
-                while let Some(session) = sessions.join_next().await {
+                while let Some(session) = sessions.join_next_async().await {
                     total += session.unwrap().unwrap();
                 }
                 total

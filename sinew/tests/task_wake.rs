@@ -217,7 +217,7 @@ fn a_waker_of_anothers_is_called_when_the_task_that_it_awaits_ends() {
             let its_gate = Arc::clone(&gate);
             let mut task = task::spawn(async move {
                 while !its_gate.load(Relaxed) {
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                 }
             });
             let called = [(); 2].map(|()| Arc::new(Called(AtomicBool::new(false))));

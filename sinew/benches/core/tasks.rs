@@ -72,7 +72,7 @@ fn yields(runtime: Fibres, case: &Case) -> Reading {
                 gate.wait_async().await;
                 let mut tally = Tally::new(window, strand);
                 loop {
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                     if !tally.tick() {
                         return tally.close();
                     }
@@ -141,7 +141,7 @@ fn transfers(runtime: Fibres, case: &Case) -> Reading {
                         if election.parking {
                             election.members[member].waker.wait_async().await;
                         } else {
-                            task::yield_now().await;
+                            task::yield_now_async().await;
                         }
                     }
                 }

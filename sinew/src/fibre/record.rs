@@ -112,7 +112,7 @@ impl Record {
             id: plan.id,
             locals: Locals::new(),
             name: plan.name,
-            scope: plan.scope.map(Entered::into_shared),
+            scope: plan.scope.and_then(Entered::into_shared),
             spawned_at: plan.spawned_at,
             typed: const {
                 &Typed {

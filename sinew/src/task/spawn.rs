@@ -42,7 +42,7 @@ where
 /// sinew::run(|| {
 ///     let shared = Rc::new(7);
 ///     let task = sinew::task::spawn_local(async move {
-///         sinew::task::yield_now().await;
+///         sinew::task::yield_now_async().await;
 ///         *shared
 ///     });
 ///     assert_eq!(task.join().unwrap(), 7);
