@@ -1,9 +1,8 @@
 //! The memory of a task, and its wakers: everything about tasks that is `unsafe`.
 //!
-//! One allocation: the strand, and behind it the future, later the result. It is freed
-//! with the last reference. One of these is the task's own, for being alive; the others
-//! are wakers and handles. The future itself is dropped when the task ends, however many
-//! wakers are left.
+//! One allocation: the strand, and behind it the future, later the result. It is freed with the last
+//! reference. One reference is the task's own, for being alive; the others are wakers and handles. The
+//! future is dropped when the task ends, even if wakers are left.
 #![allow(unsafe_code)]
 
 use super::handle::JoinError;
@@ -27,8 +26,8 @@ struct Allocation<F: Future> {
     /// First, so that a pointer to it is one to the allocation. Its flag is the task's
     /// [`Life`], its own word the [`Join`].
     strand: Strand,
-    /// Owner: the processor that runs the task, until `Join::complete`; then whoever that
-    /// makes the owner.
+    /// Owner: the processor that runs the task, until `Join::complete`; then the task or the handle, as
+    /// `complete` says.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -38,11 +37,11 @@ enum Stage<F: Future> {
     Empty,
 }
 
-/// Makes a task that is ready for its first poll.
+/// Creates a task that is ready for its first poll.
 ///
 /// # Safety
-/// If `F` is not `Send`, the strand is bound to the calling processor before anybody else
-/// gets it; if it borrows, what it borrows outlives the task.
+/// If `F` is not `Send`, the caller binds the strand to the calling processor before any other thread
+/// gets it. If `F` borrows, what it borrows outlives the task.
 pub(super) unsafe fn create<F: Future>(
     origin: &Origin<'_>,
     priority: Priority,
@@ -60,19 +59,18 @@ pub(super) unsafe fn create<F: Future>(
     (ready, arc, Taker(Allocation::<F>::take))
 }
 
-/// The word through which a task's result is handed over.
+/// Returns the join word of a task.
 #[inline]
 pub(super) fn join_of(task: &Strand) -> Join<'_> {
     Join::of(task.own())
 }
 
-/// Finds the result of a task whose future's type is forgotten.
+/// Takes the result of a task whose future's type is not known.
 pub(super) struct Taker<T>(unsafe fn(&Strand) -> Option<Result<T, JoinError>>);
 
 impl<T> Taker<T> {
     /// # Safety
-    /// The task came with this; its join word says that it is done, and the caller is the
-    /// holder of its handle.
+    /// `create` returned this with the task; its join word says DONE, and the caller holds its handle.
     #[inline]
     pub(super) unsafe fn take(&self, task: &Strand) -> Option<Result<T, JoinError>> {
         // SAFETY: by the contract.
@@ -177,10 +175,10 @@ impl<F: Future> Allocation<F> {
     }
 }
 
-/// Calls `f`, whose panic concerns nobody: the hook has told of it.
+/// Calls `f` and drops its panic, which the hook has reported.
 fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        // To drop it might panic again.
+        // Its drop might panic again.
         std::mem::forget(payload);
     }
 }
