@@ -1,12 +1,11 @@
 //! Handles to tasks: joining and aborting.
-#![allow(unsafe_code)]
 
 use super::life::Life;
 use super::memory::{Taker, join_of};
 use crate::base::Deadline;
 use crate::processor;
 use crate::strand::StrandArc;
-use crate::strand::join::{Detached, Join, Wait};
+use crate::strand::join::Wait;
 use crate::wait::{self, Enrolled, Limit, Outcome, Party};
 use std::any::Any;
 use std::fmt;
@@ -21,17 +20,10 @@ use std::time::{Duration, Instant};
 /// Awaiting is cancel safe: a handle may be awaited by reference, and again later.
 #[must_use = "the task runs on without the handle, and its result is lost"]
 pub struct JoinHandle<T> {
-    task: StrandArc,
     taker: Taker<T>,
     enrolled: Enrolled,
-    /// Says that the result has been taken.
-    taken: bool,
 }
 
-// SAFETY: a handle gives `T` from the task's side to the holder's, once.
-unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: nothing of `T` can be reached through a shared handle.
-unsafe impl<T> Sync for JoinHandle<T> {}
 impl<T> Unpin for JoinHandle<T> {}
 
 /// Why a task has no result.
@@ -98,31 +90,26 @@ impl fmt::Debug for JoinError {
 impl std::error::Error for JoinError {}
 
 impl<T> JoinHandle<T> {
-    /// # Safety
-    /// `create` returned `taker` together with the task, and there is no other handle.
-    pub(super) unsafe fn new(task: StrandArc, taker: Taker<T>) -> Self {
-        JoinHandle { task, taker, enrolled: Enrolled::NONE, taken: false }
-    }
-
-    fn word(&self) -> Join<'_> {
-        join_of(self.task.strand())
+    #[inline]
+    pub(super) fn new(taker: Taker<T>) -> Self {
+        JoinHandle { taker, enrolled: Enrolled::NONE }
     }
 
     /// Returns whether the task has ended: then to join or to await it does not wait.
     pub fn is_finished(&self) -> bool {
-        self.word().is_done()
+        self.taker.join().is_done()
     }
 
     /// Asks the task to end. Its processor drops the future soon, at the `.await` where the
     /// future waits or that it reaches next. This may be after `abort` has returned. A task that
     /// ends before that keeps its result.
     pub fn abort(&self) {
-        abort(&self.task);
+        abort(self.taker.task());
     }
 
     /// Returns a handle that aborts the task and does not join it.
     pub fn abort_handle(&self) -> AbortHandle {
-        AbortHandle { task: self.task.clone() }
+        AbortHandle { task: self.taker.task().clone() }
     }
 
     /// Waits until the task has ended and returns the output of its future. Blocks the
@@ -134,9 +121,9 @@ impl<T> JoinHandle<T> {
     /// # Panics
     /// In a task, if it would have to wait. If an `.await` has taken the result.
     pub fn join(mut self) -> Result<T, JoinError> {
-        self.enrolled.leave(join_of(self.task.strand()));
+        self.enrolled.leave(self.taker.join());
         if !self.is_finished() {
-            let word = self.word();
+            let word = self.taker.join();
             wait::block(|party| word.wait(party.number()) == Wait::Entered);
         }
         self.take()
@@ -159,8 +146,8 @@ impl<T> JoinHandle<T> {
     }
 
     fn join_until(mut self, deadline: Deadline) -> Result<Result<T, JoinError>, JoinHandle<T>> {
-        self.enrolled.leave(join_of(self.task.strand()));
-        let word = self.word();
+        self.enrolled.leave(self.taker.join());
+        let word = self.taker.join();
         let enter = |wait: &wait::Wait| word.wait(Party::timed(wait).number()) == Wait::Entered;
         let leave = |wait: &wait::Wait| word.withdraw(Party::timed(wait).number());
         if !self.is_finished() && wait::block_within(Limit::until(deadline), enter, leave) != Outcome::Told {
@@ -171,11 +158,7 @@ impl<T> JoinHandle<T> {
 
     /// Takes the result of a task that has ended.
     fn take(&mut self) -> Result<T, JoinError> {
-        assert!(!self.taken, "the result of a task is taken once");
-        self.taken = true;
-        // SAFETY: the join word says DONE, and this is the only handle.
-        let result = unsafe { self.taker.take(self.task.strand()) };
-        result.expect("a task that has ended has a result")
+        self.taker.take().expect("the result of a task is taken once")
     }
 }
 
@@ -201,7 +184,7 @@ impl<T> Future for JoinHandle<T> {
     /// If the result has been taken.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        match this.enrolled.poll(join_of(this.task.strand()), context) {
+        match this.enrolled.poll(this.taker.join(), context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => Poll::Ready(this.take()),
         }
@@ -210,16 +193,13 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        self.enrolled.leave(join_of(self.task.strand()));
-        if !self.taken && self.word().detach() == Detached::Done {
-            drop(self.take());
-        }
+        self.enrolled.leave(self.taker.join());
     }
 }
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug(f, "JoinHandle", &self.task)
+        debug(f, "JoinHandle", self.taker.task())
     }
 }
 

@@ -11,10 +11,11 @@ use crate::processor::spawn::Origin;
 use crate::processor::waker::borrowed_waker;
 use crate::processor::{Processor, put_memory, with_current};
 use crate::strand::blocks;
-use crate::strand::join::{Completed, Join};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
+use crate::strand::join::{Completed, Detached, Join};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound, container};
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -38,15 +39,33 @@ enum Stage<F: Future> {
 }
 
 /// Creates a task that is ready for its first poll.
-///
+#[inline]
+pub(super) fn create<F>(origin: &Origin<'_>, priority: Priority, future: F) -> (Ready, Taker<F::Output>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    // SAFETY: the future is `Send` and borrows nothing.
+    unsafe { create_any(origin, priority, future) }
+}
+
+/// Creates a task that is ready for its first poll and bound to the calling processor.
+pub(super) fn create_bound<F>(origin: &Origin<'_>, processor: &Processor, future: F) -> (Ready, Taker<F::Output>)
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    // SAFETY: bound below, before another thread gets it; it borrows nothing.
+    let (ready, taker) = unsafe { create_any(origin, Priority::Normal, future) };
+    taker.task().strand().bind(processor.post(), bound::PINNED);
+    (ready, taker)
+}
+
 /// # Safety
 /// If `F` is not `Send`, the caller binds the strand to the calling processor before any other thread
 /// gets it. If `F` borrows, what it borrows outlives the task.
-pub(super) unsafe fn create<F: Future>(
-    origin: &Origin<'_>,
-    priority: Priority,
-    future: F,
-) -> (Ready, StrandArc, Taker<F::Output>) {
+#[inline]
+unsafe fn create_any<F: Future>(origin: &Origin<'_>, priority: Priority, future: F) -> (Ready, Taker<F::Output>) {
     let memory = blocks::take(origin.blocks(), Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
     // SAFETY: the memory is large enough, and ours.
     let (strand, stage) = unsafe { (&raw mut (*memory.as_ptr()).strand, &raw mut (*memory.as_ptr()).stage) };
@@ -55,8 +74,8 @@ pub(super) unsafe fn create<F: Future>(
     // SAFETY: as above.
     unsafe { strand.write(Strand::new(Allocation::<F>::KIND, origin.cluster(), priority)) };
     // SAFETY: the strand is new, and its kind frees it.
-    let (ready, arc) = unsafe { Ready::of_new(memory.cast()) };
-    (ready, arc, Taker(Allocation::<F>::take))
+    let (ready, task) = unsafe { Ready::of_new(memory.cast()) };
+    (ready, Taker { task, take: Allocation::<F>::take, taken: false, result: PhantomData })
 }
 
 /// Returns the join word of a task.
@@ -65,16 +84,53 @@ pub(super) fn join_of(task: &Strand) -> Join<'_> {
     Join::of(task.own())
 }
 
-/// Takes the result of a task whose future's type is not known.
-pub(super) struct Taker<T>(unsafe fn(&Strand) -> Option<Result<T, JoinError>>);
+/// The right to the result of a task whose future's type is not known. There is one for each task. Its
+/// drop gives the right up.
+pub(super) struct Taker<T> {
+    task: StrandArc,
+    /// # Safety
+    /// To be called with `task`, when its join word says DONE and has not said DETACHED.
+    take: unsafe fn(&Strand) -> Option<Result<T, JoinError>>,
+    taken: bool,
+    result: PhantomData<*mut T>,
+}
+
+// SAFETY: a taker gives `T` from the task's side to the holder's, once.
+unsafe impl<T: Send> Send for Taker<T> {}
+// SAFETY: nothing of `T` can be reached through a shared taker.
+unsafe impl<T> Sync for Taker<T> {}
 
 impl<T> Taker<T> {
-    /// # Safety
-    /// `create` returned this with the task; its join word says DONE, and the caller holds its handle.
     #[inline]
-    pub(super) unsafe fn take(&self, task: &Strand) -> Option<Result<T, JoinError>> {
-        // SAFETY: by the contract.
-        unsafe { (self.0)(task) }
+    pub(super) fn task(&self) -> &StrandArc {
+        &self.task
+    }
+
+    /// Returns the join word. Only the drop of the taker detaches it.
+    #[inline]
+    pub(super) fn join(&self) -> Join<'_> {
+        join_of(self.task.strand())
+    }
+
+    /// Takes the result. Returns `None` if the task has not ended, or if the result has been taken.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Result<T, JoinError>> {
+        if self.taken || !self.join().is_done() {
+            return None;
+        }
+        self.taken = true;
+        // SAFETY: the word says DONE. It has not said DETACHED: only `drop` detaches, and does not get
+        // here then.
+        unsafe { (self.take)(self.task.strand()) }
+    }
+}
+
+impl<T> Drop for Taker<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.taken && self.join().detach() == Detached::Done {
+            drop(self.take());
+        }
     }
 }
 
@@ -155,7 +211,7 @@ impl<F: Future> Allocation<F> {
     }
 
     /// # Safety
-    /// As for [`Taker::take`].
+    /// As for the field `take` of [`Taker`].
     unsafe fn take(strand: &Strand) -> Option<Result<F::Output, JoinError>> {
         // SAFETY: by the contract.
         match unsafe { Self::stage(strand).replace(Stage::Empty) } {

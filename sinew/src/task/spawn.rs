@@ -1,12 +1,11 @@
 //! Spawning.
-#![allow(unsafe_code)]
 
 use super::handle::JoinHandle;
-use super::memory::create;
+use super::memory::{create, create_bound};
 use crate::processor::cluster::Cluster;
 use crate::processor::spawn::{Origin, SpawnError};
 use crate::processor::with_current;
-use crate::strand::{Priority, bound};
+use crate::strand::Priority;
 
 /// Starts a task on the cluster of the caller, which is a fibre or another task.
 ///
@@ -67,13 +66,9 @@ where
             Ok(origin) => origin,
             Err(error) => return Err((error, future)),
         };
-        // SAFETY: bound below, before another thread gets it; it borrows nothing.
-        let (ready, task, taker) = unsafe { create(&origin, Priority::Normal, future) };
-        task.strand().bind(processor.post(), bound::PINNED);
-        // SAFETY: the task is new.
-        let handle = unsafe { JoinHandle::new(task, taker) };
+        let (ready, taker) = create_bound(&origin, processor, future);
         processor.make_ready(ready);
-        Ok(handle)
+        Ok(JoinHandle::new(taker))
     });
     match spawned {
         Ok(handle) => handle,
@@ -137,12 +132,9 @@ impl TaskBuilder {
                 Ok(origin) => origin,
                 Err(error) => return Err((error, future)),
             };
-            // SAFETY: the future is `Send` and borrows nothing.
-            let (ready, task, taker) = unsafe { create(&origin, self.priority, future) };
-            // SAFETY: the task is new.
-            let handle = unsafe { JoinHandle::new(task, taker) };
+            let (ready, taker) = create(&origin, self.priority, future);
             origin.start(ready);
-            Ok(handle)
+            Ok(JoinHandle::new(taker))
         });
         // A future that was refused is dropped here, where its drop may block or panic.
         spawned.map_err(|(error, _future)| error)
