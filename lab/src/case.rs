@@ -1,6 +1,7 @@
 //! One measurement: what is asked of a child process, and what it answers.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,12 @@ pub enum Outcome {
     DidNotComplete,
     /// Ended without a result: it crashed, or measured what cannot be.
     Failed(String),
+}
+
+impl From<io::Result<Reading>> for Outcome {
+    fn from(result: io::Result<Reading>) -> Outcome {
+        result.map_or_else(|error| Outcome::Failed(error.to_string()), Outcome::Measured)
+    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::run::plan::Wish;
 
 /// The papers' experiments, peers side by side, one report with plots.
 ///
-/// Without a command: a quick tour of about two minutes, whose tables are printed
-/// and whose report is lab-report/index.html.
+/// Without a command: a quick tour of about two minutes. It prints tables and writes
+/// lab-report/index.html.
 #[derive(Parser)]
 #[command(name = "sinew-lab", version)]
 pub struct Cli {
@@ -25,13 +25,13 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// What there is: experiments and peers
+    /// List the experiments and the peers
     List,
     /// Run some experiments in full
     Run(Run),
-    /// What became slower from one file of results to another, beyond the noise
+    /// Say which figures became slower from one file of results to another, beyond the noise
     ///
-    /// Exits with 1 if anything did.
+    /// Exits with 1 if one did.
     Compare {
         /// Results of `run --json` or of a tour
         old: PathBuf,
@@ -50,24 +50,30 @@ pub struct Run {
     /// Names from `list`, or `all`
     #[arg(required = true, value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
-    /// Names from `list`; `sinew` means all of Sinew's. The default is everybody
+    /// Names from `list`; `sinew` means all of Sinew's. The default is all peers
     #[arg(long, value_delimiter = ',', value_name = "PEER")]
     pub peers: Vec<String>,
-    /// How many processors: one figure, or several to compare
+    /// Number of processors: one, or several to compare
     #[arg(long, value_delimiter = ',', value_name = "N")]
     pub processors: Vec<usize>,
-    /// How long each measurement counts
+    /// Length of each measurement in seconds
     #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
-    /// How often each measurement is made, in turns with the others
+    /// Number of runs of each measurement, in turns with the others
     #[arg(long, default_value_t = 5, value_name = "TIMES")]
     pub repeat: usize,
-    /// After how many seconds a measurement is stopped, beyond three times its length. The default is each experiment's own
+    /// Seconds after which a measurement is stopped, beyond three times its length. The default is each experiment's own
     #[arg(long, value_name = "SECONDS")]
     pub limit: Option<f64>,
     /// Only the first variant of each experiment
     #[arg(long)]
     pub first_variant: bool,
+    /// Only these variants, by the names in the tables and results
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT", conflicts_with = "first_variant")]
+    pub variants: Vec<String>,
+    /// Say which bars Sinew's figures reach. Exits with 1 if one is missed
+    #[arg(long)]
+    pub bars: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -82,14 +88,14 @@ pub struct Output {
     pub report: Option<PathBuf>,
 }
 
-/// How long each measurement of the tour counts.
+/// The length of each measurement of the tour.
 const TOUR_SECONDS: f64 = 0.1;
-/// When the tour measures nothing for a second or third time any more.
+/// After this time the tour makes no second or third measurement.
 const TOUR_BUDGET: Duration = Duration::from_secs(120);
 const TOUR_REPEATS: usize = 3;
 const MOST_SECONDS: f64 = 3600.0;
 
-/// On one processor, and on two if there are as many.
+/// On one processor, and on two if there are two CPUs.
 pub fn tour(cpus: usize) -> Wish {
     Wish {
         depth: Depth::Tour,
@@ -101,11 +107,15 @@ pub fn tour(cpus: usize) -> Wish {
         budget: Some(TOUR_BUDGET),
         limit: None,
         only_first: false,
+        variants: Vec::new(),
     }
 }
 
 impl Run {
-    /// What is asked for, or what is wrong with it.
+    /// Returns what the caller asks for.
+    ///
+    /// # Errors
+    /// Says what is wrong with the options.
     pub fn wish(&self, cpus: usize) -> Result<Wish, String> {
         let processors = match self.processors.as_slice() {
             [] => vec![cpus.clamp(1, 2)],
@@ -135,11 +145,12 @@ impl Run {
             budget: None,
             limit,
             only_first: self.first_variant,
+            variants: self.variants.clone(),
         })
     }
 }
 
-/// The same figure twice is one to measure.
+/// Leaves out figures that are there twice.
 fn unique(asked: &[usize]) -> Vec<usize> {
     let is_first = |(place, processors): &(usize, &usize)| !asked[..*place].contains(processors);
     asked.iter().enumerate().filter(is_first).map(|(_, &processors)| processors).collect()

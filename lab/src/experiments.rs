@@ -1,31 +1,42 @@
-//! The experiments: one file each, which says what is measured, in which
-//! variants, what is plotted, and has the body that every peer runs.
+//! The experiments, one file each. A file says what is measured, in which variants, what
+//! is plotted and which bars there are, and has the body that every peer runs.
 //!
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
 
+mod blocking;
+mod burst;
 mod channel;
 mod churn;
+mod connections;
 mod cycle;
 mod efficiency;
+mod files;
+mod hyper;
 mod idle;
 mod locality;
 mod memcached;
 mod memory;
 mod migrate;
 mod mutex;
+mod pollers;
 mod scalability;
+mod serving;
 mod skew;
+mod slow;
 mod spawn;
 mod timers;
 mod transfer;
+mod uncontended;
 mod utilisation;
+mod waiters;
 mod web;
 mod yielding;
 
 use std::io;
 use std::time::Duration;
 
+use crate::bars::Bar;
 use crate::case::{Case, Outcome, Reading};
 use crate::load::server;
 use crate::peers::{Contender, Kind};
@@ -38,18 +49,30 @@ pub static ALL: &[&Experiment] = &[
     &locality::LOCALITY,
     &transfer::TRANSFER,
     &spawn::SPAWN,
+    &burst::BURST,
     &memory::MEMORY,
+    &uncontended::UNCONTENDED,
     &mutex::MUTEX,
     &channel::CHANNEL,
     &timers::TIMERS,
+    &waiters::WAITERS,
     &idle::IDLE,
     &scalability::SCALABILITY,
     &efficiency::EFFICIENCY,
     &utilisation::UTILISATION,
     &migrate::MIGRATE,
     &skew::SKEW,
+    &blocking::BLOCKING,
     &web::WEB,
+    &pollers::POLLERS,
+    &connections::CONNECTIONS,
+    &hyper::HYPER,
+    &files::FILES,
+    &slow::SLOW,
     &memcached::MEMCACHED,
+    &memcached::beside::BESIDE,
+    &memcached::skew::SKEW,
+    &memcached::memory::MEMORY,
 ];
 
 pub struct Experiment {
@@ -63,30 +86,37 @@ pub struct Experiment {
     /// The first is the one that counts.
     pub metrics: &'static [Metric],
     pub plots: &'static [Plot],
-    /// With how many processors at least it means anything.
+    /// The least number of processors with which it means anything.
     pub least_processors: usize,
     /// Figures that hardly vary need no more repeats than this.
     pub most_repeats: usize,
-    /// Beyond the window, how long a child may take before it is stopped.
+    /// The time after which a child is stopped, beyond the window.
     pub limit: fn(Depth) -> Duration,
     /// What the variants count, where they are numbers.
     pub unit: &'static str,
+    /// Whether a peer has anything to do with it.
+    pub concerns: fn(&Contender) -> bool,
+    /// The part of the `sinew` command that stands for Sinew's peers.
+    pub command: Option<&'static str>,
     /// What is varied, for so many processors and a peer.
     pub variants: fn(Depth, usize, &Contender) -> Vec<Variant>,
-    /// Whether the child runs on as many CPUs as the case has processors.
+    /// Whether the child is pinned to one CPU for each processor of the case.
     pub is_pinned: bool,
     /// Runs in the child.
     pub measure: fn(&Case) -> Outcome,
-    /// Runs in a process of its own that the child starts, for as long as it needs it.
+    /// Runs in a process of its own, which the child starts and ends.
     pub serve: Option<fn(&Case) -> io::Result<()>>,
-    /// Whether a reading is possible at all, beyond what holds for every one.
+    /// Checks what must hold for a reading of this experiment; `check_all` checks the rest.
     pub check: fn(&Case, &Reading) -> Result<(), String>,
-    /// Curves that are computed: what they are called, and for a case the value
-    /// of the first metric.
+    /// Curves of the first metric that are computed.
     pub models: &'static [Model],
+    /// What Sinew's figures have to reach.
+    pub bars: &'static [Bar],
+    /// Returns why a peer cannot do it, if it cannot.
+    pub cannot: fn(&Contender) -> Option<&'static str>,
 }
 
-/// What most experiments have in common, to be completed.
+/// The defaults of an experiment.
 pub const PLAIN: Experiment = Experiment {
     name: "",
     source: "",
@@ -98,12 +128,16 @@ pub const PLAIN: Experiment = Experiment {
     most_repeats: usize::MAX,
     limit: |_| Duration::from_secs(20),
     unit: "",
+    concerns: Contender::is_runtime,
+    command: None,
     variants: |_, _, _| vec![Variant::new("-", 1)],
     is_pinned: true,
     measure: |_| unreachable!("an experiment without a body"),
     serve: None,
     check: |_, _| Ok(()),
     models: &[],
+    bars: &[],
+    cannot: |_| None,
 };
 
 /// How much is varied.
@@ -117,7 +151,7 @@ pub enum Depth {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     pub name: String,
-    /// How many strands that makes.
+    /// The number of strands.
     pub threads: usize,
 }
 
@@ -130,9 +164,9 @@ impl Variant {
 pub struct Metric {
     /// With its unit, as it stands in the JSON.
     pub name: &'static str,
-    /// As a column says it.
+    /// The head of a column.
     pub title: &'static str,
-    /// What the figure is divided by for people.
+    /// A table shows the figure divided by this.
     pub scale: f64,
     pub better: Better,
 }
@@ -142,7 +176,7 @@ pub struct Metric {
 pub enum Better {
     Higher,
     Lower,
-    /// Neither is: it explains another metric, or varies too much to be compared.
+    /// The metric explains another one, or varies too much to be compared.
     Neither,
 }
 
@@ -185,33 +219,22 @@ impl Experiment {
         self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// Why this peer cannot do it, if it cannot.
+    /// Returns why this peer cannot do it, if it cannot.
     pub fn refusal(&self, peer: &Contender) -> Option<&'static str> {
-        match () {
-            _ if self.name == migrate::MIGRATE.name && !peer.has_clusters => Some("no clusters"),
+        match (self.cannot)(peer) {
+            Some(why) => Some(why),
             _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
             _ if matches!(peer.kind, Kind::Program(_)) && !peer.is_installed() => Some("not installed"),
-            _ => self.command(peer).and_then(|server| server::sinew_command(server).err()),
+            _ => self.command_of(peer).and_then(|server| server::sinew_command(server).err()),
         }
     }
 
     /// The part of the `sinew` command that this peer is measured by, if it is.
-    fn command(&self, peer: &Contender) -> Option<&'static str> {
+    fn command_of(&self, peer: &Contender) -> Option<&'static str> {
         match peer.kind {
             Kind::Command(server) => Some(server),
-            Kind::Inside if self.name == memcached::MEMCACHED.name => Some(memcached::MEMCACHED.name),
+            Kind::Inside => self.command,
             _ => None,
-        }
-    }
-
-    /// Whether this peer has anything to do with it.
-    pub fn concerns(&self, peer: &Contender) -> bool {
-        match peer.kind {
-            Kind::Server | Kind::Program(_) | Kind::Command(_) => peer.only_for == self.name,
-            _ if self.name == memcached::MEMCACHED.name => {
-                peer.family() == "sinew" && !peer.name.starts_with("sinew/tasks")
-            }
-            _ => true,
         }
     }
 
@@ -229,7 +252,7 @@ impl Experiment {
                 return Err(format!("{name} is not a metric of {}", self.name));
             }
         }
-        // No operation that anybody counts takes less than half a nanosecond.
+        // No operation that is counted takes less than half a nanosecond.
         let most = 2e9 * case.processors as f64;
         match reading.get("ops_per_s") {
             Some(rate) if rate > most => return Err(format!("{rate} operations per second")),

@@ -2,6 +2,8 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::time::Duration;
 
 use crate::measure::procfs;
@@ -40,14 +42,38 @@ pub fn end_with_parent(parent: u32) -> io::Result<()> {
     if std::os::unix::process::parent_id() == parent { Ok(()) } else { Err(io::Error::other("its parent has ended")) }
 }
 
-/// As many descriptors as the process may have.
-pub fn raise_descriptor_limit() -> io::Result<()> {
+/// Lets the process have the most descriptors that it may have, and returns their number.
+pub fn raise_descriptor_limit() -> io::Result<usize> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is ours.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
     limit.rlim_cur = limit.rlim_max;
     // SAFETY: as above.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+}
+
+/// Accepts a connection that is non-blocking, by one call; `None` if there is none.
+pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let own = listener.as_raw_fd();
+    // SAFETY: no address is asked for.
+    let descriptor = unsafe { libc::accept4(own, std::ptr::null_mut(), std::ptr::null_mut(), flags) };
+    if descriptor >= 0 {
+        // SAFETY: the descriptor is new and nobody else's.
+        return Ok(Some(unsafe { TcpStream::from_raw_fd(descriptor) }));
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        error => Err(error),
+    }
+}
+
+/// From now on the calling thread runs only where no other thread wants to.
+pub fn run_when_idle() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is ours; the number is that of the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) })
 }
 
 /// Asks a process that this one has started to end.
@@ -92,6 +118,19 @@ pub fn cpu_time() -> Duration {
     let usage = usage(libc::RUSAGE_SELF);
     let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
     time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// CPU time of all threads of a process so far, also of those that have ended.
+pub fn process_cpu_time(process: u32) -> Option<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the number of the clock is valid for writing.
+    if unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) } != 0 {
+        return None;
+    }
+    // SAFETY: the time is valid for writing.
+    check(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
+    Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// How often the calling kernel thread has given its CPU to another.

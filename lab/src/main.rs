@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bars;
 mod case;
 mod cli;
 mod compare;
@@ -27,9 +28,9 @@ use cli::{Cli, Command, Output};
 use peers::go;
 use run::plan::{Plan, Planned, Wish};
 
-/// What is wrong with how the lab was called, or with a file.
+/// The lab was called in a wrong way, or a file is wrong.
 const WRONG_USE: u8 = 2;
-/// `compare` found something.
+/// `compare` found something slower, or a bar of `run --bars` was missed.
 const SLOWER: u8 = 1;
 
 fn main() -> ExitCode {
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         None => tour(cli.tour),
         Some(Command::List) => say(&list()).map(|()| ExitCode::SUCCESS),
-        Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output)),
+        Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output, run.bars)),
         Some(Command::Compare { old, new }) => compare(&old, &new),
         Some(Command::Measure { parent, case }) => measure(parent, &case),
         Some(Command::Serve { parent, case }) => serve(parent, &case),
@@ -55,15 +56,15 @@ fn cpus() -> usize {
 fn tour(output: Output) -> Result<ExitCode, String> {
     let report = output.report.unwrap_or_else(|| PathBuf::from("lab-report"));
     let json = output.json.unwrap_or_else(|| report.join("results.jsonl"));
-    conduct(cli::tour(cpus()), &Output { json: Some(json), report: Some(report) })
+    conduct(cli::tour(cpus()), &Output { json: Some(json), report: Some(report) }, false)
 }
 
-fn conduct(wish: Wish, output: &Output) -> Result<ExitCode, String> {
+fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, String> {
     let cpus = cpus();
     if let Some(many) = wish.processors.iter().find(|&&processors| processors > cpus) {
         eprintln!("warning: {many} processors on {cpus} CPUs: the processors will wait for each other");
     }
-    // What cannot be written is better known before than after.
+    // A file that cannot be written is reported before the measurements, not after.
     let page = output.report.as_deref().map(|directory| {
         fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         create(&directory.join("index.html"))
@@ -100,13 +101,22 @@ fn conduct(wish: Wish, output: &Output) -> Result<ExitCode, String> {
     if let Some(program) = program {
         let _ = fs::remove_file(program);
     }
-    // What is to last comes first: who reads the tables may stop reading.
+    // The files come first: the reader of the tables may stop reading.
     let written = json.map_or(Ok(()), |path| write(&path, &rows::to_lines(&rows)));
     let written = written.and(match &page {
         Some(path) => write(path, &report::page(&rows, &setting, &plan.refusals, begun.elapsed())),
         None => Ok(()),
     });
-    let mut text: String = experiments::ALL.iter().map(|experiment| table::tables(experiment, &rows)).collect();
+    let measured =
+        |experiment: &&&experiments::Experiment| plan.cases.iter().any(|p| p.experiment.name == experiment.name);
+    let mut judgement = bars::Judgement::default();
+    let mut text = String::new();
+    for experiment in experiments::ALL.iter().filter(measured) {
+        text += &table::tables(experiment, &rows);
+        if with_bars {
+            text += &judgement.judge(experiment, &rows);
+        }
+    }
     text.push('\n');
     plan.refusals.iter().for_each(|refusal| text += &format!("not measured: {refusal}\n"));
     let plural = if measurements == 1 { "" } else { "s" };
@@ -114,10 +124,14 @@ fn conduct(wish: Wish, output: &Output) -> Result<ExitCode, String> {
     if let (Some(path), Ok(())) = (page, &written) {
         text += &format!("report: {}\n", path.display());
     }
-    say(&text).and(written).map(|()| ExitCode::SUCCESS)
+    if with_bars {
+        text += &judgement.total();
+    }
+    let code = if judgement.is_missed() { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS };
+    say(&text).and(written).map(|()| code)
 }
 
-/// Prints. Who has stopped reading has seen enough.
+/// Prints. A reader that has closed the pipe is no error.
 fn say(text: &str) -> Result<(), String> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -155,7 +169,7 @@ fn pin(case: &Case) -> Result<(), String> {
     kernel::pin_to(0..case.processors).map_err(|error| format!("pinning: {error}"))
 }
 
-/// In a child.
+/// Measures one case. Runs in a child.
 fn measure(parent: u32, case: &str) -> Result<ExitCode, String> {
     let (case, experiment) = parse(parent, case)?;
     if experiment.is_pinned {
@@ -166,7 +180,7 @@ fn measure(parent: u32, case: &str) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In a child of a child.
+/// Serves one case. Runs in a child of a child.
 fn serve(parent: u32, case: &str) -> Result<ExitCode, String> {
     let (case, experiment) = parse(parent, case)?;
     pin(&case)?;
@@ -177,7 +191,7 @@ fn serve(parent: u32, case: &str) -> Result<ExitCode, String> {
 fn list() -> String {
     let mut text = String::from("Experiments:\n");
     for experiment in experiments::ALL {
-        text += &format!("  {:<12}{}\n  {:<12}{}\n", experiment.name, experiment.source, "", experiment.measures);
+        text += &format!("  {:<18}{}\n  {:<18}{}\n", experiment.name, experiment.source, "", experiment.measures);
     }
     text += "\nPeers:\n";
     for peer in peers::ALL {

@@ -1,6 +1,5 @@
-//! What the bodies of the experiments are made of: windows of time, strands
-//! that begin together, work of a known length, and what the kernel says about
-//! the process.
+//! The parts of the experiments' bodies: windows of time, strands that begin together, work
+//! of a known length, and the kernel's figures for the process.
 
 pub mod crowd;
 pub mod latency;

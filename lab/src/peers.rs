@@ -1,4 +1,4 @@
-//! Who is measured, behind one shape.
+//! The peers, behind one shape.
 //!
 //! The bodies of the experiments are written once, as `async` code over
 //! [`Peer`]. A runtime of tasks runs them as they are. A runtime whose threads
@@ -11,6 +11,7 @@
 //! another language, is a file that says how to build and start it, and a line
 //! in [`ALL`]: its results are the same line of JSON.
 
+pub mod cancelling;
 pub mod coroutines;
 pub mod fibres;
 pub mod go;
@@ -33,14 +34,14 @@ use kernel::KernelThreads;
 use sinew_tasks::SinewTasks;
 use tokio_tasks::TokioTasks;
 
-/// What a peer's strands can do. Every strand returns a number, so that a join
-/// has something to deliver.
+/// The operations of a peer's strands. Every strand returns a number, so that a join has
+/// something to deliver.
 ///
-/// Operations that return a future are awaited at once by whoever calls them.
+/// The caller of an operation that returns a future awaits it at once.
 pub trait Peer: Sized + 'static {
     /// Joins one strand.
     type Handle: Send + 'static;
-    /// What one strand waits on, and others unpark it by.
+    /// One strand parks with it, and others unpark the strand by it.
     type Parker: Clone + Send + Sync + 'static;
     type Mutex: Send + Sync + 'static;
     type Semaphore: Send + Sync + 'static;
@@ -62,13 +63,13 @@ pub trait Peer: Sized + 'static {
 
     fn yield_now() -> impl Future<Output = ()> + Send;
 
-    /// The calling strand's own. Called once by each strand that needs it.
+    /// Returns the calling strand's own. Each strand that needs it calls this once.
     fn parker() -> Self::Parker;
 
     fn unpark(parker: &Self::Parker);
 
-    /// Waits for an unpark; one that came first is remembered. Called with the
-    /// strand's own. May return for no reason.
+    /// Waits for an unpark; an earlier unpark is remembered. Called with the strand's own
+    /// parker. May return for no reason.
     fn park(own: &Self::Parker) -> impl Future<Output = ()> + Send;
 
     fn park_timeout(own: &Self::Parker, limit: Duration) -> impl Future<Output = ()> + Send;
@@ -81,10 +82,10 @@ pub trait Peer: Sized + 'static {
     /// Calls `f` while the lock is the caller's.
     fn locked(mutex: &Self::Mutex, f: impl FnOnce() + Send) -> impl Future<Output = ()> + Send;
 
-    /// Without permits.
+    /// Returns a semaphore without permits.
     fn semaphore() -> Self::Semaphore;
 
-    /// V, that many times.
+    /// V, `permits` times.
     fn post(semaphore: &Self::Semaphore, permits: usize);
 
     /// P.
@@ -114,8 +115,8 @@ pub trait Peer: Sized + 'static {
 
     fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Two clusters of as many processors each as the runtime was made with, if
-    /// the peer has clusters.
+    /// Returns two clusters, each with the runtime's number of processors, if the peer has
+    /// clusters.
     fn clusters(&self) -> Option<[Self::Cluster; 2]> {
         None
     }
@@ -125,8 +126,8 @@ pub trait Peer: Sized + 'static {
         std::future::ready(())
     }
 
-    /// How often the calling strand has given up its CPU, if the kernel counts
-    /// that for each single strand.
+    /// Returns how often the calling strand has given up its CPU, if the kernel counts
+    /// that for each strand.
     fn kernel_switches() -> Option<u64> {
         None
     }
@@ -137,7 +138,7 @@ pub trait Body {
     fn measure<P: Peer>(peer: P, case: &Case) -> Reading;
 }
 
-/// Somebody who can be measured.
+/// A peer that can be measured.
 pub struct Contender {
     pub name: &'static str,
     /// What it is, in a line.
@@ -145,12 +146,10 @@ pub struct Contender {
     pub kind: Kind,
     /// Strands that can exist at once.
     pub most_strands: usize,
-    /// What its locks can be asked to do; the first is the default.
+    /// The policies of its locks; the first is the default.
     pub policies: &'static [&'static str],
     /// Whether its strands can move between clusters.
     pub has_clusters: bool,
-    /// The experiment of a server.
-    pub only_for: &'static str,
     pub in_tour: bool,
 }
 
@@ -160,12 +159,12 @@ pub enum Kind {
     Inside,
     /// A program that is built if its tools are on the machine.
     Go,
-    /// A server that is compiled in, for one experiment.
+    /// A server that is compiled in, for the experiments that name it.
     Server,
-    /// A server that is measured if it is installed, for one experiment.
+    /// A server that is measured if it is installed, for the experiments that name it.
     Program(&'static str),
-    /// A part of the `sinew` command that is measured if that is built, for one
-    /// experiment.
+    /// A part of the `sinew` command that is measured if that is built, for the experiments
+    /// that name it.
     Command(&'static str),
 }
 
@@ -179,13 +178,12 @@ const PLAIN: Contender = Contender {
     most_strands: MILLIONS,
     policies: ONE_POLICY,
     has_clusters: false,
-    only_for: "",
     in_tour: true,
 };
 
 const SINEW: Contender = Contender { policies: fibres::POLICIES, has_clusters: true, ..PLAIN };
 
-/// Everybody, in the order of tables and colours.
+/// All peers, in the order of tables and colours.
 pub static ALL: &[Contender] = &[
     Contender { name: "sinew/fair", about: "Sinew's fibres, the default scheduler, migrating", ..SINEW },
     Contender { name: "sinew/inverted", about: "Sinew's fibres, the inverted ready stack", ..SINEW },
@@ -214,31 +212,28 @@ pub static ALL: &[Contender] = &[
         ..PLAIN
     },
     Contender {
-        name: "epoll",
-        about: "web: a bare epoll loop on one thread, the event-driven floor",
+        name: "tokio/current",
+        about: "servers: Tokio's tasks on the one thread that runs everything",
         kind: Kind::Server,
-        only_for: "web",
+        ..PLAIN
+    },
+    Contender {
+        name: "epoll",
+        about: "servers: a bare epoll loop on one thread, the event-driven floor",
+        kind: Kind::Server,
         ..PLAIN
     },
     Contender {
         name: "sinew/web",
-        about: "web: the real server, sinew web, if it is built",
+        about: "servers: the real one, sinew web, if it is built",
         kind: Kind::Command("web"),
-        only_for: "web",
         ..PLAIN
     },
-    Contender {
-        name: "nginx",
-        about: "web: nginx, if installed",
-        kind: Kind::Program("nginx"),
-        only_for: "web",
-        ..PLAIN
-    },
+    Contender { name: "nginx", about: "servers: nginx, if installed", kind: Kind::Program("nginx"), ..PLAIN },
     Contender {
         name: "memcached",
-        about: "memcached: the real one, if installed",
+        about: "servers: the real memcached, if installed",
         kind: Kind::Program("memcached"),
-        only_for: "memcached",
         ..PLAIN
     },
     Contender { name: go::NAME, about: "goroutines, if a Go toolchain is installed", kind: Kind::Go, ..PLAIN },
@@ -252,6 +247,16 @@ impl Contender {
     /// What it is part of: `sinew` of `sinew/fair`.
     pub fn family(&self) -> &'static str {
         family(self.name)
+    }
+
+    /// Whether strands of any experiment run on it.
+    pub fn is_runtime(&self) -> bool {
+        matches!(self.kind, Kind::Inside | Kind::Go)
+    }
+
+    /// Whether it is Sinew's fibres.
+    pub fn is_fibres(&self) -> bool {
+        self.kind == Kind::Inside && self.family() == "sinew" && !self.name.starts_with("sinew/tasks")
     }
 
     pub fn is_installed(&self) -> bool {
@@ -270,11 +275,10 @@ pub fn family(name: &str) -> &str {
 pub fn measure<B: Body>(case: &Case) -> Outcome {
     let reading = match case.peer.as_str() {
         "tokio" => B::measure(TokioTasks::new(case.processors), case),
+        "tokio/current" => B::measure(TokioTasks::on_one_thread(), case),
         "may" => B::measure(Coroutines::new(case.processors), case),
         "threads" => B::measure(KernelThreads, case),
-        "sinew/tasks" => B::measure(SinewTasks::new(case.processors, "sinew/fair"), case),
-        "sinew/tasks/inverted" => B::measure(SinewTasks::new(case.processors, "sinew/inverted"), case),
-        "sinew/tasks/shared" => B::measure(SinewTasks::new(case.processors, "sinew/shared"), case),
+        tasks if tasks.starts_with("sinew/tasks") => B::measure(SinewTasks::of(case), case),
         go::NAME => return go::replace_process(case),
         sinew => B::measure(Fibres::new(case.processors, sinew), case),
     };

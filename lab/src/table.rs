@@ -1,11 +1,11 @@
-//! What is printed: for each experiment and configuration a line for each peer.
+//! The printed tables: one for each experiment and configuration, with a line for each peer.
 
 use std::fmt::Write;
 
 use crate::experiments::{Better, Experiment, Metric};
 use crate::rows::Row;
 
-/// The rows of one experiment with one variant on so many processors.
+/// The rows of one experiment with one variant and one number of processors.
 pub struct Group<'a> {
     pub variant: &'a str,
     unit: &'static str,
@@ -17,7 +17,7 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// All groups of an experiment, in order.
+    /// Returns all groups of an experiment, in order.
     pub fn all(experiment: &Experiment, rows: &'a [Row]) -> Vec<Group<'a>> {
         let mut groups: Vec<Group> = Vec::new();
         for row in rows.iter().filter(|row| row.experiment == experiment.name) {
@@ -59,14 +59,14 @@ impl<'a> Group<'a> {
         self.rows.iter().find(|row| row.peer == peer && !row.completed).and_then(|row| row.trouble.as_deref())
     }
 
-    /// The metrics that anybody has.
+    /// Returns the metrics that at least one peer has.
     pub fn metrics(&self, experiment: &Experiment) -> Vec<&'static Metric> {
         let has = |metric: &&Metric| self.rows.iter().any(|row| row.metric == metric.name && row.completed);
         experiment.metrics.iter().filter(has).collect()
     }
 }
 
-/// The tables of one experiment.
+/// Returns the tables of one experiment.
 pub fn tables(experiment: &Experiment, rows: &[Row]) -> String {
     let groups = Group::all(experiment, rows);
     let mut text = String::new();
@@ -89,7 +89,7 @@ pub fn tables(experiment: &Experiment, rows: &[Row]) -> String {
             lines.push(cells);
         }
         let _ = writeln!(text, "\n  {}", group.title());
-        // What is said in place of figures makes no column wider.
+        // Words in place of figures make no column wider.
         let widths: Vec<usize> = (0..=metrics.len())
             .map(|column| {
                 let whole = lines.iter().filter(|cells| column == 0 || cells.len() == metrics.len() + 1);
@@ -124,11 +124,11 @@ fn cell(row: &Row, metric: &Metric) -> String {
     }
 }
 
-/// Three significant digits or so.
+/// Returns the value with about three significant digits.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "-".to_owned(),
-        // Each bound is what the next finer form would round up to it.
+        // Each bound is the least value that the next finer form would round up to it.
         v if v >= 9_999.5 => thousands(value.round() as usize),
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),

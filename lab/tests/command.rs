@@ -79,7 +79,9 @@ fn an_experiment_that_needs_two_processors_says_so() {
 
 #[test]
 fn peers_that_have_no_part_in_an_experiment_are_told_so() {
-    assert!(refusal(&["run", "yield", "--peers", "epoll"]).contains("have no part in that"));
+    for (experiment, peer) in [("yield", "epoll"), ("blocking", "may"), ("memcached", "sinew/tasks"), ("hyper", "go")] {
+        assert!(refusal(&["run", experiment, "--peers", peer]).contains("have no part in that"), "{experiment} {peer}");
+    }
 }
 
 #[test]
@@ -115,6 +117,34 @@ fn more_processors_than_cpus_is_a_warning() {
     ]);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && complaint.contains("warning: 64 processors on"), "{complaint}");
+}
+
+/// No process starts and ends within 4 µs.
+#[test]
+fn a_bar_of_what_did_not_complete_is_missed() {
+    let at_once = ["run", "transfer", "--peers", "sinew/fair", "--processors", "2", "--repeat", "1"];
+    let output = lab(&[&at_once[..], &["--seconds", "0.000001", "--limit", "0.000001", "--bars"]].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let missed = said.lines().filter(|line| line.contains("missed ") && line.ends_with("did not complete"));
+    assert_eq!(missed.count(), 4, "{said}");
+    assert!(said.ends_with("bars: 0 met, 4 missed, 1 not measured\n"), "{said}");
+}
+
+#[test]
+fn bars_are_said_only_if_asked_for_and_a_bar_without_a_figure_is_not_missed() {
+    let short = ["run", "burst", "--peers", "tokio", "--variants", "10000", "--seconds", "0.01", "--repeat", "1"];
+    let without = lab(&short);
+    assert!(!String::from_utf8_lossy(&without.stdout).contains("bars"));
+    let output = lab(&[&short[..], &["--bars"]].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.ends_with("bars: 0 met, 0 missed, 2 not measured\n"), "{said}");
+}
+
+#[test]
+fn an_unknown_variant_is_named() {
+    assert!(refusal(&["run", "cycle", "--variants", "some"]).contains("no variant of these is called 'some'"));
 }
 
 /// A file of results: yield of two peers at these rates.

@@ -11,14 +11,26 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Who cannot do what, by design.
-const CANNOT: [(&str, &str); 6] = [
+const CANNOT: [(&str, &str); 8] = [
     ("migrate", "tokio"),
     ("migrate", "may"),
     ("migrate", "threads"),
     ("migrate", "sinew/tasks"),
     ("migrate", "sinew/tasks/inverted"),
     ("migrate", "sinew/tasks/shared"),
+    ("waiters", "may"),
+    ("waiters", "threads"),
 ];
+
+/// Sinew's fibres, which some experiments are made for.
+const FIBRES: [&str; 3] = ["sinew/fair", "sinew/inverted", "sinew/shared"];
+
+/// Peers that are servers only, and the experiments that have them.
+const SERVERS: [(&str, &[&str]); 2] =
+    [("epoll", &["web", "connections"]), ("tokio/current", &["web", "connections", "hyper"])];
+
+/// Experiments whose every server is another program.
+const OF_PROGRAMS: [&str; 6] = ["files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
 
 /// Programs that are not compiled in: measured where they are installed or built.
 const PROGRAMS: [&str; 4] = ["go", "nginx", "memcached", "sinew/web"];
@@ -36,6 +48,9 @@ const MAY_NOT_COMPLETE: [(&str, &str); 8] = [
     ("transfer", "sinew/shared"),
 ];
 
+/// The lab says this where the servers are not built.
+const HOW_TO_BUILD: &str = "cargo build -p sinew-servers";
+
 fn lab(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).output().expect("the lab");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -50,24 +65,14 @@ fn listed(part: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn rows_of(experiment: &str) -> Vec<Value> {
-    let file = std::env::temp_dir().join(format!("sinew-lab-matrix-{}-{experiment}.jsonl", std::process::id()));
+/// Runs an experiment with these options and returns its results.
+fn rows_of(experiment: &str, options: &[&str]) -> Vec<Value> {
+    let name = format!("sinew-lab-matrix-{}-{experiment}{}.jsonl", std::process::id(), options.len());
+    let file = std::env::temp_dir().join(name);
     let path = file.to_str().expect("a plain path");
-    lab(&[
-        "run",
-        experiment,
-        "--processors",
-        "2",
-        "--seconds",
-        "0.05",
-        "--repeat",
-        "1",
-        "--limit",
-        if experiment == "transfer" { "1" } else { "20" },
-        "--first-variant",
-        "--json",
-        path,
-    ]);
+    let limit = if experiment == "transfer" { "1" } else { "20" };
+    let short = ["--processors", "2", "--seconds", "0.05", "--repeat", "1", "--limit", limit, "--json", path];
+    lab(&[&["run", experiment], &short[..], options].concat());
     let text = std::fs::read_to_string(&file).expect("results");
     let _ = std::fs::remove_file(&file);
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -81,15 +86,25 @@ fn check(experiment: &str) {
     }
 }
 
+/// Whether a peer has anything to do with an experiment.
+fn takes_part(experiment: &str, peer: &str) -> bool {
+    match experiment {
+        "blocking" => FIBRES.contains(&peer) || peer == "tokio",
+        "pollers" => FIBRES.contains(&peer),
+        "hyper" => ["sinew/tasks", "tokio", "tokio/current"].contains(&peer),
+        _ => SERVERS.iter().find(|(server, _)| *server == peer).is_none_or(|(_, own)| own.contains(&experiment)),
+    }
+}
+
 fn check_once(experiment: &str) {
     let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for row in rows_of(experiment) {
+    for row in rows_of(experiment, &["--first-variant"]) {
         assert_eq!(row["experiment"], experiment);
         rows.entry(row["peer"].as_str().expect("a name").to_owned()).or_default().push(row);
     }
     for peer in listed("Peers:") {
         let pair = (experiment, peer.as_str());
-        if peer == "epoll" && experiment != "web" {
+        if !takes_part(experiment, &peer) {
             assert!(!rows.contains_key(&peer), "{pair:?}");
             continue;
         }
@@ -114,17 +129,23 @@ fn check_once(experiment: &str) {
     }
 }
 
-/// Measures a program, or is told why it cannot be measured here.
+/// Measures a peer in the first variant, or is told why it cannot be measured here.
 fn measured_or_refused(experiment: &str, peer: &str, refusal: &str) {
+    measured_with(experiment, peer, refusal, &["--first-variant"]);
+}
+
+fn measured_with(experiment: &str, peer: &str, refusal: &str, options: &[&str]) {
     let arguments = ["run", experiment, "--peers", peer, "--processors", "1", "--seconds", "0.1", "--repeat", "1"];
-    let lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).arg("--first-variant").output();
+    let lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).args(options).output();
     let output = lab.expect("the lab");
     let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     match output.status.code() {
         Some(0) => {
-            let line = said.lines().find(|line| line.trim_start().starts_with(&format!("{peer}  ")));
-            let line = line.unwrap_or_else(|| panic!("no {peer} in {said}"));
-            assert!(!line.contains("failed") && !line.contains("did not complete"), "{line}");
+            let own = format!("{peer}  ");
+            let lines: Vec<_> = said.lines().filter(|line| line.trim_start().starts_with(&own)).collect();
+            assert!(!lines.is_empty(), "no {peer} in {said}");
+            let bad = lines.iter().find(|line| line.contains("failed") || line.contains("did not complete"));
+            assert!(bad.is_none(), "{experiment}: {bad:?}");
         }
         _ => assert!(complaint.contains(refusal), "{complaint}"),
     }
@@ -132,10 +153,24 @@ fn measured_or_refused(experiment: &str, peer: &str, refusal: &str) {
 
 #[test]
 fn programs_are_measured_where_they_are_installed() {
-    measured_or_refused("memcached", "memcached", "not installed");
-    measured_or_refused("web", "nginx", "not installed");
-    for experiment in ["yield", "idle", "web"] {
+    for experiment in ["memcached", "memcached-beside", "memcached-skew", "memcached-memory"] {
+        measured_or_refused(experiment, "memcached", "not installed");
+    }
+    for experiment in ["web", "connections", "files", "slow"] {
+        measured_or_refused(experiment, "nginx", "not installed");
+    }
+    for experiment in ["yield", "idle", "web", "connections"] {
         measured_or_refused(experiment, "go", "go is skipped: no Go toolchain is installed");
+    }
+}
+
+#[test]
+fn every_variant_of_a_servers_experiment_is_possible() {
+    for (experiment, peer) in [("web", "epoll"), ("web", "sinew/fair"), ("hyper", "tokio/current")] {
+        measured_with(experiment, peer, "compiled in", &[]);
+    }
+    for (experiment, peer) in [("web", "sinew/web"), ("files", "sinew/web"), ("memcached", "sinew/fair")] {
+        measured_with(experiment, peer, HOW_TO_BUILD, &[]);
     }
 }
 
@@ -203,8 +238,31 @@ fn an_interrupted_lab_leaves_neither_processes_nor_files_behind() {
 
 #[test]
 fn the_sinew_commands_servers_are_measured_where_they_are_built() {
-    for (experiment, peer) in [("memcached", "sinew/fair"), ("web", "sinew/web")] {
-        measured_or_refused(experiment, peer, "cargo build -p sinew-servers");
+    for experiment in ["memcached", "memcached-beside", "memcached-skew", "memcached-memory"] {
+        measured_or_refused(experiment, "sinew/fair", HOW_TO_BUILD);
+    }
+    for experiment in ["web", "connections", "files", "slow"] {
+        measured_or_refused(experiment, "sinew/web", HOW_TO_BUILD);
+    }
+}
+
+/// Variants that only some peers have, and that are not the first.
+const ONLY_SOME: [(&str, &str, &[&str]); 4] = [
+    ("cycle", "mixed", &["sinew/fair", "sinew/inverted", "sinew/shared"]),
+    ("uncontended", "thread", &["sinew/fair"]),
+    ("memory", "bare", &["sinew/tasks", "tokio"]),
+    ("waiters", "cancelled-50000", &["sinew/fair", "sinew/tasks", "tokio"]),
+];
+
+#[test]
+fn variants_that_only_some_peers_have_are_possible() {
+    for (experiment, variant, peers) in ONLY_SOME {
+        let rows = rows_of(experiment, &["--peers", &peers.join(","), "--variants", variant]);
+        for peer in peers {
+            let of_peer: Vec<_> = rows.iter().filter(|row| row["peer"] == *peer).collect();
+            let is_measured = |row: &&Value| row["completed"] == true && row["variant"] == variant;
+            assert!(!of_peer.is_empty() && of_peer.iter().all(is_measured), "{experiment}, {peer}: {of_peer:?}");
+        }
     }
 }
 
@@ -219,8 +277,8 @@ macro_rules! matrix {
 
         #[test]
         fn no_experiment_is_left_out() {
-            // Its servers are other programs.
-            let mut known = vec!["memcached", $($($experiment),+),+];
+            let mut known = vec![$($($experiment),+),+];
+            known.extend(OF_PROGRAMS);
             let mut all = listed("Experiments:");
             known.sort();
             all.sort();
@@ -234,8 +292,11 @@ matrix! {
     fairness_is_possible: "transfer";
     balance_is_possible: "skew", "migrate";
     idling_is_possible: "idle";
-    spawning_is_possible: "spawn", "memory";
-    synchronising_is_possible: "mutex", "channel", "timers";
+    spawning_is_possible: "spawn", "burst", "memory";
+    synchronising_is_possible: "uncontended", "mutex", "channel", "timers";
+    many_waiters_are_possible: "waiters";
     the_models_loops_are_possible: "scalability", "efficiency", "utilisation";
-    serving_is_possible: "web";
+    calls_that_block_are_possible: "blocking";
+    serving_is_possible: "web", "pollers", "hyper";
+    idle_connections_are_possible: "connections";
 }

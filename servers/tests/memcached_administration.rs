@@ -1,5 +1,5 @@
-//! Commands for those who look after a server, and what memory they get: each seen at this server
-//! and, where it is installed, at memcached.
+//! Commands for operators, and the memory that items get. Each test runs against this server and,
+//! where it is installed, against memcached.
 
 mod running;
 
@@ -7,7 +7,7 @@ use running::{PATIENCE, Running, Talk};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Requests with their answers, in order, over one connection to each server.
+/// Sends requests over one connection to each server, and checks their answers.
 fn expect(options: &[&str], exchanges: &[(&str, &str)]) {
     for server in Running::both(options) {
         let mut talk = server.connect();
@@ -21,7 +21,7 @@ fn expect(options: &[&str], exchanges: &[(&str, &str)]) {
 const MALFORMED: &str = "CLIENT_ERROR bad command line format\r\n";
 
 #[test]
-fn what_is_tuned_is_checked_and_remembered() {
+fn settings_are_checked_and_reported() {
     expect(
         &[],
         &[
@@ -81,7 +81,7 @@ fn what_is_tuned_is_checked_and_remembered() {
 }
 
 #[test]
-fn numbers_that_are_none_and_words_too_many_are_refused() {
+fn faulty_numbers_and_extra_words_are_refused() {
     expect(
         &[],
         &[
@@ -106,7 +106,7 @@ fn numbers_that_are_none_and_words_too_many_are_refused() {
 }
 
 #[test]
-fn flushing_at_a_date_in_the_past_flushes_nothing() {
+fn a_flush_at_a_past_date_flushes_nothing() {
     expect(
         &[],
         &[
@@ -115,7 +115,7 @@ fn flushing_at_a_date_in_the_past_flushes_nothing() {
             ("set a 0 0 1\r\nx\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
         ],
     );
-    // A second from now begins with this one.
+    // A delay of one second begins with the current second.
     for server in Running::both(&[]) {
         let mut talk = server.connect();
         let begin = Instant::now();
@@ -126,7 +126,7 @@ fn flushing_at_a_date_in_the_past_flushes_nothing() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    // What is stored in the second of a flush goes with it, if items have no numbers.
+    // Without unique numbers, items stored in the second of a flush are flushed, too.
     for server in Running::both(&["-C"]) {
         let mut talk = server.connect();
         let is_flushed = |_| talk.ask(b"flush_all\r\nset a 0 0 1\r\nx\r\nget a\r\n").ends_with(b"STORED\r\nEND\r\n");
@@ -134,17 +134,17 @@ fn flushing_at_a_date_in_the_past_flushes_nothing() {
     }
 }
 
-/// Nothing but requests touches the items.
+/// Options that keep memcached's background threads from touching items.
 const QUIET: [&str; 2] = ["-o", "no_lru_maintainer,no_lru_crawler,no_slab_reassign"];
 
 #[test]
-fn a_number_is_not_filled_up_while_an_answer_about_it_waits() {
+fn a_number_is_not_padded_while_an_answer_about_it_is_unsent() {
     expect(
         &QUIET,
         &[
             ("set n 0 0 3\r\n100\r\nmg n\r\ndecr n 1\r\nmg n v\r\n", "STORED\r\nHD\r\n99\r\nVA 2\r\n99\r\n"),
             ("set n 0 0 3\r\n100\r\nmg n v\r\nma n MD\r\nmg n v\r\n", "STORED\r\nVA 3\r\n100\r\nHD\r\nVA 2\r\n99\r\n"),
-            // These send it.
+            // These requests send the answer.
             (
                 "set n 0 0 3\r\n100\r\nmg n\r\nmn\r\ndecr n 1\r\nmg n v\r\n",
                 "STORED\r\nHD\r\nMN\r\n99\r\nVA 3\r\n99 \r\n",
@@ -159,7 +159,7 @@ fn a_number_is_not_filled_up_while_an_answer_about_it_waits() {
 }
 
 #[test]
-fn a_value_in_several_chunks_is_no_number() {
+fn a_value_in_several_chunks_is_not_a_number() {
     for server in Running::both(&QUIET) {
         let mut talk = server.connect();
         for (length, answer) in
@@ -174,7 +174,7 @@ fn a_value_in_several_chunks_is_no_number() {
 }
 
 #[test]
-fn without_unique_numbers_all_are_zero() {
+fn unique_numbers_that_are_disabled_are_zero() {
     expect(
         &["-C"],
         &[
@@ -186,7 +186,7 @@ fn without_unique_numbers_all_are_zero() {
 }
 
 #[test]
-fn sixty_four_megabytes_hold_63_values_of_one() {
+fn sixty_four_megabytes_hold_63_values_of_one_megabyte() {
     let value = vec![b'v'; (1 << 20) - 250];
     for server in Running::both(&["-m", "64", "-M"]) {
         let mut talk = server.connect();
@@ -197,14 +197,14 @@ fn sixty_four_megabytes_hold_63_values_of_one() {
         };
         let stored = (0..100).take_while(|number| store(*number) == b"STORED\r\n").count();
         assert!((63..=64).contains(&stored), "{}: {stored}", server.name);
-        // Another takes the place of one that goes.
+        // One more value evicts another one.
         assert_eq!(server.connect().ask(b"delete k5\r\n"), b"DELETED\r\n");
         assert_eq!(store(200), b"STORED\r\n", "{}", server.name);
     }
 }
 
 #[test]
-fn the_oldest_large_values_go_first_whatever_their_keys() {
+fn the_oldest_large_values_are_evicted_first_in_all_shards() {
     let server = Running::sinew(&["-m", "64"]);
     let value = vec![b'v'; (1 << 20) - 250];
     let mut talk = server.connect();
@@ -250,7 +250,7 @@ fn the_memory_limit_can_be_changed() {
 }
 
 #[test]
-fn what_expires_soon_is_not_evicted_if_that_is_wanted() {
+fn with_temporary_ttl_items_that_expire_soon_are_not_evicted() {
     let value = "v".repeat(66_560);
     for server in Running::both(&["-m", "2", "-o", "lru_maintainer,lru_crawler,temporary_ttl=61"]) {
         let mut talk = server.connect();
@@ -266,7 +266,7 @@ fn what_expires_soon_is_not_evicted_if_that_is_wanted() {
 }
 
 #[test]
-fn clients_can_have_expired_items_searched_for_and_all_items_told() {
+fn clients_can_crawl_expired_items_and_dump_all_items() {
     for server in Running::both(&["-o", "no_modern,lru_crawler"]) {
         let mut talk = server.connect();
         let mut requests = Vec::new();
@@ -276,7 +276,7 @@ fn clients_can_have_expired_items_searched_for_and_all_items_told() {
         }
         talk.ask(&requests);
         let begin = Instant::now();
-        // Nobody looks for what has expired until it is told to.
+        // Nothing searches for expired items until a client asks for it.
         while talk.ask(b"lru_crawler crawl 1\r\n") != b"OK\r\n" || talk.stat("crawler_reclaimed") != "30" {
             assert!(begin.elapsed() < PATIENCE, "{}: {}", server.name, talk.stat("crawler_reclaimed"));
             std::thread::sleep(Duration::from_millis(50));

@@ -1,14 +1,17 @@
-//! The same random requests to this server and to the system's memcached: the same answers.
+//! The same random requests to this server and to the system's memcached get the same answers.
 //!
-//! What may differ, and is not compared: seconds, and the `T` of `ma`, which memcached forgets
-//! when the number gets longer. No number gets to 2^63: from there on memcached looks for a
-//! sign in whatever lies behind the value in its memory, and may find one.
+//! Two things may differ and are not compared: seconds, and the `T` of `ma`, which memcached
+//! forgets when the number gets longer. No number reaches 2^63: from there on memcached looks for a
+//! sign in the bytes after the value in its memory, and may find one.
 
+mod frames;
 mod running;
 
+use frames::{binary_answer, done, frame};
 use running::{Random, Running, Talk};
 
-/// Nothing but requests touches its items: otherwise numbers are filled up or not by chance.
+/// Starts a memcached whose items change by requests only. Otherwise its background threads decide
+/// whether numbers are filled up with blanks.
 fn memcached() -> Option<Running> {
     Running::memcached(&["-o", "no_lru_maintainer,no_lru_crawler,no_slab_reassign"])
 }
@@ -22,7 +25,7 @@ const FLAGS: [&str; 36] = [
     "N100", "Nx", "R30", "R500", "F5", "Fx", "C1", "C3", "Cx", "ME", "MA", "MP", "MR", "MS", "MI", "D3", "J12",
 ];
 
-/// A request, with the data that belongs to it.
+/// Returns a request with its data.
 fn request(random: &mut Random) -> Vec<u8> {
     let key = if random.below(40) == 0 { "k".repeat(249 + random.below(3)) } else { random.one_of(&KEYS).to_owned() };
     let number = random.one_of(&NUMBERS);
@@ -55,12 +58,12 @@ fn data(random: &mut Random) -> String {
         0 => String::new(),
         1..=3 => random.one_of(&["1", "10", "99", "9007199254740993", " 5", "007", "1 "]).to_owned(),
         4..=6 => "value ".repeat(random.below(60)),
-        // In lines, for it may be taken for requests.
+        // In lines, because the data may be taken for requests.
         _ => "large\r\n".repeat(random.below(20_000)),
     }
 }
 
-/// Data that is as long as announced, nearly always.
+/// Appends data. Nearly always it has the length that the line announces.
 fn with_data(random: &mut Random, line: String, data: &str) -> Vec<u8> {
     let end = random.one_of(&["\r\n"; 20].iter().chain(&["x\r\n", "\n\n"]).copied().collect::<Vec<_>>());
     format!("{line}\r\n{data}{end}").into_bytes()
@@ -79,7 +82,7 @@ fn meta_store(random: &mut Random, key: &str, flags: &str) -> Vec<u8> {
     with_data(random, format!("ms {key} {}{flags}", data.len()), &data)
 }
 
-/// Hides what may differ.
+/// Hides the parts of an answer that may differ.
 fn normal(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
     let mut lines: Vec<String> = Vec::new();
@@ -94,7 +97,7 @@ fn normal(answer: &[u8]) -> String {
     lines.join("\r\n")
 }
 
-/// Sends in pieces that end anywhere.
+/// Sends bytes in pieces that end anywhere.
 fn say_in_pieces(talk: &mut Talk, random: &mut Random, bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -110,7 +113,8 @@ fn exchange(talk: &mut Talk, random: &mut Random, request: &[u8]) -> Vec<u8> {
     talk.ask(b"")
 }
 
-/// What led to the last of these requests: those before it, and those that named its key.
+/// Returns what led to the last of these requests: the requests just before it, and those with its
+/// key.
 fn history(requests: &[String]) -> Vec<&str> {
     let key = |request: &str| request.split([' ', '\\', '"']).nth(2).map(str::to_owned);
     let wanted = requests.last().and_then(|last| key(last));
@@ -121,7 +125,7 @@ fn history(requests: &[String]) -> Vec<&str> {
     shown.map(|(_, request)| request).collect()
 }
 
-/// The items of both as far as they differ.
+/// Returns the items that differ between both servers.
 fn items(ours: &Running, theirs: &Running) -> String {
     let mut said = String::new();
     for key in KEYS {
@@ -161,7 +165,7 @@ fn random_requests_have_the_same_answers() {
     }
 }
 
-/// A binary request.
+/// Returns a binary request.
 fn binary_request(random: &mut Random) -> Vec<u8> {
     const OPCODES: [u8; 38] = [
         0x00, 0x01, 0x01, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x11,
@@ -189,37 +193,6 @@ fn binary_request(random: &mut Random) -> Vec<u8> {
     };
     let unique = if random.below(5) == 0 { random.below(20) as u64 } else { 0 };
     frame(opcode, &extras, key, value.as_bytes(), unique)
-}
-
-fn frame(opcode: u8, extras: &[u8], key: &[u8], value: &[u8], unique: u64) -> Vec<u8> {
-    let mut header = vec![0x80, opcode];
-    header.extend_from_slice(&(key.len() as u16).to_be_bytes());
-    header.extend_from_slice(&[extras.len() as u8, 0, 0, 0]);
-    header.extend_from_slice(&((extras.len() + key.len() + value.len()) as u32).to_be_bytes());
-    header.extend_from_slice(b"opaq");
-    header.extend_from_slice(&unique.to_be_bytes());
-    [&header, extras, key, value].concat()
-}
-
-/// What a server says until it says that it has nothing to do.
-fn binary_answer(talk: &mut Talk) -> Vec<u8> {
-    let mut done = frame(0x0a, b"", b"", b"", 0);
-    done[12..16].copy_from_slice(b"done");
-    talk.say(&done);
-    let mut heard = Vec::new();
-    loop {
-        let header = talk.hear(24);
-        if header.len() < 24 {
-            heard.extend_from_slice(b"<closed>");
-            return heard;
-        }
-        if &header[12..16] == b"done" {
-            return heard;
-        }
-        let length = u32::from_be_bytes(header[8..12].try_into().expect("four bytes"));
-        heard.extend_from_slice(&header);
-        heard.extend_from_slice(&talk.hear(length as usize));
-    }
 }
 
 #[test]
@@ -265,7 +238,7 @@ fn malformed_binary_requests_end_the_same_way() {
         frame(0x07, b"", b"", b"", 0),
         frame(0x17, b"", b"", b"", 0),
         frame(0x21, b"", b"PLAIN", b"user pass", 0),
-        // It is skipped twice.
+        // memcached skips the body twice.
         [&frame(0x1b, b"1234", b"", b"", 0)[..], b"1234"].concat(),
         frame(0x50, b"", b"", b"12345", 0),
         frame(0x10, b"", b"nothing", b"", 0),
@@ -287,12 +260,10 @@ fn malformed_binary_requests_end_the_same_way() {
     for case in cases {
         let answers = [&ours, &theirs].map(|server| {
             let mut talk = server.connect();
-            // The server may close before it has everything.
+            // The server may close the connection before it has received everything.
             let _ = std::io::Write::write_all(&mut talk.stream, &case);
-            let mut done = frame(0x0a, b"", b"", b"", 0);
-            done[12..16].copy_from_slice(b"done");
-            // Unknown requests have it skip what follows: that is seen to be the same.
-            let _ = std::io::Write::write_all(&mut talk.stream, &done.repeat(3));
+            // After an unknown request bytes are skipped: both servers skip the same bytes.
+            let _ = std::io::Write::write_all(&mut talk.stream, &done().repeat(3));
             talk.stream.shutdown(std::net::Shutdown::Write).ok();
             talk.hear(1 << 16)
         });

@@ -1,4 +1,4 @@
-"""What pymemcache does, with the server whose port is given."""
+"""Uses a server through pymemcache. The argument is the server's port."""
 
 import sys
 

@@ -1,4 +1,4 @@
-//! A client that others wrote: pymemcache, where it is installed.
+//! A client that others wrote, pymemcache, where it is installed.
 
 mod running;
 
@@ -6,7 +6,7 @@ use running::Running;
 use std::process::Command;
 
 #[test]
-fn pymemcache_works_with_it() {
+fn pymemcache_works_with_the_server() {
     let is_installed = Command::new("python3").args(["-c", "import pymemcache"]).output();
     if !is_installed.is_ok_and(|output| output.status.success()) {
         eprintln!("pymemcache is not installed: nothing to test with");

@@ -1,4 +1,4 @@
-//! Options: each seen at this server and, where it is installed, at memcached.
+//! Options. Each test runs against this server and, where it is installed, against memcached.
 
 mod running;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
-fn only_who_is_known_is_served() {
+fn only_authenticated_clients_are_served() {
     let path = std::env::temp_dir().join(format!("sinew-memcached-users-{}", std::process::id()));
     std::fs::write(&path, "me:secret\nyou:other\n").expect("a file");
     let options = ["-Y", path.to_str().expect("a path in text")];
@@ -36,7 +36,7 @@ fn only_who_is_known_is_served() {
 }
 
 #[test]
-fn clients_may_speak_what_is_allowed() {
+fn only_the_chosen_protocol_is_served() {
     let noop = [&[0x80, 0x0a][..], &[0; 22]].concat();
     for server in Running::both(&["-B", "ascii"]) {
         let mut talk = server.connect();
@@ -54,7 +54,7 @@ fn clients_may_speak_what_is_allowed() {
 }
 
 #[test]
-fn a_client_can_shut_it_down_if_that_is_allowed() {
+fn a_client_can_shut_the_server_down_if_that_is_enabled() {
     for server in Running::both(&[]) {
         let refused = "ERROR: shutdown not enabled\r\n".repeat(2);
         let heard = server.connect().ask(b"shutdown\r\nshutdown graceful\r\n");
@@ -70,7 +70,7 @@ fn a_client_can_shut_it_down_if_that_is_allowed() {
 }
 
 #[test]
-fn who_says_nothing_for_too_long_is_sent_away() {
+fn a_client_that_is_silent_for_too_long_is_disconnected() {
     for server in Running::both(&["-o", "idle_timeout=1"]) {
         let (mut silent, mut speaking) = (server.connect(), server.connect());
         assert_eq!(silent.ask(b"version\r\n"), b"VERSION 1.6.18\r\n");
@@ -85,7 +85,7 @@ fn who_says_nothing_for_too_long_is_sent_away() {
 }
 
 #[test]
-fn one_connection_too_many_waits_if_it_is_not_to_be_refused() {
+fn without_maxconns_fast_an_extra_connection_waits() {
     let server = Running::sinew(&["-c", "3", "-o", "no_maxconns_fast"]);
     let mut talks: Vec<Talk> = (0..3).map(|_| server.connect()).collect();
     for talk in &mut talks {
@@ -101,7 +101,7 @@ fn one_connection_too_many_waits_if_it_is_not_to_be_refused() {
 }
 
 #[test]
-fn requests_in_datagrams_are_answered_in_datagrams() {
+fn datagrams_are_answered_with_datagrams() {
     for start in [|options: &[&str]| Some(Running::sinew(options)), Running::memcached] {
         let free = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("its address").port().to_string();
@@ -133,7 +133,7 @@ fn requests_in_datagrams_are_answered_in_datagrams() {
 }
 
 #[test]
-fn it_runs_in_the_background_and_says_which_process_it_is() {
+fn the_server_runs_in_the_background_and_writes_its_process_number() {
     let directory = std::env::temp_dir().join(format!("sinew-memcached-background-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
     let (pid_file, ports) = (directory.join("pid"), directory.join("ports"));
@@ -142,7 +142,7 @@ fn it_runs_in_the_background_and_says_which_process_it_is() {
     assert!(command.status().expect("the binary of this package").success());
     let begin = Instant::now();
     while !pid_file.exists() || !ports.exists() {
-        assert!(begin.elapsed() < PATIENCE, "no files");
+        assert!(begin.elapsed() < PATIENCE, "the server has written no files");
         std::thread::yield_now();
     }
     let ports = std::fs::read_to_string(&ports).expect("the ports");
@@ -152,17 +152,17 @@ fn it_runs_in_the_background_and_says_which_process_it_is() {
     assert_eq!(std::fs::read_to_string(&pid_file).expect("the file").trim(), pid);
     assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
     while pid_file.exists() {
-        assert!(begin.elapsed() < PATIENCE, "it does not end");
+        assert!(begin.elapsed() < PATIENCE, "the server does not end");
         std::thread::yield_now();
     }
     std::fs::remove_dir_all(&directory).expect("to remove the directory");
 }
 
 #[test]
-fn options_whose_numbers_are_none_or_too_large_are_refused() {
+fn options_with_faulty_or_too_large_numbers_are_refused() {
     for options in [
         &["-m", "99999999999999999999"][..],
-        // Megabytes that are 64 if they are counted in 64 bits of bytes.
+        // A number of megabytes whose bytes wrap around to 64 megabytes in 64 bits.
         &["-m", "17592186044480"],
         &["-m", "0"],
         &["-I", "5000m"],

@@ -1,4 +1,4 @@
-//! Connections: how bytes arrive, clients that vanish or are slow, limits, and the end.
+//! Connections: how bytes arrive, clients that vanish or are slow, limits, and shutdown.
 
 mod running;
 
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// A session with all kinds of requests, and its answers.
+/// Returns a conversation with all kinds of requests, and its answers.
 fn conversation() -> (Vec<u8>, Vec<u8>) {
     let exchanges: &[(&str, &str)] = &[
         ("set a 0 0 5\r\nhello\r\n", "STORED\r\n"),
@@ -33,7 +33,7 @@ fn requests_split_at_every_byte_have_the_same_answers() {
     for at in 0..=requests.len() {
         let mut talk = server.connect();
         talk.ask(b"flush_all\r\n");
-        // Unique numbers go on: only the shape of that line is looked at.
+        // Unique numbers keep growing: only the shape of that line is checked.
         talk.say(&requests[..at]);
         talk.say(&requests[at..]);
         let heard = talk.hear_until(b"MN\r\n");
@@ -103,7 +103,7 @@ fn sessions_on_all_processors_see_each_others_items() {
 }
 
 #[test]
-fn clients_that_vanish_take_nothing_with_them() {
+fn clients_that_vanish_leave_no_memory_or_connections_behind() {
     let server = Running::sinew(&["-t", "2", "-m", "8"]);
     let (requests, _) = conversation();
     let mut random = Random::new();
@@ -111,7 +111,7 @@ fn clients_that_vanish_take_nothing_with_them() {
         let mut talk = server.connect();
         talk.say(&requests[..random.below(requests.len())]);
     }
-    // In the middle of large values: what has been received of them is free again.
+    // The clients vanish in the middle of large values: the received part is freed.
     for _ in 0..60 {
         let mut talk = server.connect();
         talk.say(b"set large 0 0 1000000\r\n");
@@ -120,15 +120,15 @@ fn clients_that_vanish_take_nothing_with_them() {
     let mut talk = server.connect();
     let begin = Instant::now();
     while talk.stat("curr_connections") != "1" {
-        assert!(begin.elapsed() < PATIENCE, "connections are left over");
+        assert!(begin.elapsed() < PATIENCE, "connections are not closed");
     }
     let bytes: u64 = talk.stat("item_memory").parse().expect("a number");
-    assert!(bytes < 1000, "{bytes} bytes are left over");
+    assert!(bytes < 1000, "{bytes} bytes are not freed");
     assert_eq!(talk.ask(b"set a 0 0 1\r\nx\r\nget a\r\n"), b"STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
 }
 
 #[test]
-fn large_values_come_back_whole() {
+fn large_values_are_read_back_unchanged() {
     let mut random = Random::new();
     let server = Running::sinew(&["-t", "2", "-m", "256", "-I", "32m"]);
     let mut talk = server.connect();
@@ -158,27 +158,28 @@ fn a_slow_reader_of_a_large_value_blocks_only_itself() {
         talk.say(b"get large\r\n");
         assert_eq!(talk.hear(6), b"VALUE ");
     }
-    // They read no more for now. The others do not notice, not even those who replace it.
+    // The readers stop for now. Other clients do not notice, not even clients that replace the
+    // value.
     for number in 0..1000 {
         let request = format!("set k{number} 0 0 1\r\nx\r\nget k{number}\r\n");
         assert_eq!(talk.ask(request.as_bytes()), format!("STORED\r\nVALUE k{number} 0 1\r\nx\r\nEND\r\n").as_bytes());
     }
     assert_eq!(talk.ask(b"set large 0 0 3\r\nnew\r\nget large\r\n"), b"STORED\r\nVALUE large 0 3\r\nnew\r\nEND\r\n");
-    assert!(server.resident() < 200_000_000, "{} bytes", server.resident());
+    assert!(server.resident() < 200_000_000, "{} bytes are resident", server.resident());
     for talk in &mut slow {
         assert_eq!(talk.hear(18), b"large 0 30000000\r\n");
         assert!(talk.hear(value.len()) == value);
         assert_eq!(talk.hear(7), b"\r\nEND\r\n");
     }
-    // The last who read the old value has freed it.
+    // The last reader of the old value has freed it.
     let begin = Instant::now();
     while talk.stat("item_memory").parse::<u64>().expect("a number") > 1_000_000 {
-        assert!(begin.elapsed() < PATIENCE, "it is left over");
+        assert!(begin.elapsed() < PATIENCE, "the old value is not freed");
     }
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn with_maxconns_fast_an_extra_connection_gets_an_error() {
     for server in Running::both(&["-c", "24", "-t", "1"]) {
         let mut talks: Vec<Talk> = (0..3).map(|_| server.connect()).collect();
         for talk in &mut talks {
@@ -187,7 +188,7 @@ fn one_connection_too_many_is_told_so() {
         let mut refused = None;
         for _ in 0..40 {
             let mut talk = server.connect();
-            // It may be closed before this arrives.
+            // The connection may be closed before this arrives.
             let _ = talk.stream.write_all(b"version\r\n");
             let heard = talk.hear_until(b"\r\n");
             match heard.as_slice() {
@@ -199,7 +200,7 @@ fn one_connection_too_many_is_told_so() {
             }
         }
         assert_eq!(refused.as_deref(), Some(b"ERROR Too many open connections\r\n".as_slice()), "{}", server.name);
-        // There is room again when one goes.
+        // There is room again when a client leaves.
         drop(talks.pop());
         let begin = Instant::now();
         loop {
@@ -214,7 +215,7 @@ fn one_connection_too_many_is_told_so() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_is_used_stays() {
+fn memory_is_bounded_and_used_items_stay() {
     let server = Running::sinew(&["-t", "2", "-m", "16"]);
     let mut talk = server.connect();
     let before = server.resident();
@@ -234,15 +235,15 @@ fn memory_is_bounded_and_what_is_used_stays() {
         }
     }
     let evictions: u64 = talk.stat("evictions").parse().expect("a number");
-    assert!(evictions > 80_000, "{evictions}");
+    assert!(evictions > 80_000, "only {evictions} evictions");
     let items: u64 = talk.stat("curr_items").parse().expect("a number");
     assert!(items > 12_000, "{items} items of a kilobyte in 16 megabytes");
     let grown = server.resident() - before;
-    assert!(grown < 18_000_000, "{grown} bytes");
+    assert!(grown < 18_000_000, "memory has grown by {grown} bytes");
 }
 
 #[test]
-fn without_evictions_memory_that_is_full_is_an_error() {
+fn without_evictions_full_memory_is_an_error() {
     let server = Running::sinew(&["-t", "1", "-m", "2", "-I", "512k", "-M"]);
     let mut talk = server.connect();
     let value = "v".repeat(1000);
@@ -260,7 +261,7 @@ fn without_evictions_memory_that_is_full_is_an_error() {
     }
     talk.ask(format!("delete k{}\r\n", stored[0]).as_bytes());
     assert_eq!(talk.ask(format!("set again 0 0 1000\r\n{value}\r\n").as_bytes()), b"STORED\r\n");
-    // A large value, and then one more: what was received of it is given back.
+    // A large value, and then one more: the received part of it is freed.
     let large = vec![b'x'; 400_000];
     talk.say(b"set large 0 0 400000\r\n");
     talk.say(&large);
@@ -272,7 +273,7 @@ fn without_evictions_memory_that_is_full_is_an_error() {
 }
 
 #[test]
-fn what_has_expired_is_given_back_though_nobody_asks() {
+fn expired_items_are_freed_without_a_request() {
     let server = Running::sinew(&["-t", "1"]);
     let mut talk = server.connect();
     let mut requests = Vec::new();
@@ -291,7 +292,7 @@ fn what_has_expired_is_given_back_though_nobody_asks() {
 }
 
 #[test]
-fn a_unix_socket_is_served_and_taken_away() {
+fn a_unix_socket_is_served_and_removed_at_the_end() {
     let path = std::env::temp_dir().join(format!("sinew-memcached-{}.sock", std::process::id()));
     let server = Running::sinew(&["-s", path.to_str().expect("a path in text"), "-a", "600"]);
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("the socket").permissions());
@@ -308,14 +309,14 @@ fn a_unix_socket_is_served_and_taken_away() {
 }
 
 #[test]
-fn it_stops_in_order_when_it_is_asked_to() {
+fn the_server_finishes_requests_before_it_stops() {
     for processors in ["1", "2"] {
         let server = Running::sinew(&["-t", processors]);
         let mut idle: Vec<Talk> = (0..50).map(|_| server.connect()).collect();
         for talk in &mut idle {
             assert_eq!(talk.ask(b"version\r\n"), b"VERSION 1.6.18\r\n");
         }
-        // In the middle of a request: it may finish it.
+        // This session is in the middle of a request, and may finish it.
         let mut late = server.connect();
         late.ask(b"mn\r\n");
         late.say(b"set a 0 0 20000\r\nx");
@@ -339,7 +340,7 @@ fn it_stops_in_order_when_it_is_asked_to() {
 }
 
 #[test]
-fn stats_say_what_runs() {
+fn stats_report_the_server_and_its_requests() {
     let server = Running::sinew(&["-t", "2", "--scheduler", "inverted", "-m", "32", "-c", "77"]);
     let mut talk = server.connect();
     talk.ask(b"set a 0 0 1\r\nx\r\nget a b\r\nincr a 1\r\ntouch a 0\r\ndelete b\r\ncas a 0 0 1 99\r\ny\r\n");
@@ -361,7 +362,7 @@ fn stats_say_what_runs() {
     ];
     let before: Vec<(&str, String)> = expected.iter().map(|(name, _)| (*name, talk.stat(name))).collect();
     for ((name, expected), (_, found)) in expected.iter().zip(&before) {
-        // Each look at the numbers asks for one more key that is not there.
+        // Each request for the numbers asks for one more key that is not there.
         let is_counted = ["cmd_get", "get_misses"].contains(name);
         assert!(is_counted || expected == found, "{name}: {found}");
     }

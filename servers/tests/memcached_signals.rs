@@ -1,4 +1,4 @@
-//! What signals do to the memcached server: the same as to memcached.
+//! Signals have the same effect on this server as on memcached.
 
 mod running;
 
@@ -9,14 +9,14 @@ fn send(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill").success());
 }
 
-/// Whether the server answers.
+/// Returns whether the server answers.
 fn is_there(talk: &mut Talk) -> bool {
     talk.say(b"version\r\n");
     talk.hear_until(b"\r\n") == b"VERSION 1.6.18\r\n"
 }
 
 #[test]
-fn sighup_does_not_end_it() {
+fn sighup_does_not_end_the_server() {
     for server in Running::both(&[]) {
         let mut talk = server.connect();
         for _ in 0..3 {
@@ -29,7 +29,7 @@ fn sighup_does_not_end_it() {
 }
 
 #[test]
-fn sigusr1_sigint_and_sigterm_end_it_in_order() {
+fn sigusr1_sigint_and_sigterm_end_the_server_cleanly() {
     for signal in ["-USR1", "-INT", "-TERM"] {
         for server in Running::both(&[]) {
             let mut talk = server.connect();

@@ -1,4 +1,4 @@
-//! Clients who say nothing: their sessions give up their fibres, and nobody notices.
+//! Clients that are silent: their sessions give up their fibres, and clients do not notice.
 
 mod limits;
 mod running;
@@ -14,7 +14,7 @@ fn stat(talk: &mut Talk, name: &str) -> u64 {
     talk.stat(name).parse().expect("a number")
 }
 
-/// Waits until so many sessions have no fibre.
+/// Waits until this number of sessions is dormant: they have no fibre.
 fn await_dormant(server: &Running, count: u64) {
     let (mut talk, begin) = (server.connect(), Instant::now());
     loop {
@@ -26,7 +26,7 @@ fn await_dormant(server: &Running, count: u64) {
     }
 }
 
-/// Clients who have asked for something once.
+/// Connects clients that have sent one request each.
 fn idle(server: &Running, count: usize) -> Vec<Talk> {
     let mut talks: Vec<Talk> = (0..count).map(|_| server.connect()).collect();
     for talk in &mut talks {
@@ -37,10 +37,10 @@ fn idle(server: &Running, count: usize) -> Vec<Talk> {
 }
 
 #[test]
-fn a_dormant_session_answers_as_any_other() {
+fn a_dormant_session_answers_like_any_other() {
     let server = Running::sinew(&["-t", "2", "--linger", "0.02"]);
     let mut talks = idle(&server, 20);
-    // Those who have never said anything are dormant, too.
+    // Clients that have never sent anything are dormant, too.
     let mut fresh: Vec<Talk> = (0..5).map(|_| server.connect()).collect();
     for round in 0..3 {
         await_dormant(&server, 25);
@@ -51,31 +51,31 @@ fn a_dormant_session_answers_as_any_other() {
     assert_eq!(fresh[0].ask(b"mn\r\n"), b"MN\r\n");
     let mut watcher = server.connect();
     assert_eq!(stat(&mut watcher, "curr_connections"), 26);
-    // Whoever goes without a word is missed.
+    // A dormant client that disconnects is noticed.
     drop((talks, fresh));
     let begin = Instant::now();
     while stat(&mut watcher, "curr_connections") != 1 {
-        assert!(begin.elapsed() < PATIENCE, "connections are left over");
+        assert!(begin.elapsed() < PATIENCE, "connections are not closed");
     }
     assert_eq!(stat(&mut watcher, "dormant_connections"), 0);
 }
 
 #[test]
-fn both_protocols_and_unix_sockets_outlast_silence() {
+fn sessions_of_both_protocols_and_unix_sockets_survive_silence() {
     const NOOP: &[u8] = b"\x80\x0a\0\0\0\0\0\0\0\0\0\0abcd\0\0\0\0\0\0\0\0";
     let path = std::env::temp_dir().join(format!("sinew-silence-{}.sock", std::process::id()));
     let _at_path = Running::sinew(&["--linger", "0.02", "-s", path.to_str().expect("a path in text")]);
     let at_port = Running::sinew(&["--linger", "0.02"]);
     let mut stream = UnixStream::connect(&path).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    // What it speaks is not known before it has spoken.
+    // The server does not know the client's protocol before its first byte.
     let mut binary = at_port.connect();
     await_dormant(&at_port, 1);
     for _ in 0..3 {
         let mut answer = [0; 24];
         binary.say(NOOP);
         assert_eq!(binary.hear(24)[..2], [0x81, 0x0a]);
-        // One client, over two connections: the first is silent when the second says so.
+        // The first connection goes dormant while another one asks for the count.
         stream.write_all(NOOP).expect("to send");
         stream.read_exact(&mut answer).expect("the answer");
         assert_eq!(answer[..2], [0x81, 0x0a]);
@@ -96,14 +96,14 @@ fn both_protocols_and_unix_sockets_outlast_silence() {
 }
 
 #[test]
-fn the_limit_on_connections_counts_the_dormant() {
+fn the_limit_on_connections_counts_dormant_ones() {
     let server = Running::sinew(&["-c", "10", "-t", "1", "--linger", "0.02"]);
     let mut talks = idle(&server, 9);
     await_dormant(&server, 9);
     let begin = Instant::now();
     while talks.len() < 10 {
         let mut talk = server.connect();
-        // The last who asked may not have gone yet.
+        // The connection that asked last may not have closed yet.
         let _ = talk.stream.write_all(b"mn\r\n");
         if talk.hear(4) == b"MN\r\n" {
             talks.push(talk);
@@ -133,7 +133,7 @@ fn a_request_that_has_begun_keeps_its_fibre() {
     for (talk, (first, ..)) in halved.iter_mut().zip(&halves) {
         talk.say(first);
     }
-    // One that came later and is silent is dormant, they are not.
+    // A later, silent client is dormant, and these are not.
     let _silent = idle(&server, 1);
     await_dormant(&server, 1);
     for (talk, (_, second, answer)) in halved.iter_mut().zip(&halves).take(3) {
@@ -146,7 +146,7 @@ fn a_request_that_has_begun_keeps_its_fibre() {
     await_dormant(&server, 5);
 }
 
-/// Asks for something in one of several ways.
+/// Sends one of several requests, and checks its answer.
 fn ask_anything(server: &Running, talk: &mut Talk, random: &mut Random) {
     match random.below(8) {
         0 => {
@@ -171,7 +171,7 @@ fn ask_anything(server: &Running, talk: &mut Talk, random: &mut Random) {
 }
 
 #[test]
-fn what_is_said_when_a_session_falls_silent_is_answered() {
+fn requests_sent_while_a_session_goes_dormant_are_answered() {
     const CLIENTS: usize = 4;
     const EACH: usize = 4;
     const LINGER: Duration = Duration::from_micros(2_000);
@@ -183,7 +183,8 @@ fn what_is_said_when_a_session_falls_silent_is_answered() {
                 let mut random = Random::new();
                 scope.spawn(move || {
                     let mut talks = idle(server, EACH);
-                    // Each thinks for about as long as the server listens.
+                    // Each client pauses for about as long as the server waits before a session
+                    // goes dormant.
                     let mut due: Vec<Instant> = vec![Instant::now(); EACH];
                     for _ in 0..2_000 {
                         let next = (0..EACH).min_by_key(|number| due[*number]).expect("some");
@@ -199,7 +200,7 @@ fn what_is_said_when_a_session_falls_silent_is_answered() {
         let begin = Instant::now();
         let mut watcher = server.connect();
         while stat(&mut watcher, "curr_connections") != 1 {
-            assert!(begin.elapsed() < PATIENCE, "connections are left over");
+            assert!(begin.elapsed() < PATIENCE, "connections are not closed");
         }
     }
 }
@@ -211,7 +212,7 @@ fn a_thousand_dormant_sessions_end_at_once_with_the_server() {
     let server = Running::sinew(&["-t", "2", "-c", "1100", "--linger", "0.02"]);
     let mut talks = idle(&server, CONNECTIONS);
     await_dormant(&server, CONNECTIONS as u64);
-    // One that is in the middle of a request holds nobody up.
+    // A session in the middle of a request does not delay the others.
     let mut late = server.connect();
     late.ask(b"mn\r\n");
     late.say(b"set a 0 0 20000\r\nx");
@@ -234,7 +235,7 @@ fn a_thousand_dormant_sessions_end_at_once_with_the_server() {
     assert!(TcpStream::connect(address).is_err());
 }
 
-/// How often any of the server's threads has had to wait.
+/// Returns how often the server's threads have had to wait.
 fn waits(server: &Running) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("its threads");
     let waits = |thread: std::path::PathBuf| {
@@ -246,7 +247,7 @@ fn waits(server: &Running) -> u64 {
 }
 
 #[test]
-fn a_server_whose_clients_say_nothing_sleeps() {
+fn a_server_with_silent_clients_sleeps() {
     let server = Running::sinew(&["-t", "2", "--linger", "0.02"]);
     let _talks = idle(&server, 300);
     await_dormant(&server, 300);
@@ -257,30 +258,30 @@ fn a_server_whose_clients_say_nothing_sleeps() {
         if waits(&server) == before {
             return;
         }
-        assert!(begin.elapsed() < PATIENCE, "it wakes up again and again");
+        assert!(begin.elapsed() < PATIENCE, "the server keeps waking up");
     }
 }
 
 #[test]
-fn dormant_sessions_give_their_memory_back() {
+fn dormant_sessions_free_their_memory() {
     const CONNECTIONS: usize = 2_000;
     const FIRST: usize = 300;
     allow_descriptors();
     let server = Running::sinew(&["-t", "2", "-c", "2400", "--linger", "0.5"]);
-    // They leave what processors keep of stacks for those who come.
+    // These sessions fill the stack caches of the processors.
     let _first = idle(&server, FIRST);
     await_dormant(&server, FIRST as u64);
     let before = server.resident();
     let talks = idle(&server, CONNECTIONS);
     await_dormant(&server, (FIRST + CONNECTIONS) as u64);
     let begin = Instant::now();
-    // The last of them may be giving back what the others had.
+    // The last of them may still be giving memory back.
     loop {
         let each = server.resident().saturating_sub(before) / talks.len() as u64;
         if each < 2_500 {
             return;
         }
-        assert!(begin.elapsed() < PATIENCE, "{each} bytes for each");
+        assert!(begin.elapsed() < PATIENCE, "{each} bytes for each session");
         std::thread::yield_now();
     }
 }

@@ -1,4 +1,5 @@
-//! The memcached server without memory. Where memcached is installed, the same is put to it.
+//! The memcached server without memory. Where memcached is installed, the same tests run against
+//! it.
 
 mod limits;
 mod running;
@@ -8,12 +9,12 @@ use rustix::process::Resource;
 use std::io::Write;
 use std::time::Instant;
 
-/// Lets the server have so many bytes more than it has, and then no more.
+/// Limits the server to `bytes` bytes more than it has now.
 fn starve(server: &Running, bytes: u64) {
     limits::starve(server.pid(), Resource::Data, limits::memory(server.pid(), "VmData") + bytes);
 }
 
-/// More than a starved server has.
+/// More bytes than a starved server has.
 const HUGE: usize = 36 << 20;
 
 fn send(talk: &mut Talk, head: &[u8], length: usize, tail: &[u8]) {
@@ -33,7 +34,7 @@ fn binary(opcode: u8, key: &[u8], extras: &[u8], value: usize) -> Vec<u8> {
 }
 
 #[test]
-fn values_that_do_not_fit_are_refused_and_the_session_goes_on() {
+fn values_that_do_not_fit_are_refused_and_the_session_continues() {
     for server in Running::both(&["-m", "1024", "-I", "64m", "-t", "1"]) {
         let mut talk = server.connect();
         assert_eq!(talk.ask(b"set old 0 0 1\r\nx\r\n"), b"STORED\r\n", "{}", server.name);
@@ -61,7 +62,7 @@ fn values_that_do_not_fit_are_refused_and_the_session_goes_on() {
 }
 
 #[test]
-fn items_that_find_no_memory_take_that_of_others_or_are_refused() {
+fn items_without_memory_evict_others_or_are_refused() {
     for (options, evicts) in [(&["-m", "1024", "-t", "1"][..], true), (&["-m", "1024", "-t", "1", "-M"], false)] {
         for server in Running::both(options) {
             let mut talk = server.connect();
@@ -75,7 +76,7 @@ fn items_that_find_no_memory_take_that_of_others_or_are_refused() {
             let refused = said.iter().filter(|said| *said == b"SERVER_ERROR out of memory storing object\r\n").count();
             let stored = said.iter().filter(|said| *said == b"STORED\r\n").count();
             assert_eq!(refused + stored, 250, "{}", server.name);
-            // Evicting, what is left of a shard without items is refused.
+            // A server that evicts refuses a value only if its shard has no item to evict.
             assert!(if evicts { stored > 150 } else { refused > 30 }, "{}: {stored} were stored", server.name);
             assert!(evicts || talk.ask(b"get key0\r\n").starts_with(b"VALUE key0"), "{}", server.name);
         }
@@ -83,19 +84,19 @@ fn items_that_find_no_memory_take_that_of_others_or_are_refused() {
 }
 
 #[test]
-fn sessions_without_memory_for_answers_send_less_at_a_time() {
+fn sessions_without_memory_send_answers_in_small_pieces() {
     let server = Running::sinew(&["-m", "1024", "-t", "2"]);
     let mut talk = server.connect();
     let value = vec![b'x'; 900_000];
     let stored = talk.ask(&[b"set large 0 0 900000\r\n", &value[..], b"\r\n"].concat());
     assert_eq!(stored, b"STORED\r\n");
     assert_eq!(talk.ask(&[b"set short 0 0 8000\r\n", &value[..8000], b"\r\n"].concat()), b"STORED\r\n");
-    // Their fibres have stacks before there is little: a stack and its guard count as data.
+    // Their fibres get stacks while there is memory: a stack and its guard page count as data.
     let mut many: Vec<Talk> = (0..40).map(|_| server.connect()).collect();
     many.iter_mut().for_each(|talk| assert!(talk.ask(b"version\r\n").starts_with(b"VERSION")));
     // Buffers leave 16 MB to connections.
     starve(&server, 17 << 20);
-    // None of them reads before all have asked.
+    // No client reads before all have asked.
     let request = [&b"get large\r\n"[..], &b"get short short short short\r\n".repeat(8), b"mg large s v\r\n"].concat();
     many.iter_mut().for_each(|talk| talk.say(&request));
     let short = [&b"VALUE short 0 8000\r\n"[..], &value[..8000], b"\r\n"].concat();
@@ -114,10 +115,10 @@ fn sessions_without_memory_for_answers_send_less_at_a_time() {
 }
 
 #[test]
-fn requests_that_do_not_end_take_a_bounded_amount_together() {
+fn unfinished_requests_take_bounded_memory_together() {
     let server = Running::sinew(&["-t", "1"]);
     let before = server.resident();
-    // Long ones: there are not so many of them to be looked for.
+    // Long keys, so that there are few lookups.
     let keys = [&b"get "[..], &[b"k".repeat(250), vec![b' ']].concat().repeat(36_000)].concat();
     let mut talks: Vec<Talk> = (0..8).map(|_| server.connect()).collect();
     let mut refused = 0;
@@ -138,8 +139,8 @@ fn requests_that_do_not_end_take_a_bounded_amount_together() {
     }
     assert!((3..=4).contains(&answered), "{answered} answered, {refused} refused");
     let grown = server.resident().saturating_sub(before);
-    assert!(grown < 100 << 20, "{grown} bytes");
-    // What they had is there for others.
+    assert!(grown < 100 << 20, "memory has grown by {grown} bytes");
+    // Their memory is free for other clients.
     drop(talks);
     let mut talk = server.connect();
     talk.say(&keys);
@@ -148,7 +149,7 @@ fn requests_that_do_not_end_take_a_bounded_amount_together() {
 }
 
 #[test]
-fn values_that_are_never_completed_do_not_take_the_place_of_items() {
+fn unfinished_values_do_not_displace_all_items() {
     const ITEMS: usize = 5_000;
     for server in Running::both(&["-m", "64", "-t", "1"]) {
         let mut talk = server.connect();
@@ -169,11 +170,11 @@ fn values_that_are_never_completed_do_not_take_the_place_of_items() {
         let received = |talk: &mut Talk| talk.stat("bytes_read").parse::<u64>().expect("a number");
         let begin = Instant::now();
         while received(&mut talk) < 200 * 500_000 {
-            assert!(begin.elapsed() < PATIENCE, "{}: it does not read them", server.name);
+            assert!(begin.elapsed() < PATIENCE, "{}: the server does not read the values", server.name);
         }
         for number in 0..ITEMS {
             let heard = talk.ask(format!("get k{number}\r\n").as_bytes());
-            assert!(heard.starts_with(b"VALUE"), "{}: k{number} is gone", server.name);
+            assert!(heard.starts_with(b"VALUE"), "{}: k{number} has been evicted", server.name);
         }
         let stored = talk.ask(format!("set after 0 0 1000\r\n{value}\r\n").as_bytes());
         assert_eq!(stored, b"STORED\r\n", "{}", server.name);

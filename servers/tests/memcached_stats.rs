@@ -1,14 +1,14 @@
-//! What the server tells about itself: memcached's names, in its order, with values that are true.
+//! What the server tells about itself: memcached's names, in its order, with true values.
 
 mod running;
 
 use running::{PATIENCE, Running, Talk};
 use std::time::Instant;
 
-/// Names and values of a report, in their order.
+/// Returns the names and values of a report, in their order.
 fn report(talk: &mut Talk, kind: &str) -> Vec<(String, String)> {
     let text = String::from_utf8(talk.ask(format!("stats {kind}\r\n").as_bytes())).expect("text");
-    let lines = text.strip_suffix("END\r\n").unwrap_or_else(|| panic!("no end: {text}")).lines();
+    let lines = text.strip_suffix("END\r\n").unwrap_or_else(|| panic!("the report has no end: {text}")).lines();
     let parts = |line: &str| {
         let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
         Some((name.to_owned(), value.to_owned()))
@@ -72,7 +72,7 @@ fn settings_have_memcacheds_names_and_values() {
         let reports: Vec<_> =
             Running::both(options).iter().map(|server| report(&mut server.connect(), "settings")).collect();
         assert_eq!(reports[0].len(), 76, "{options:?}");
-        // Where it listens is its own, and so is the number of threads that nobody chose.
+        // The address differs, and so does the default number of threads.
         let differs = ["tcpport", "num_threads", "num_threads_per_udp"];
         for ((name, ours), (their_name, theirs)) in reports[0].iter().zip(reports.last().expect("ours")) {
             assert_eq!(name, their_name, "{options:?}");
@@ -82,7 +82,7 @@ fn settings_have_memcacheds_names_and_values() {
 }
 
 #[test]
-fn items_and_slabs_are_told_by_memcacheds_classes() {
+fn items_and_slabs_are_reported_by_memcacheds_classes() {
     let lengths = [1usize, 30, 100, 1000, 9000, 66_560, 400_000, 700_000];
     let mut all = Vec::new();
     for server in Running::both(&["-o", "no_lru_maintainer,no_lru_crawler,no_slab_reassign"]) {
@@ -128,7 +128,7 @@ fn bytes_are_counted_as_memcached_counts_them() {
 }
 
 #[test]
-fn sizes_are_counted_from_when_they_are_tracked() {
+fn sizes_are_counted_since_tracking_began() {
     for server in Running::both(&[]) {
         let mut talk = server.connect();
         let exchanges: [(&[u8], &[u8]); 7] = [
@@ -176,7 +176,7 @@ fn requests_are_counted_by_the_prefixes_of_their_keys() {
 }
 
 #[test]
-fn reset_counts_from_zero_and_keeps_what_is_there() {
+fn reset_sets_counters_to_zero_and_keeps_items() {
     for server in Running::both(&[]) {
         let mut talk = server.connect();
         talk.ask(b"set a 0 0 1\r\nx\r\nget a b\r\nflush_all 1000\r\nincr n 1\r\ncas a 0 0 1 99\r\ny\r\n");
@@ -191,7 +191,7 @@ fn reset_counts_from_zero_and_keeps_what_is_there() {
 }
 
 #[test]
-fn items_of_a_class_are_dumped_unless_that_is_not_allowed() {
+fn items_of_a_class_are_dumped_unless_dumping_is_disabled() {
     for server in Running::both(&["-o", "no_lru_maintainer,no_lru_crawler"]) {
         let mut talk = server.connect();
         talk.say(b"set a 0 0 1\r\nx\r\nset b 0 1000 2\r\nxy\r\nms YQE= 1 b\r\nz\r\nset other 0 0 100\r\n");
@@ -214,7 +214,7 @@ fn items_of_a_class_are_dumped_unless_that_is_not_allowed() {
     }
 }
 
-/// State and address of each connection, without their numbers.
+/// Returns the state and address of each connection, without their numbers.
 fn connections(server: &Running) -> Vec<(String, String)> {
     let report = report(&mut server.connect(), "conns");
     let part = |name: &str| name.split_once(':').map_or(String::new(), |(_, part)| part.to_owned());
@@ -222,7 +222,7 @@ fn connections(server: &Running) -> Vec<(String, String)> {
 }
 
 #[test]
-fn connections_are_told_with_what_they_do() {
+fn connections_are_reported_with_their_states() {
     for server in Running::both(&["-t", "1"]) {
         let _silent = server.connect();
         let mut waiting = server.connect();
@@ -252,7 +252,7 @@ fn connections_are_told_with_what_they_do() {
 }
 
 #[test]
-fn no_more_requests_than_allowed_are_answered_in_one_go() {
+fn a_session_yields_after_its_number_of_requests() {
     for server in Running::both(&["-R", "1", "-t", "1"]) {
         let mut talk = server.connect();
         talk.ask(&b"set a 0 0 1\r\nx\r\n".repeat(20));
@@ -262,7 +262,7 @@ fn no_more_requests_than_allowed_are_answered_in_one_go() {
 }
 
 #[test]
-fn what_is_ours_has_a_report_of_its_own() {
+fn stats_runtime_reports_what_memcached_does_not_have() {
     let server = Running::sinew(&["--scheduler", "shared"]);
     let mut talk = server.connect();
     talk.say(SOME_REQUESTS);

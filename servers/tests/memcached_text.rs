@@ -1,11 +1,11 @@
-//! Requests and answers of the text protocol, each seen at this server and, where it is
-//! installed, at memcached: what is expected here is what memcached says.
+//! Requests and answers of the text protocol. Each test runs against this server and, where it is
+//! installed, against memcached: memcached's answers are expected.
 
 mod running;
 
 use running::{Running, Talk};
 
-/// Requests with their answers, in order, over one connection to each server.
+/// Sends requests over one connection to each server, and checks their answers.
 fn expect(options: &[&str], exchanges: &[(&[u8], &[u8])]) {
     for server in Running::both(options) {
         let mut talk = server.connect();
@@ -19,7 +19,7 @@ fn expect(options: &[&str], exchanges: &[(&[u8], &[u8])]) {
 }
 
 #[test]
-fn values_come_back() {
+fn stored_values_are_returned() {
     expect(
         &[],
         &[
@@ -36,7 +36,7 @@ fn values_come_back() {
 }
 
 #[test]
-fn verbs_differ_in_what_has_to_be_there() {
+fn each_verb_has_its_condition() {
     expect(
         &[],
         &[
@@ -75,7 +75,7 @@ fn noreply_hides_answers_and_most_errors() {
 }
 
 #[test]
-fn numbers_are_those_of_the_c_library() {
+fn numbers_are_parsed_like_the_c_library_does() {
     let malformed = b"CLIENT_ERROR bad command line format\r\n".as_slice();
     expect(
         &[],
@@ -129,9 +129,9 @@ fn arithmetic_wraps_and_stops_at_zero() {
     );
 }
 
-/// memcached does so, too, but not while something else looks at the item.
+/// memcached does so, too, but not while another request holds the item.
 #[test]
-fn a_number_that_gets_shorter_is_filled_up_with_blanks() {
+fn a_number_that_gets_shorter_is_padded_with_blanks() {
     let server = Running::sinew(&[]);
     let mut talk = server.connect();
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_number_that_gets_shorter_is_filled_up_with_blanks() {
 }
 
 #[test]
-fn keys_have_at_most_250_bytes_and_any_but_blanks() {
+fn keys_have_at_most_250_bytes_and_no_blanks() {
     let (fits, long) = ("k".repeat(250), "k".repeat(251));
     let malformed = b"CLIENT_ERROR bad command line format\r\n".as_slice();
     let request = |before: &str, key: &str, after: &str| format!("{before} {key}{after}\r\n").into_bytes();
@@ -171,7 +171,7 @@ fn keys_have_at_most_250_bytes_and_any_but_blanks() {
 }
 
 #[test]
-fn what_is_no_command_is_an_error_and_nothing_more() {
+fn unknown_commands_get_an_error_and_nothing_else() {
     let error = b"ERROR\r\n".as_slice();
     let usage = b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n".as_slice();
     let bare: &[&[u8]] = &[
@@ -212,7 +212,7 @@ fn what_is_no_command_is_an_error_and_nothing_more() {
 }
 
 #[test]
-fn data_that_does_not_end_where_it_has_to_is_refused() {
+fn data_with_a_wrong_end_is_refused() {
     let bad = b"CLIENT_ERROR bad data chunk\r\n".as_slice();
     expect(
         &[],
@@ -228,7 +228,7 @@ fn data_that_does_not_end_where_it_has_to_is_refused() {
 #[test]
 fn oversized_values_are_refused_and_the_connection_stays_usable() {
     let large = b"SERVER_ERROR object too large for cache\r\n".as_slice();
-    // 1048516 is what memcached has room for, with a key of one byte.
+    // 1048516 bytes is the longest value in memcached, with a key of one byte.
     let store = |line: &str, length: usize| [line.as_bytes(), b"\r\n", &vec![b'x'; length], b"\r\n"].concat();
     expect(
         &[],
@@ -251,7 +251,7 @@ fn oversized_values_are_refused_and_the_connection_stays_usable() {
 }
 
 #[test]
-fn a_line_without_end_ends_the_connection_unless_it_asks_for_keys() {
+fn a_line_without_end_closes_the_connection_unless_it_asks_for_keys() {
     for server in Running::both(&[]) {
         let mut talk = server.connect();
         talk.say(&[b'x'; 2048]);
@@ -291,17 +291,17 @@ fn items_expire_by_duration_and_by_date() {
     }
 }
 
-/// Asks until the answer is this.
+/// Repeats a request until it gets this answer.
 fn until(talk: &mut Talk, request: &[u8], answer: &[u8]) {
     let begin = std::time::Instant::now();
     while talk.ask(request) != answer {
-        assert!(begin.elapsed() < running::PATIENCE, "it never says {}", String::from_utf8_lossy(answer));
+        assert!(begin.elapsed() < running::PATIENCE, "the server never answers {}", String::from_utf8_lossy(answer));
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
 
 #[test]
-fn flushing_takes_what_is_there_now_or_later() {
+fn a_flush_removes_items_now_or_later() {
     for server in Running::both(&[]) {
         let mut talk = server.connect();
         talk.ask(b"set a 0 0 1\r\nx\r\n");
@@ -366,7 +366,7 @@ fn meta_commands_do_what_their_flags_say() {
 }
 
 #[test]
-fn meta_errors_are_memcacheds() {
+fn meta_errors_equal_those_of_memcached() {
     expect(
         &[],
         &[
@@ -397,7 +397,7 @@ fn meta_errors_are_memcacheds() {
 }
 
 #[test]
-fn a_request_over_http_ends_the_connection_and_its_body_is_not_read() {
+fn an_http_request_closes_the_connection_and_its_body_is_not_read() {
     const BODY: &[u8] = b"set from_a_page 0 0 1\r\nx\r\n";
     let closing: [&[u8]; 6] = [
         b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 28\r\n\r\n",
@@ -419,7 +419,7 @@ fn a_request_over_http_ends_the_connection_and_its_body_is_not_read() {
     for server in Running::both(&[]) {
         for head in closing {
             let mut talk = server.connect();
-            // It may be closed before all has been sent.
+            // The connection may be closed before everything has been sent.
             let _ = std::io::Write::write_all(&mut talk.stream, &[head, BODY].concat());
             let shown = String::from_utf8_lossy(head);
             assert_eq!(talk.hear(1), b"", "{}: {shown}", server.name);

@@ -1,5 +1,5 @@
-//! What goes wrong around the memcached server, and must not harm those who have nothing to
-//! do with it.
+//! Faults around the memcached server. They must not harm clients that have nothing to do with
+//! them.
 
 mod running;
 
@@ -7,9 +7,9 @@ use running::{Running, Talk};
 use std::os::unix::net::UnixStream;
 
 #[test]
-fn messages_that_nobody_hears_end_nobody() {
+fn a_closed_standard_error_does_not_end_the_server() {
     let server = Running::unheard(&["-c", "1", "-vv"]);
-    // The session has something to say, and then whoever lets clients in.
+    // First the session has a message to write, and then the fibre that accepts clients.
     let mut served = server.connect();
     served.say(b"version\r\n");
     assert!(served.hear_until(b"\r\n").starts_with(b"VERSION"));
@@ -19,12 +19,12 @@ fn messages_that_nobody_hears_end_nobody() {
 }
 
 #[test]
-fn messages_that_nobody_reads_stop_nobody() {
+fn a_full_standard_error_does_not_block_the_server() {
     let (server, _unread) = Running::unread(&["-c", "1", "-vv"]);
     let mut served = server.connect();
     served.say(b"version\r\n");
     assert!(served.hear_until(b"\r\n").starts_with(b"VERSION"));
-    // More messages than a pipe takes.
+    // More messages than fit into a pipe.
     for _ in 0..2000 {
         assert_eq!(server.connect().hear_until(b"\r\n"), b"ERROR Too many open connections\r\n");
     }
@@ -34,7 +34,7 @@ fn messages_that_nobody_reads_stop_nobody() {
     assert!(server.wait().success());
 }
 
-/// Of the connection that this talks over, at the server's end: the kernel's column of timers.
+/// Returns the kernel's timer column for the server's end of this connection.
 fn timer(talk: &Talk) -> String {
     let (ours, theirs) = (talk.stream.local_addr().expect("ours"), talk.stream.peer_addr().expect("theirs"));
     let (from, to) = (format!(":{:04X}", theirs.port()), format!(":{:04X}", ours.port()));
@@ -45,22 +45,22 @@ fn timer(talk: &Talk) -> String {
 }
 
 #[test]
-fn clients_that_are_gone_without_a_word_are_found_out() {
+fn connections_have_keepalive_to_find_lost_clients() {
     for server in Running::both(&[]) {
-        // Nothing is under way, for which there would be another timer.
+        // No data is in flight: that would start another timer.
         let timer = timer(&server.connect());
         assert!(timer.starts_with("02:"), "{}: {timer}", server.name);
     }
 }
 
 #[test]
-fn what_is_flushed_is_gone_for_those_who_were_held_up() {
+fn a_flush_also_counts_for_sessions_that_waited_meanwhile() {
     let server = Running::sinew(&[]);
     let mut slow = server.connect();
     let value = vec![b'x'; 1_000_000];
     assert_eq!(slow.ask(&[b"set big 0 0 1000000\r\n", &value[..], b"\r\n"].concat()), b"STORED\r\n");
     assert_eq!(slow.ask(b"set small 0 0 1\r\n1\r\nset number 0 0 1\r\n1\r\n"), b"STORED\r\nSTORED\r\n");
-    // More than the kernel takes for a client that does not read: what comes behind it is
+    // More bytes than the kernel buffers for a client that does not read. The requests after it are
     // answered later.
     slow.say(&[b"get big\r\n".repeat(16), b"get small\r\nincr number 1\r\nmn\r\n".to_vec()].concat());
     assert_eq!(slow.hear(8), b"VALUE bi");
@@ -72,7 +72,7 @@ fn what_is_flushed_is_gone_for_those_who_were_held_up() {
 }
 
 #[test]
-fn the_socket_of_a_successor_is_not_taken_away() {
+fn a_server_does_not_remove_the_socket_of_its_successor() {
     let path = std::env::temp_dir().join(format!("sinew-successor-{}", std::process::id()));
     let options = ["-s", path.to_str().expect("a path of text")];
     let first = Running::sinew(&options);

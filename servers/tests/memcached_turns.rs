@@ -1,4 +1,4 @@
-//! Clients that ask for much at once, and those beside them.
+//! Clients that send many requests at once, and the clients beside them.
 
 mod running;
 
@@ -6,7 +6,7 @@ use running::{PATIENCE, Running, Talk};
 use std::process::Command;
 use std::time::Instant;
 
-/// Sends a signal to the server, and waits until all of its threads have stopped, or none has.
+/// Sends a signal to the server, and waits until all of its threads have stopped, or all run.
 fn signal(server: &Running, name: &str, stopped: bool) {
     let sent = Command::new("kill").args([name, &server.pid().to_string()]).status();
     assert!(sent.expect("kill").success());
@@ -25,8 +25,8 @@ fn signal(server: &Running, name: &str, stopped: bool) {
     }
 }
 
-/// Everything that each of these clients says is there before the server hears any of it. Gives
-/// the numbers that each was answered.
+/// Lets each client send all of its requests before the server reads any of them. Returns the
+/// numbers in each client's answers.
 fn at_once(server: &Running, says: &[Vec<u8>]) -> Vec<Vec<u64>> {
     let mut talks: Vec<Talk> = says.iter().map(|_| server.connect()).collect();
     for talk in &mut talks {
@@ -45,7 +45,7 @@ fn at_once(server: &Running, says: &[Vec<u8>]) -> Vec<Vec<u64>> {
     })
 }
 
-/// How many numbers in a row are one higher than the one before, at most.
+/// Returns the length of the longest run of consecutive numbers.
 fn longest_run(numbers: &[u64]) -> usize {
     numbers.chunk_by(|one, other| one + 1 == *other).map(<[u64]>::len).max().unwrap_or(0)
 }
@@ -57,22 +57,23 @@ fn clients_that_pipeline_take_turns() {
     let says = [b"incr n 1\r\n".repeat(2_000), b"ma n v\r\n".repeat(2_000)];
     for numbers in at_once(&server, &says) {
         let (count, run) = (numbers.len(), longest_run(&numbers));
-        // The one that is left alone at the end goes on without the other: look at the first half.
+        // The client that is alone at the end continues without the other: only the first half
+        // counts.
         let first = longest_run(&numbers[..count / 2]);
         assert!(count == 2_000 && first <= 100, "{count} answers, {first} in a row, {run} at the end");
     }
 }
 
 #[test]
-fn those_who_ask_for_statistics_give_way_after_each() {
+fn a_session_yields_after_each_statistics_request() {
     let server = Running::sinew(&["-t", "1"]);
     assert_eq!(server.connect().ask(b"set n 0 0 1\r\n0\r\n"), b"STORED\r\n");
     let asks = [b"stats\r\nincr n 1\r\n".repeat(100), b"incr n 1\r\n".repeat(2_000)];
     let numbers = at_once(&server, &asks);
     assert_eq!((numbers[0].len(), numbers[1].len()), (100, 2_000));
-    // The first has its turns while the second is at work.
+    // The first client has its turns while the second is at work.
     let ahead = numbers[0].iter().position(|number| *number > 1_900).unwrap_or(100);
-    assert!(ahead >= 10, "it had only {ahead} turns");
+    assert!(ahead >= 10, "the first client had only {ahead} turns");
     let run = longest_run(&numbers[0][..ahead]);
     assert!(run <= 3, "{run} statistics in a row");
 }

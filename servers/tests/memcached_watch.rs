@@ -1,11 +1,14 @@
-//! `watch`, seen at this server and, where it is installed, at memcached.
+//! `watch`. Each test runs against this server and, where it is installed, against memcached.
 
 mod running;
 
 use running::{PATIENCE, Running, Talk};
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// A connection that watches.
+/// Returns a connection that watches.
 fn watch(server: &Running, topics: &str) -> Talk {
     let mut talk = server.connect();
     talk.say(format!("watch {topics}\r\n").as_bytes());
@@ -13,7 +16,7 @@ fn watch(server: &Running, topics: &str) -> Talk {
     talk
 }
 
-/// The next line that a watcher is told, without what differs.
+/// Returns the next line of a watcher, without the parts that differ.
 fn line(talk: &mut Talk) -> String {
     let line = String::from_utf8(talk.hear_line()).expect("text");
     let words = line.trim_end().split(' ').map(|word| match word.split_once('=') {
@@ -27,7 +30,7 @@ fn line(talk: &mut Talk) -> String {
 }
 
 #[test]
-fn watchers_are_told_what_is_fetched_and_stored() {
+fn watchers_see_fetches_and_stores() {
     for server in Running::both(&["-t", "1"]) {
         let mut watcher = watch(&server, "fetchers mutations");
         let mut talk = server.connect();
@@ -57,7 +60,7 @@ fn watchers_are_told_what_is_fetched_and_stored() {
 }
 
 #[test]
-fn watchers_are_told_what_is_evicted() {
+fn watchers_see_evictions() {
     let value = "v".repeat(10_000);
     for server in Running::both(&["-m", "2", "-t", "1"]) {
         let mut talk = server.connect();
@@ -74,7 +77,7 @@ fn watchers_are_told_what_is_evicted() {
 }
 
 #[test]
-fn watchers_are_told_who_comes_and_why_they_go() {
+fn watchers_see_connections_begin_and_end() {
     for server in Running::both(&["-t", "1"]) {
         let mut watcher = watch(&server, "connevents");
         let came = "ts=# gid=# type=conn_new rip=127.0.0.1 rport=# transport=tcp cfd=#";
@@ -92,7 +95,7 @@ fn watchers_are_told_who_comes_and_why_they_go() {
 }
 
 #[test]
-fn watching_has_its_limits() {
+fn watch_is_refused_when_pipelined_or_disabled() {
     for server in Running::both(&["-t", "1"]) {
         let mut talk = server.connect();
         assert_eq!(talk.ask(b"watch nonsense\r\n"), b"ERROR\r\n", "{}", server.name);
@@ -104,7 +107,7 @@ fn watching_has_its_limits() {
             let (mut talk, begin) = (server.connect(), Instant::now());
             while talk.stat("log_watchers") != count {
                 assert!(begin.elapsed() < PATIENCE, "{}: {}", server.name, talk.stat("log_watchers"));
-                std::thread::sleep(Duration::from_millis(10));
+                thread::sleep(Duration::from_millis(10));
             }
         };
         await_watchers("3");
@@ -118,9 +121,9 @@ fn watching_has_its_limits() {
 }
 
 #[test]
-fn a_watcher_that_does_not_read_keeps_nobody_waiting() {
+fn a_watcher_that_does_not_read_delays_no_session() {
     let server = Running::sinew(&["-t", "1", "-o", "watcher_logbuf_size=8"]);
-    let mut watcher = watch(&server, "fetchers");
+    let watcher = watch(&server, "fetchers");
     let mut talk = server.connect();
     let key = "k".repeat(240);
     let begin = Instant::now();
@@ -128,12 +131,20 @@ fn a_watcher_that_does_not_read_keeps_nobody_waiting() {
         talk.ask(format!("get {key}\r\n").repeat(1000).as_bytes());
         assert!(begin.elapsed() < PATIENCE);
     }
-    // It is told how many when there is room again.
-    let mut told = String::new();
-    while !told.starts_with("skipped=") {
-        told = String::from_utf8(watcher.hear_line()).expect("text");
-        talk.ask(b"get a\r\n");
-        assert!(begin.elapsed() < PATIENCE);
-    }
-    assert!(line(&mut watcher).starts_with("ts=# gid=# type=item_get "));
+    // The watcher is told how many lines it missed when there is room again, by the next request.
+    let is_told = AtomicBool::new(false);
+    let begin = Instant::now();
+    let lines = BufReader::new(&watcher.stream).lines().map_while(Result::ok);
+    let mut lines = lines.take_while(|_| begin.elapsed() < PATIENCE);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_told.load(Relaxed) {
+                talk.ask(b"get a\r\n");
+            }
+        });
+        let told = lines.find(|line| line.starts_with("skipped="));
+        is_told.store(true, Relaxed);
+        assert!(told.is_some());
+    });
+    assert!(lines.next().is_some_and(|line| line.contains(" type=item_get ")));
 }

@@ -1,14 +1,15 @@
-//! A scheduler of the application's own: of all that is ready, what is due first runs first.
+//! A scheduler written by an application: of all ready strands, the one with the earliest deadline
+//! runs first.
 //!
-//! A strand is due when its level allows it to wait no longer. It may be a fibre or a task:
-//! a scheduler sees no difference.
+//! The priority of a strand decides how long it may wait, and so its deadline. The strand may be a
+//! fibre or a task. A scheduler sees no difference.
 
 use sinew::sched::{Claim, Effort, Local, Placement, Priority, Ready, Scheduler, Wake};
 use sinew::task::TaskBuilder;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What is ready, by the time when it is due and the order in which it came.
+/// The ready strands, sorted by deadline and order of arrival.
 #[derive(Default)]
 struct Queue {
     strands: BTreeMap<(u64, u64), Ready>,
@@ -20,7 +21,7 @@ struct EarliestDeadline(Arc<Mutex<Queue>>);
 
 impl EarliestDeadline {
     fn put(&self, strand: Ready) {
-        // In ticks of the scheduler's clock, each well below a microsecond.
+        // In cycles of the scheduler's clock, each well below a microsecond.
         let patience = match strand.priority() {
             Priority::High => 10_000,
             Priority::Normal => 1_000_000,

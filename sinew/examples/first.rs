@@ -1,4 +1,4 @@
-//! A hundred thousand threads, each with a stack of its own.
+//! A hundred thousand fibres, each with a stack of its own.
 
 use std::time::{Duration, Instant};
 

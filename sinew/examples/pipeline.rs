@@ -1,14 +1,14 @@
-//! Three stages on three clusters: a fibre carries its item from one to the next.
+//! A pipeline of three stages on three clusters. A fibre carries its item from one to the next.
 //!
-//! A cluster is a set of processors with a scheduler of its own; `migrate_to`
-//! moves the calling fibre to another.
+//! A cluster is a set of processors with a scheduler of its own. `migrate_to` moves the calling
+//! fibre to another cluster.
 
 use sinew::{Cluster, Runtime, migrate_to, sched};
 use std::error::Error;
 
 #[allow(unsafe_code)]
 fn main() -> Result<(), Box<dyn Error>> {
-    // SAFETY: the fibres below hold nothing of a kernel thread when they migrate.
+    // SAFETY: the fibres below hold nothing that is bound to a kernel thread when they migrate.
     let runtime = unsafe { Runtime::builder().name("parse").processors(1).migrating() }.build()?;
     let compute = runtime.cluster(Cluster::builder().name("compute").processors(2))?;
     let write = runtime.cluster(Cluster::builder().name("write").processors(1).scheduler(sched::Shared::default()))?;

@@ -10,14 +10,14 @@ use std::io::{self, Read, Write};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nContent-Type: text/plain\r\n\r\nHello, World!";
 
-/// Answers each request until the client has had enough.
+/// Answers each request until the client closes the connection.
 fn serve(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut buffer, mut filled) = ([0; 4096], 0);
     loop {
         let count = stream.read(&mut buffer[filled..])?;
         filled += count;
-        // Requests without a body end with an empty line, and may come several at a time.
+        // A request without a body ends with an empty line. Several may arrive at a time.
         let requests = buffer[..filled].windows(4).filter(|end| end == b"\r\n\r\n").count();
         if requests > 0 {
             stream.write_all(&ANSWER.repeat(requests))?;
@@ -40,7 +40,7 @@ fn main() -> io::Result<()> {
         println!("listening at http://{}/", listener.local_addr()?);
         for stream in listener.incoming() {
             let stream = stream?;
-            // A client that breaks off is no concern of the others.
+            // An error ends this session only.
             sinew::spawn(move || drop(serve(stream)));
         }
         Ok(())

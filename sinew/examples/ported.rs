@@ -1,4 +1,4 @@
-//! `threaded.rs` with fibres instead of threads. What was changed:
+//! `threaded.rs` with fibres instead of threads. Only these lines differ:
 //!
 //! ```diff
 //! -use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,11 +11,11 @@
 //! +use sinew::thread;
 //! ```
 //!
-//! `main` still runs on its kernel thread, and blocks it; everybody else is a fibre on the
+//! `main` still runs on its kernel thread, and blocks it. All other threads are fibres on the
 //! runtime that `sinew::thread` starts.
 //!
 //! ```sh
-//! cargo run --release -p sinew --example ported                      # tries itself, and ends
+//! cargo run --release -p sinew --example ported                      # runs a demonstration
 //! cargo run --release -p sinew --example ported -- 127.0.0.1:7000    # serves; try: nc 127.0.0.1 7000
 //! ```
 
@@ -27,11 +27,11 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::time::Duration;
 
-/// What all sessions share.
+/// The data that all sessions share.
 #[derive(Default)]
 struct Store {
     values: RwLock<HashMap<String, String>>,
-    /// How often something was set, for those who wait for it.
+    /// The number of changes. Sessions that wait for a key wait for the next change.
     changes: Mutex<u64>,
     changed: Condvar,
 }
@@ -63,7 +63,7 @@ impl Store {
 
     fn answer(&self, line: &str) -> String {
         match *line.splitn(3, ' ').collect::<Vec<_>>() {
-            ["GET", key] => self.get(key).unwrap_or_else(|| "there is none".to_owned()),
+            ["GET", key] => self.get(key).unwrap_or_else(|| "not found".to_owned()),
             ["SET", key, value] => self.update(key, |_| value.to_owned()),
             ["WAIT", key] => self.wait_for(key),
             ["ADD", key, number] => match number.parse::<i64>() {
@@ -78,14 +78,14 @@ impl Store {
     }
 }
 
-/// What the thread that keeps the log is told.
+/// The events that sessions report to the thread that keeps the log.
 enum Event {
     Came(SocketAddr),
     Asked,
     Left(SocketAddr, &'static str),
 }
 
-/// Answers a client until it leaves; says how.
+/// Answers a client until it leaves. Returns how it left.
 fn converse(stream: &TcpStream, store: &Store, log: &Sender<Event>) -> io::Result<&'static str> {
     let mut writer = stream;
     for line in BufReader::new(stream).lines() {
@@ -104,7 +104,7 @@ fn converse(stream: &TcpStream, store: &Store, log: &Sender<Event>) -> io::Resul
     Ok("hung up")
 }
 
-/// The life of a session.
+/// Runs a session from its beginning to its end.
 fn session(stream: TcpStream, store: &Store, idle: Duration, log: &Sender<Event>) -> io::Result<()> {
     let client = stream.peer_addr()?;
     stream.set_read_timeout(Some(idle))?;
@@ -114,7 +114,7 @@ fn session(stream: TcpStream, store: &Store, idle: Duration, log: &Sender<Event>
     Ok(())
 }
 
-/// Serves this many clients, each in a thread of its own.
+/// Serves `clients` clients, each in a thread of its own.
 fn serve(listener: TcpListener, clients: usize, idle: Duration, log: Sender<Event>) -> io::Result<()> {
     let store = Arc::new(Store::default());
     for (number, stream) in listener.incoming().take(clients).enumerate() {
@@ -125,7 +125,7 @@ fn serve(listener: TcpListener, clients: usize, idle: Duration, log: Sender<Even
     Ok(())
 }
 
-/// Starts a server; gives its address and its thread.
+/// Starts a server. Returns its address and its thread.
 fn start(
     clients: usize,
     idle: Duration,
@@ -136,7 +136,7 @@ fn start(
     Ok((address, thread::spawn(move || serve(listener, clients, idle, log))))
 }
 
-/// Asks one question.
+/// Sends one line and returns the answer.
 fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> io::Result<String> {
     stream.get_mut().write_all(format!("{line}\n").as_bytes())?;
     let mut answer = String::new();
@@ -144,8 +144,8 @@ fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> io::Result<String> {
     Ok(answer.trim_end().to_owned())
 }
 
-/// Has a server used by a hundred clients at once, and a strict one by a client that says
-/// nothing; reports.
+/// Lets a hundred clients use a server at once, and a silent client a server with a short limit.
+/// Returns a report.
 pub fn demonstrate() -> io::Result<String> {
     const CLIENTS: usize = 100;
     const ROUNDS: usize = 20;
@@ -169,7 +169,7 @@ pub fn demonstrate() -> io::Result<String> {
     let sum = thread::scope(|scope| -> io::Result<String> {
         let client = |number: usize| -> io::Result<String> {
             let mut stream = BufReader::new(TcpStream::connect(address)?);
-            // Each waits for what the next one sets after all have come.
+            // After all have come, each client waits for the key that the next one sets.
             let next = (number + 1) % CLIENTS;
             together.wait();
             ask(&mut stream, &format!("SET name-{number} client {number}"))?;
@@ -177,7 +177,7 @@ pub fn demonstrate() -> io::Result<String> {
             for _ in 0..ROUNDS {
                 ask(&mut stream, &format!("ADD sum {number}"))?;
             }
-            // All have added when all have come here.
+            // When all clients are here, all have added.
             together.wait();
             let sum = ask(&mut stream, "GET sum")?;
             assert_eq!(ask(&mut stream, "QUIT")?, "bye");

@@ -1,4 +1,4 @@
-//! Fibres that borrow: sort the halves of a slice at the same time.
+//! A scope of fibres: fibres borrow the halves of a slice and sort them at the same time.
 
 fn sort(numbers: &mut [u32]) {
     if numbers.len() <= 64 {

@@ -1,10 +1,10 @@
-//! A store of keys and values with a thread for each session, written for std.
+//! A key-value store with a thread for each session, written for std.
 //!
-//! Clients speak lines: `SET key value`, `GET key`, `ADD key number`, `WAIT key` (until
-//! somebody has set it) and `QUIT`. Who says nothing for a while is shown out.
+//! A client sends lines: `SET key value`, `GET key`, `ADD key number`, `WAIT key` (until the key
+//! is set) and `QUIT`. The server disconnects a client that is silent for a minute.
 //!
 //! ```sh
-//! cargo run --release -p sinew --example threaded                      # tries itself, and ends
+//! cargo run --release -p sinew --example threaded                      # runs a demonstration
 //! cargo run --release -p sinew --example threaded -- 127.0.0.1:7000    # serves; try: nc 127.0.0.1 7000
 //! ```
 //!
@@ -18,11 +18,11 @@ use std::sync::{Arc, Barrier, Condvar, Mutex, RwLock};
 use std::thread;
 use std::time::Duration;
 
-/// What all sessions share.
+/// The data that all sessions share.
 #[derive(Default)]
 struct Store {
     values: RwLock<HashMap<String, String>>,
-    /// How often something was set, for those who wait for it.
+    /// The number of changes. Sessions that wait for a key wait for the next change.
     changes: Mutex<u64>,
     changed: Condvar,
 }
@@ -54,7 +54,7 @@ impl Store {
 
     fn answer(&self, line: &str) -> String {
         match *line.splitn(3, ' ').collect::<Vec<_>>() {
-            ["GET", key] => self.get(key).unwrap_or_else(|| "there is none".to_owned()),
+            ["GET", key] => self.get(key).unwrap_or_else(|| "not found".to_owned()),
             ["SET", key, value] => self.update(key, |_| value.to_owned()),
             ["WAIT", key] => self.wait_for(key),
             ["ADD", key, number] => match number.parse::<i64>() {
@@ -69,14 +69,14 @@ impl Store {
     }
 }
 
-/// What the thread that keeps the log is told.
+/// The events that sessions report to the thread that keeps the log.
 enum Event {
     Came(SocketAddr),
     Asked,
     Left(SocketAddr, &'static str),
 }
 
-/// Answers a client until it leaves; says how.
+/// Answers a client until it leaves. Returns how it left.
 fn converse(stream: &TcpStream, store: &Store, log: &Sender<Event>) -> io::Result<&'static str> {
     let mut writer = stream;
     for line in BufReader::new(stream).lines() {
@@ -95,7 +95,7 @@ fn converse(stream: &TcpStream, store: &Store, log: &Sender<Event>) -> io::Resul
     Ok("hung up")
 }
 
-/// The life of a session.
+/// Runs a session from its beginning to its end.
 fn session(stream: TcpStream, store: &Store, idle: Duration, log: &Sender<Event>) -> io::Result<()> {
     let client = stream.peer_addr()?;
     stream.set_read_timeout(Some(idle))?;
@@ -105,7 +105,7 @@ fn session(stream: TcpStream, store: &Store, idle: Duration, log: &Sender<Event>
     Ok(())
 }
 
-/// Serves this many clients, each in a thread of its own.
+/// Serves `clients` clients, each in a thread of its own.
 fn serve(listener: TcpListener, clients: usize, idle: Duration, log: Sender<Event>) -> io::Result<()> {
     let store = Arc::new(Store::default());
     for (number, stream) in listener.incoming().take(clients).enumerate() {
@@ -116,7 +116,7 @@ fn serve(listener: TcpListener, clients: usize, idle: Duration, log: Sender<Even
     Ok(())
 }
 
-/// Starts a server; gives its address and its thread.
+/// Starts a server. Returns its address and its thread.
 fn start(
     clients: usize,
     idle: Duration,
@@ -127,7 +127,7 @@ fn start(
     Ok((address, thread::spawn(move || serve(listener, clients, idle, log))))
 }
 
-/// Asks one question.
+/// Sends one line and returns the answer.
 fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> io::Result<String> {
     stream.get_mut().write_all(format!("{line}\n").as_bytes())?;
     let mut answer = String::new();
@@ -135,8 +135,8 @@ fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> io::Result<String> {
     Ok(answer.trim_end().to_owned())
 }
 
-/// Has a server used by a hundred clients at once, and a strict one by a client that says
-/// nothing; reports.
+/// Lets a hundred clients use a server at once, and a silent client a server with a short limit.
+/// Returns a report.
 pub fn demonstrate() -> io::Result<String> {
     const CLIENTS: usize = 100;
     const ROUNDS: usize = 20;
@@ -160,7 +160,7 @@ pub fn demonstrate() -> io::Result<String> {
     let sum = thread::scope(|scope| -> io::Result<String> {
         let client = |number: usize| -> io::Result<String> {
             let mut stream = BufReader::new(TcpStream::connect(address)?);
-            // Each waits for what the next one sets after all have come.
+            // After all have come, each client waits for the key that the next one sets.
             let next = (number + 1) % CLIENTS;
             together.wait();
             ask(&mut stream, &format!("SET name-{number} client {number}"))?;
@@ -168,7 +168,7 @@ pub fn demonstrate() -> io::Result<String> {
             for _ in 0..ROUNDS {
                 ask(&mut stream, &format!("ADD sum {number}"))?;
             }
-            // All have added when all have come here.
+            // When all clients are here, all have added.
             together.wait();
             let sum = ask(&mut stream, "GET sum")?;
             assert_eq!(ask(&mut stream, "QUIT")?, "bye");

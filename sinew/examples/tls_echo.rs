@@ -1,20 +1,19 @@
-//! An echo server over TLS: rustls as it is, on Sinew's sockets, one plain blocking
-//! function for each session.
+//! An echo server over TLS: unchanged rustls on Sinew's sockets, with one plain blocking function
+//! for each session.
 //!
-//! rustls needs something that is `Read` and `Write`, and `sinew::net::TcpStream` is that.
-//! A session waits for its client in a fibre; that it runs on few kernel threads is not
-//! rustls's concern.
+//! rustls needs a stream that is `Read` and `Write`, and `sinew::net::TcpStream` is one. A session
+//! waits for its client in a fibre. rustls need not know that many sessions share a kernel thread.
 //!
 //! ```sh
 //! cargo run --release -p sinew --example tls_echo -- 127.0.0.1:4433
 //! openssl s_client -quiet -connect 127.0.0.1:4433     # then type a line
 //! ```
 //!
-//! What a session needs of its stack, measured with rustls 0.23: 56 KiB in a debug build and
-//! 16 in a release build; a client's 44 and 20. A fibre has 64 unless it asks for more. That
-//! would do, but a larger stack costs addresses only, so each session asks for 128.
+//! Stack use measured with rustls 0.23: a session needs 56 KiB in a debug build and 16 KiB in a
+//! release build, a client 44 and 20 KiB. A fibre has 64 KiB unless it asks for more. That would be
+//! enough, but a larger stack costs only addresses, so each session asks for 128 KiB.
 //!
-//! The certificate is made when the program starts, and nobody has reason to trust it.
+//! The program makes its own certificate when it starts. No client has a reason to trust it.
 
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -25,7 +24,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A client that says nothing for so long is left.
+/// The session of a client that is silent for longer ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The stack of a session.
@@ -48,7 +47,7 @@ pub fn session(stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<()> {
     tls.flush()
 }
 
-/// A certificate for `localhost`, and what a server with it is to be like.
+/// Makes a certificate for `localhost`. Returns it with the configuration of a server.
 pub fn identity() -> Result<(CertificateDer<'static>, Arc<ServerConfig>), Box<dyn Error + Send + Sync>> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let certificate = made.cert.der().clone();

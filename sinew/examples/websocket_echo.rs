@@ -1,11 +1,11 @@
-//! An echo server for WebSockets: tungstenite as it is, on Sinew's sockets, one plain
-//! blocking function for each session.
+//! An echo server for WebSockets: unchanged tungstenite on Sinew's sockets, with one plain blocking
+//! function for each session.
 //!
 //! ```sh
 //! cargo run --release -p sinew --example websocket_echo -- 127.0.0.1:9001
 //! ```
 //!
-//! and then, in the console of a browser:
+//! Then, in the console of a browser:
 //!
 //! ```js
 //! let socket = new WebSocket("ws://127.0.0.1:9001/");
@@ -13,15 +13,15 @@
 //! socket.onopen = () => socket.send("hello");
 //! ```
 //!
-//! A session uses 24 KiB of its stack in a debug build and 12 in a release build, of the 64
-//! that a fibre has.
+//! A session uses 24 KiB of its stack in a debug build and 12 KiB in a release build. A fibre has
+//! 64 KiB.
 
 use sinew::net::{TcpListener, TcpStream};
 use std::io;
 use std::time::Duration;
 use tungstenite::{Error, HandshakeError};
 
-/// A client that says nothing for so long is left.
+/// The session of a client that is silent for longer ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends every message back until the client closes.
@@ -35,7 +35,7 @@ pub fn session(stream: TcpStream) -> Result<(), Error> {
     loop {
         match socket.read() {
             Ok(message) if message.is_text() || message.is_binary() => socket.send(message)?,
-            // The library answers these itself.
+            // The library answers control messages itself.
             Ok(_) => {}
             Err(Error::ConnectionClosed) => return Ok(()),
             Err(error) => return Err(error),

@@ -25,14 +25,10 @@ pub use fibre::{
     AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Scope, ScopedJoinHandle, SelfJoin,
     current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
 };
-pub use io::blocking;
+pub use io::{blocking, blocking_async};
 pub use processor::cluster::{BuildError, Cluster, MigrateError, ResizeError};
 pub use processor::spawn::SpawnError;
 pub use runtime::{Builder, ClusterBuilder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;
 pub use task::block_on;
 pub use time::{sleep, sleep_until};
-
-#[cfg(sinew_loom)]
-#[doc(hidden)]
-pub mod protocols;

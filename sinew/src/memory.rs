@@ -2,6 +2,7 @@
 
 pub use crate::stack::pool::Memory;
 
+use crate::fibre::yield_now;
 use crate::stack::pool;
 
 /// Counts the stacks of the process, and the memory of its records.
@@ -24,5 +25,5 @@ pub fn usage() -> Memory {
 /// });
 /// ```
 pub fn trim() -> usize {
-    pool::trim(crate::yield_now)
+    pool::trim(yield_now)
 }

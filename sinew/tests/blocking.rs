@@ -1,32 +1,33 @@
-//! Calls that block a kernel thread.
+//! Calls that block a kernel thread, on the blocking pool.
 #![allow(unsafe_code)]
 
-mod fixture;
 #[macro_use]
-mod rerun;
+mod fixture;
 
-use fixture::{Random, alone, everywhere, happens_within, kernel_thread, message, wherever};
-use rerun::Rerun;
+use fixture::rerun::Rerun;
+use fixture::{Random, SOON, alone, everywhere, happens_within, kernel_thread, message, wherever};
 use sinew::io::{BLOCKING_THREADS, set_blocking_threads};
-use sinew::{Runtime, blocking};
+use sinew::{Runtime, block_on, blocking, blocking_async, fs, task};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Barrier;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-/// How many threads of the pool there are, as the kernel sees it.
+/// Returns the number of the pool's threads that the kernel shows.
 fn threads_of_pool() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
-    // A thread may be gone by now.
+    // A thread may end between the listing and the read.
     let name = |task: std::path::PathBuf| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
     tasks.filter(|task| name(task.clone()).trim() == "sinew-blocking").count()
 }
 
-/// Sets the bound back when it is dropped.
+/// Restores the bound of the pool when it is dropped.
 struct Bound;
 
 impl Bound {
@@ -63,7 +64,7 @@ fn calls_that_wait_for_each_other_all_run_at_once() {
 }
 
 #[test]
-fn others_run_while_a_call_blocks() {
+fn other_fibres_run_while_a_call_blocks() {
     wherever(
         |setup| setup.processors == 1,
         |runtime, _| {
@@ -76,7 +77,7 @@ fn others_run_while_a_call_blocks() {
                             fixture::wait_until(|| over.load(SeqCst));
                         });
                     });
-                    // The only processor gets to this although the call is not over.
+                    // The only processor reaches this line while the call still blocks.
                     fixture::wait_until(|| begun.load(SeqCst));
                     over.store(true, SeqCst);
                 });
@@ -86,7 +87,7 @@ fn others_run_while_a_call_blocks() {
 }
 
 #[test]
-fn a_call_borrows_and_its_value_comes_back() {
+fn a_call_may_borrow_and_returns_its_value() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let words = ["one".to_owned(), "two".to_owned()];
@@ -103,7 +104,7 @@ fn a_call_borrows_and_its_value_comes_back() {
 }
 
 #[test]
-fn a_call_runs_on_a_named_kernel_thread_that_runs_no_fibre() {
+fn a_call_runs_on_a_named_kernel_thread_of_the_pool() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let here = kernel_thread();
@@ -120,7 +121,7 @@ fn a_call_runs_on_a_named_kernel_thread_that_runs_no_fibre() {
 }
 
 #[test]
-fn a_kernel_thread_calls_directly() {
+fn a_kernel_thread_runs_the_call_itself() {
     alone(|| {
         let here = thread::current().id();
         assert_eq!(blocking(|| thread::current().id()), here);
@@ -130,7 +131,7 @@ fn a_kernel_thread_calls_directly() {
 }
 
 #[test]
-fn a_panic_comes_out_in_the_caller_and_the_thread_serves_on() {
+fn a_panic_reaches_the_caller_and_the_pool_thread_serves_on() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let dropped = AtomicUsize::new(0);
@@ -158,12 +159,12 @@ fn a_panic_comes_out_in_the_caller_and_the_thread_serves_on() {
 }
 
 #[test]
-fn no_more_calls_than_the_bound_run_at_a_time() {
+fn no_more_calls_run_at_once_than_the_bound_allows() {
     const BOUND: usize = 3;
     everywhere(|runtime, _| {
         let _bound = Bound::set(BOUND);
         let (running, most, calls) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-        // The first ones wait until the bound is reached, so that it is seen to be.
+        // The first calls wait until the bound is reached. So the test sees that it is reached.
         let barrier = Barrier::new(BOUND);
         runtime.run(|| {
             sinew::scope(|scope| {
@@ -185,10 +186,10 @@ fn no_more_calls_than_the_bound_run_at_a_time() {
 }
 
 #[test]
-fn a_bound_of_none_is_a_bound_of_one() {
+fn a_bound_of_zero_means_one() {
     everywhere(|runtime, _| {
         let _bound = Bound::set(0);
-        assert!(happens_within(Duration::from_secs(10), || threads_of_pool() <= 1));
+        assert!(happens_within(SOON, || threads_of_pool() <= 1));
         runtime.run(|| {
             let threads: HashSet<_> = (0..10).map(|_| blocking(kernel_thread)).collect();
             assert_eq!(threads.len(), 1);
@@ -197,7 +198,7 @@ fn a_bound_of_none_is_a_bound_of_one() {
 }
 
 #[test]
-fn a_raised_bound_serves_those_who_wait() {
+fn raising_the_bound_serves_the_calls_that_wait() {
     everywhere(|runtime, _| {
         let _bound = Bound::set(1);
         let barrier = Barrier::new(4);
@@ -221,7 +222,7 @@ fn a_raised_bound_serves_those_who_wait() {
 }
 
 #[test]
-fn calls_one_after_the_other_use_one_thread() {
+fn consecutive_calls_use_one_thread() {
     everywhere(|runtime, _| {
         // Ends the threads of other tests, except for one.
         drop(Bound::set(1));
@@ -233,7 +234,7 @@ fn calls_one_after_the_other_use_one_thread() {
 }
 
 #[test]
-fn ten_thousand_calls_all_return_their_own_value() {
+fn ten_thousand_calls_each_return_their_own_value() {
     const FIBRES: u64 = 100;
     const CALLS: u64 = 100;
     let mut random = Random::new(0x5eed_b10c);
@@ -265,7 +266,7 @@ fn ten_thousand_calls_all_return_their_own_value() {
     );
 }
 
-/// In a process of its own: other tests use the pool as well.
+/// Runs in a process of its own, because other tests use the pool as well.
 #[test]
 fn the_pool_grows_on_demand_and_shrinks_when_it_is_idle() {
     const CALLS: usize = 20;
@@ -279,19 +280,19 @@ fn the_pool_grows_on_demand_and_shrinks_when_it_is_idle() {
                     scope.spawn(|| blocking(|| barrier.wait()));
                 }
                 scope.spawn(|| {
-                    assert!(happens_within(Duration::from_secs(10), || threads_of_pool() == CALLS));
+                    assert!(happens_within(SOON, || threads_of_pool() == CALLS));
                     blocking(|| barrier.wait());
                 });
             });
         });
         assert!(threads_of_pool() >= CALLS);
-        // One is kept busy: it is not idle, so it stays.
+        // One thread stays busy. It is not idle, so the pool keeps it.
         runtime.run(|| {
             let alone = || {
                 blocking(|| ());
                 threads_of_pool() == 1
             };
-            assert!(happens_within(Duration::from_secs(30), alone));
+            assert!(happens_within(SOON, alone));
         });
         println!("grown and shrunk");
     });
@@ -299,7 +300,7 @@ fn the_pool_grows_on_demand_and_shrinks_when_it_is_idle() {
 }
 
 #[test]
-fn idle_and_busy_threads_do_not_keep_the_process_alive() {
+fn pool_threads_do_not_keep_the_process_alive() {
     let outcome = in_child!(Rerun::new(), || {
         let runtime = Runtime::builder().processors(2).build().unwrap();
         runtime.run(|| blocking(|| ()));
@@ -317,8 +318,7 @@ fn idle_and_busy_threads_do_not_keep_the_process_alive() {
     outcome.assert_success("returning");
 }
 
-/// Lets this process have no more memory than it has, so that there is no room for the
-/// stack of a thread.
+/// Forbids this process more memory than it has now, so that no thread finds room for its stack.
 #[allow(unsafe_code)]
 fn refuse_threads(refuse: bool) {
     let soft = if refuse { 1 << 20 } else { libc::RLIM_INFINITY };
@@ -328,7 +328,7 @@ fn refuse_threads(refuse: bool) {
 }
 
 #[test]
-fn without_threads_calls_run_in_place_or_wait_for_one_that_exists() {
+fn without_new_threads_a_call_runs_in_place_or_waits_for_an_existing_thread() {
     let outcome = in_child!(Rerun::new(), || {
         let runtime = Runtime::builder().processors(1).build().unwrap();
         runtime.run(|| {
@@ -353,7 +353,7 @@ fn without_threads_calls_run_in_place_or_wait_for_one_that_exists() {
                     called.store(true, SeqCst);
                     blocking(kernel_thread)
                 });
-                // It waits by then: there is one processor.
+                // There is one processor, so the other call waits by now.
                 fixture::wait_until(|| called.load(SeqCst));
                 second.store(true, SeqCst);
                 assert_eq!(waiting.join().unwrap(), there);
@@ -366,7 +366,7 @@ fn without_threads_calls_run_in_place_or_wait_for_one_that_exists() {
 }
 
 #[test]
-fn a_raised_bound_without_threads_leaves_calls_to_the_one_that_exists() {
+fn a_raised_bound_without_new_threads_leaves_calls_to_the_existing_thread() {
     let outcome = in_child!(Rerun::new(), || {
         set_blocking_threads(1);
         let runtime = Runtime::builder().processors(1).build().unwrap();
@@ -385,7 +385,7 @@ fn a_raised_bound_without_threads_leaves_calls_to_the_one_that_exists() {
                     called.store(true, SeqCst);
                     blocking(kernel_thread)
                 });
-                // It waits by then: there is one processor.
+                // There is one processor, so the other call waits by now.
                 fixture::wait_until(|| called.load(SeqCst));
                 refuse_threads(true);
                 set_blocking_threads(4);
@@ -394,25 +394,25 @@ fn a_raised_bound_without_threads_leaves_calls_to_the_one_that_exists() {
                 assert_eq!(waiting.join().unwrap(), there.join().unwrap());
             });
         });
-        println!("left to it");
+        println!("the existing thread served it");
     });
-    outcome.assert_success("left to it");
+    outcome.assert_success("the existing thread served it");
 }
 
-/// The calls wait for each other, so that nobody goes on before there is another thread. The
-/// pool cannot know that, but says that calls wait.
+/// The calls wait for each other, so none goes on before the pool has another thread. The pool
+/// cannot know that, but it reports that calls wait.
 #[test]
-fn a_pool_that_is_full_of_calls_which_wait_for_the_pool_says_so_once() {
+fn a_pool_full_of_calls_that_wait_for_the_pool_reports_it_once() {
     let outcome = in_child!(Rerun::new(), || {
         let (said, errors) = std::io::pipe().unwrap();
-        // SAFETY: no memory is involved, and nobody owns the standard error output.
+        // SAFETY: no memory is involved, and nothing owns the standard error output.
         assert_ne!(unsafe { libc::dup2(errors.as_raw_fd(), libc::STDERR_FILENO) }, -1);
         let mut said = BufReader::new(said).lines().map(Result::unwrap);
         set_blocking_threads(1);
         let runtime = Runtime::builder().processors(2).build().unwrap();
         let (ended, others_ended) = std::sync::mpsc::channel();
         let holder = runtime.spawn(move || blocking(move || others_ended.iter().take(3).count()));
-        assert!(happens_within(Duration::from_secs(20), || threads_of_pool() == 1));
+        assert!(happens_within(SOON, || threads_of_pool() == 1));
         let others: Vec<_> = (0..3)
             .map(|_| {
                 let ended = ended.clone();
@@ -424,7 +424,7 @@ fn a_pool_that_is_full_of_calls_which_wait_for_the_pool_says_so_once() {
             .collect();
         let line = said.next().unwrap();
         assert!(line.contains("blocking call(s) wait for a thread") && line.contains("all 1 thread(s)"), "{line}");
-        // The timers of the others have gone off as well when a later one has.
+        // A timer that starts later has fired, so the timers of the other calls have fired as well.
         runtime.run(|| sinew::sleep(Duration::from_secs(1)));
         set_blocking_threads(2);
         others.into_iter().for_each(|other| other.join().unwrap());
@@ -432,8 +432,227 @@ fn a_pool_that_is_full_of_calls_which_wait_for_the_pool_says_so_once() {
         // SAFETY: as above.
         assert_ne!(unsafe { libc::dup2(libc::STDOUT_FILENO, libc::STDERR_FILENO) }, -1);
         drop(errors);
-        assert_eq!(said.next(), None, "it is said once");
-        println!("all went on");
+        assert_eq!(said.next(), None, "the report came more than once");
+        println!("all calls returned");
     });
-    outcome.assert_success("all went on");
+    outcome.assert_success("all calls returned");
+}
+
+#[test]
+fn a_task_may_not_make_a_call_that_blocks_its_processor() {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            let refused = |error: task::JoinError| {
+                let payload = error.into_panic().unwrap();
+                assert!(message(&*payload).contains("`_async` form"), "{}", message(&*payload));
+            };
+            refused(task::spawn(async { blocking(|| ()) }).join().unwrap_err());
+            refused(task::spawn(async { fs::read("/proc/self/comm").map(drop) }).join().unwrap_err());
+            // A fibre of the same processor may, and so may a kernel thread.
+            assert_eq!(sinew::spawn(|| blocking(|| 7)).join().unwrap(), 7);
+        });
+    });
+}
+
+#[test]
+fn a_tasks_call_runs_on_a_kernel_thread_and_its_value_comes_back() {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            let tasks: Vec<_> = (0..20usize)
+                .map(|number| {
+                    task::spawn(async move {
+                        let here = kernel_thread();
+                        let (value, there) = blocking_async(move || (number * 2, kernel_thread())).await;
+                        assert_ne!(here, there);
+                        value
+                    })
+                })
+                .collect();
+            let values: Vec<_> = tasks.into_iter().map(|task| task.join().unwrap()).collect();
+            assert!(values.into_iter().eq((0..20).map(|number| number * 2)));
+        });
+    });
+}
+
+#[test]
+fn others_run_while_a_tasks_call_blocks() {
+    wherever(
+        |setup| setup.processors == 1,
+        |runtime, _| {
+            let [begun, over] = [const { AtomicBool::new(false) }; 2].map(Arc::new);
+            runtime.run(|| {
+                let (its_begun, its_over) = (Arc::clone(&begun), Arc::clone(&over));
+                let task = task::spawn(blocking_async(move || {
+                    its_begun.store(true, SeqCst);
+                    fixture::wait_until(|| its_over.load(SeqCst));
+                }));
+                // The only processor gets to this although the call is not over.
+                fixture::wait_until(|| begun.load(SeqCst));
+                over.store(true, SeqCst);
+                task.join().unwrap();
+            });
+        },
+    );
+}
+
+/// Another's executor: it knows nothing of runtimes.
+fn drive<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_tasks_call_is_for_any_executor() {
+    alone(|| {
+        assert_eq!(block_on(blocking_async(|| 7)), 7);
+        assert_eq!(drive(blocking_async(|| 7)), 7);
+        let _bound = Bound::set(1);
+        let calls: Vec<_> =
+            (0..10).map(|number| thread::spawn(move || drive(blocking_async(move || number)))).collect();
+        assert!(calls.into_iter().map(|call| call.join().unwrap()).eq(0..10));
+    });
+}
+
+#[test]
+fn a_panic_comes_out_in_the_task_and_the_thread_serves_on() {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            for number in 1..=10 {
+                let call = task::spawn(blocking_async(move || -> u32 { panic!("number {number}") }));
+                let payload = call.join().unwrap_err().into_panic().unwrap();
+                assert_eq!(message(&*payload), format!("number {number}"));
+                assert_eq!(task::spawn(blocking_async(move || number + 1)).join().unwrap(), number + 1);
+            }
+        });
+    });
+}
+
+/// Counts that it is dropped, and panics then if it is to.
+struct Fragile(Arc<AtomicUsize>, bool);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+        assert!(!self.1, "a result that panics when it is dropped");
+    }
+}
+
+/// Polls the call once, waits until it has begun, and drops its future; then lets it end.
+fn abandon(panics: bool) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let [begun, may_end, ended] = [const { AtomicBool::new(false) }; 3].map(Arc::new);
+    {
+        let result = Fragile(Arc::clone(&dropped), panics);
+        let (begun, may_end, ended) = (Arc::clone(&begun), Arc::clone(&may_end), Arc::clone(&ended));
+        let mut call = pin!(blocking_async(move || {
+            begun.store(true, SeqCst);
+            fixture::wait_until(|| may_end.load(SeqCst));
+            ended.store(true, SeqCst);
+            result
+        }));
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    fixture::wait_until(|| begun.load(SeqCst));
+    assert_eq!(dropped.load(SeqCst), 0);
+    may_end.store(true, SeqCst);
+    fixture::wait_until(|| dropped.load(SeqCst) == 1);
+    assert!(ended.load(SeqCst));
+}
+
+#[test]
+fn a_call_whose_future_is_dropped_runs_to_its_end_and_its_result_is_dropped() {
+    everywhere(|runtime, _| {
+        runtime.run(|| {
+            abandon(false);
+            let untouched = blocking_async(|| panic!("a future that is not polled does nothing"));
+            drop::<std::pin::Pin<Box<dyn Future<Output = ()>>>>(Box::pin(untouched));
+        });
+    });
+}
+
+#[test]
+fn a_result_that_panics_when_it_is_dropped_leaves_the_pool_whole() {
+    everywhere(|runtime, _| {
+        let _bound = Bound::set(1);
+        runtime.run(|| {
+            abandon(true);
+            // The only thread that there may be still serves.
+            assert_eq!(blocking(|| 7), 7);
+        });
+    });
+}
+
+#[test]
+fn no_more_calls_of_tasks_than_the_bound_run_at_a_time() {
+    const BOUND: usize = 3;
+    everywhere(|runtime, _| {
+        let _bound = Bound::set(BOUND);
+        let [running, most, calls] = [const { AtomicUsize::new(0) }; 3].map(Arc::new);
+        let barrier = Arc::new(Barrier::new(BOUND));
+        runtime.run(|| {
+            let tasks: Vec<_> = (0..10 * BOUND)
+                .map(|_| {
+                    let (running, most, calls) = (Arc::clone(&running), Arc::clone(&most), Arc::clone(&calls));
+                    let barrier = Arc::clone(&barrier);
+                    task::spawn(blocking_async(move || {
+                        most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                        barrier.wait();
+                        running.fetch_sub(1, SeqCst);
+                        calls.fetch_add(1, SeqCst);
+                    }))
+                })
+                .collect();
+            tasks.into_iter().for_each(|task| task.join().unwrap());
+        });
+        assert_eq!(calls.load(SeqCst), 10 * BOUND);
+        assert_eq!(most.load(SeqCst), BOUND);
+    });
+}
+
+#[test]
+fn calls_of_a_task_one_after_the_other_use_one_thread() {
+    everywhere(|runtime, _| {
+        // Ends the threads of other tests, except for one.
+        drop(Bound::set(1));
+        runtime.run(|| {
+            let task = task::spawn(async {
+                let mut threads = HashSet::new();
+                for _ in 0..200 {
+                    threads.insert(blocking_async(kernel_thread).await);
+                }
+                threads.len()
+            });
+            assert_eq!(task.join().unwrap(), 1);
+        });
+    });
+}
+
+#[test]
+fn without_threads_a_tasks_call_runs_in_place() {
+    let outcome = in_child!(Rerun::new(), || {
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        runtime.run(|| {
+            let task = task::spawn(async {
+                refuse_threads(true);
+                let there = blocking_async(kernel_thread).await;
+                refuse_threads(false);
+                assert_eq!(there, kernel_thread());
+            });
+            task.join().unwrap();
+        });
+        println!("done in place");
+    });
+    outcome.assert_success("done in place");
 }

@@ -1,18 +1,16 @@
-//! Fibres whose operations never have to wait give others a turn all the same, and
-//! not too often.
+//! A fibre whose operations never have to wait still gives other fibres a turn, but not too often.
 
-#[path = "fixture/mod.rs"]
 mod fixture;
 
-use fixture::{Setup, wherever};
-use sinew::net::{TcpListener, TcpStream, UnixStream};
+use fixture::loopback::listener;
+use fixture::{LONG, Setup, wherever};
+use sinew::net::{TcpStream, UnixStream};
 use sinew::sync::{Barrier, BinarySemaphore, Condvar, Mutex, RwLock, Select, Semaphore, WaitGroup, mpmc, mpsc};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// As many calls of the kernel may come between two turns of others, and as many
-/// messages.
+/// The most system calls, and the most messages, between two turns of other fibres.
 const MOST_CALLS: usize = 65;
 const MOST_MESSAGES: usize = 1025;
 
@@ -22,8 +20,8 @@ fn has_one_processor(setup: &Setup) -> bool {
     setup.processors == 1
 }
 
-/// Does `operation` again and again until another fibre has had a turn. How often, in
-/// the longest of some rounds: the first may begin anywhere in a budget.
+/// Repeats `operation` until another fibre has had a turn. Returns the largest count of several
+/// rounds, because the first round may start anywhere in a budget.
 fn operations_until_a_turn<T>(most: usize, mut operation: impl FnMut() -> T) -> usize {
     let round = |_| {
         let had_a_turn = AtomicBool::new(false);
@@ -33,7 +31,7 @@ fn operations_until_a_turn<T>(most: usize, mut operation: impl FnMut() -> T) -> 
             while !had_a_turn.load(Ordering::Relaxed) {
                 operation();
                 count += 1;
-                assert!(count <= most, "no turn for another after {count} operations");
+                assert!(count <= most, "another fibre had no turn within {count} operations");
             }
             count
         })
@@ -41,10 +39,10 @@ fn operations_until_a_turn<T>(most: usize, mut operation: impl FnMut() -> T) -> 
     (0..ROUNDS).map(round).max().unwrap()
 }
 
-/// Each step of these is two operations.
+/// Checks a step that consists of two operations.
 fn steps_until_a_turn(most: usize, step: impl FnMut()) {
     let longest = operations_until_a_turn(most / 2 + 1, step);
-    assert!(longest >= most / 4, "a turn for another after {longest} steps");
+    assert!(longest >= most / 4, "another fibre had a turn after only {longest} steps");
 }
 
 #[test]
@@ -61,16 +59,15 @@ fn reads_and_writes_that_always_succeed_give_way() {
 }
 
 #[test]
-fn accepting_what_is_always_there_gives_way() {
+fn accepting_connections_that_are_always_there_gives_way() {
     wherever(has_one_processor, |rt, _| {
         rt.run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap();
+            let (listener, address) = listener();
             let connect = |_| std::net::TcpStream::connect(address).unwrap();
             let clients: Vec<_> = (0..ROUNDS * (MOST_CALLS + 1)).map(connect).collect();
             let mut accepted: Vec<TcpStream> = Vec::new();
             let longest = operations_until_a_turn(MOST_CALLS, || accepted.push(listener.accept().unwrap().0));
-            assert!(longest >= MOST_CALLS / 2, "a turn for another after {longest}");
+            assert!(longest >= MOST_CALLS / 2, "another fibre had a turn after only {longest} operations");
             drop(clients);
         });
     });
@@ -99,15 +96,14 @@ fn messages_that_are_always_there_give_way() {
     });
 }
 
-/// Each step of this is one operation.
+/// Checks a step that consists of one operation.
 fn each_gives_way(step: impl FnMut()) {
     let longest = operations_until_a_turn(MOST_MESSAGES, step);
-    assert!(longest >= MOST_MESSAGES / 2, "a turn for another after {longest} operations");
+    assert!(longest >= MOST_MESSAGES / 2, "another fibre had a turn after only {longest} operations");
 }
 
 #[test]
 fn locks_that_are_always_free_give_way() {
-    const LONG: Duration = Duration::from_secs(1_000);
     wherever(has_one_processor, |rt, _| {
         rt.run(|| {
             let never = Instant::now() + LONG;
@@ -125,7 +121,7 @@ fn locks_that_are_always_free_give_way() {
             let semaphore = Semaphore::new(2);
             each_gives_way(|| drop(semaphore.acquire()));
             each_gives_way(|| drop(semaphore.acquire_many(2)));
-            each_gives_way(|| drop(semaphore.acquire_timeout(1, LONG).unwrap()));
+            each_gives_way(|| drop(semaphore.acquire_timeout(LONG).unwrap()));
             each_gives_way(|| {
                 semaphore.wait();
                 semaphore.post(1);
@@ -171,7 +167,7 @@ fn other_waits_that_end_at_once_give_way() {
 }
 
 #[test]
-fn waits_without_time_give_way() {
+fn waits_with_a_timeout_of_zero_give_way() {
     wherever(has_one_processor, |rt, _| {
         rt.run(|| {
             let (_tx, rx) = mpmc::channel::<()>();
@@ -188,7 +184,7 @@ fn waits_without_time_give_way() {
 }
 
 #[test]
-fn a_producer_and_a_consumer_that_never_wait_let_a_third_run() {
+fn a_producer_and_a_consumer_that_never_wait_let_a_third_fibre_run() {
     const AHEAD: usize = 10_000;
     wherever(has_one_processor, |rt, _| {
         rt.run(|| {
@@ -196,7 +192,7 @@ fn a_producer_and_a_consumer_that_never_wait_let_a_third_run() {
             (0..AHEAD).for_each(|number| tx.send(number).unwrap());
             let had_a_turn = AtomicBool::new(false);
             sinew::scope(|scope| {
-                // Each stops when the third has run, or fails.
+                // Each of the two stops when the third fibre has run, or fails.
                 let producer = scope.spawn(|| {
                     let sent = (0..AHEAD).take_while(|_| !had_a_turn.load(Ordering::Relaxed));
                     sent.map(|number| tx.send(AHEAD + number).unwrap()).count()
@@ -207,15 +203,18 @@ fn a_producer_and_a_consumer_that_never_wait_let_a_third_run() {
                 });
                 scope.spawn(|| had_a_turn.store(true, Ordering::Relaxed));
                 let (sent, received) = (producer.join().unwrap(), consumer.join().unwrap());
-                assert!(sent <= MOST_MESSAGES, "{sent} messages were sent before the third had a turn");
-                assert!(received <= MOST_MESSAGES, "{received} messages were received before the third had a turn");
+                assert!(sent <= MOST_MESSAGES, "{sent} messages were sent before the third fibre had a turn");
+                assert!(
+                    received <= MOST_MESSAGES,
+                    "{received} messages were received before the third fibre had a turn"
+                );
             });
         });
     });
 }
 
 #[test]
-fn what_only_tries_never_gives_way() {
+fn operations_that_only_try_never_give_way() {
     wherever(has_one_processor, |rt, _| {
         rt.run(|| {
             let (tx, rx) = mpmc::channel();

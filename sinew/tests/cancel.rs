@@ -1,8 +1,8 @@
-//! Cancelling fibres, and limits in time.
+//! Cancelling fibres, and limits on time.
 
 mod fixture;
 
-use fixture::{Random, everywhere, wait_until};
+use fixture::{LONG, Random, everywhere, wait_until};
 use sinew::cancel::{self, Cancelled};
 use sinew::sync::{AcquireError, Semaphore};
 use sinew::time::{self, Interval};
@@ -11,11 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
-
 #[test]
-fn a_fibre_is_cancelled_while_it_waits_and_before() {
+fn a_fibre_notices_a_cancellation_before_and_during_a_wait() {
     everywhere(|rt, _| {
         for early in [true, false] {
             let begun = Arc::new(AtomicBool::new(false));
@@ -23,12 +20,12 @@ fn a_fibre_is_cancelled_while_it_waits_and_before() {
             let semaphore = Arc::clone(&go);
             let handle = rt.spawn(move || {
                 if early {
-                    // Not one of those that notice.
+                    // `wait` does not notice a cancellation.
                     semaphore.wait();
                 }
                 begins.store(true, Ordering::Relaxed);
                 let slept = time::try_sleep(LONG);
-                // It stays cancelled.
+                // The fibre stays cancelled.
                 (slept, time::try_sleep(LONG), semaphore.wait_timeout(LONG), cancel::check())
             });
             if early {
@@ -47,7 +44,7 @@ fn a_fibre_is_cancelled_while_it_waits_and_before() {
 }
 
 #[test]
-fn no_request_is_missed_whenever_it_comes() {
+fn no_cancellation_is_missed_whenever_it_comes() {
     everywhere(|rt, setup| {
         let mut random = Random::new(0x5eed_0061 + setup.processors as u64);
         for _ in 0..300 {
@@ -62,7 +59,7 @@ fn no_request_is_missed_whenever_it_comes() {
 }
 
 #[test]
-fn a_permit_goes_to_the_next_when_the_first_is_cancelled() {
+fn a_permit_goes_to_the_next_waiter_when_the_first_is_cancelled() {
     everywhere(|rt, setup| {
         let mut random = Random::new(0x5eed_0062 + setup.processors as u64);
         let semaphore = Arc::new(Semaphore::new(0));
@@ -82,7 +79,7 @@ fn a_permit_goes_to_the_next_when_the_first_is_cancelled() {
             spin(random.below(10));
             semaphore.post(1);
             canceller.join().unwrap();
-            // The permit is somebody's. If it went to the first, the second needs one.
+            // One of the two has the permit. If the first has it, the second needs another one.
             let got = first.join().unwrap();
             if got {
                 semaphore.post(1);
@@ -94,7 +91,7 @@ fn a_permit_goes_to_the_next_when_the_first_is_cancelled() {
 }
 
 #[test]
-fn several_may_cancel_at_once() {
+fn several_threads_may_cancel_one_fibre_at_once() {
     everywhere(|rt, _| {
         for _ in 0..50 {
             let handle = rt.spawn(|| time::try_sleep(LONG));
@@ -108,14 +105,14 @@ fn several_may_cancel_at_once() {
             cancellers.into_iter().for_each(|canceller| canceller.join().unwrap());
             let fibre = handle.fibre().clone();
             assert_eq!(handle.join().unwrap(), Err(Cancelled::Requested));
-            // One that has finished.
+            // Cancels a fibre that has finished.
             fibre.cancel();
         }
     });
 }
 
 #[test]
-fn a_shield_keeps_requests_and_deadlines_away() {
+fn a_shield_hides_cancellations_and_outer_deadlines() {
     everywhere(|rt, _| {
         let began = Arc::new(AtomicBool::new(false));
         let begins = Arc::clone(&began);
@@ -125,7 +122,7 @@ fn a_shield_keeps_requests_and_deadlines_away() {
                     begins.store(true, Ordering::Relaxed);
                     wait_until(|| sinew::current().is_cancelled());
                     let slept = time::try_sleep(MS);
-                    // Its own limits count.
+                    // A limit that is set inside the shield counts.
                     let limited = time::timeout(MS, || time::try_sleep(LONG));
                     (slept, limited, cancel::check())
                 })
@@ -140,7 +137,7 @@ fn a_shield_keeps_requests_and_deadlines_away() {
 }
 
 #[test]
-fn of_nested_limits_the_earliest_counts_and_each_ends_with_its_part() {
+fn the_earliest_of_nested_limits_counts_and_each_ends_with_its_closure() {
     everywhere(|rt, _| {
         let check = || {
             let began = Instant::now();
@@ -154,7 +151,7 @@ fn of_nested_limits_the_earliest_counts_and_each_ends_with_its_part() {
             let overdue = Err(Cancelled::Overdue);
             assert_eq!(outer, (overdue, overdue, overdue));
             assert_eq!((time::try_sleep(MS), cancel::check()), (Ok(()), Ok(())));
-            // A panic ends it too.
+            // A panic ends a limit, too.
             let caught =
                 std::panic::catch_unwind(|| time::timeout(Duration::ZERO, || std::panic::resume_unwind(Box::new(()))));
             assert!(caught.is_err() && cancel::check().is_ok());
@@ -172,18 +169,18 @@ fn a_scope_cancels_its_fibres() {
             let outcomes = sinew::scope(|scope| {
                 let fibres: Vec<_> = (0..50).map(|_| scope.spawn(|| time::try_sleep(LONG))).collect();
                 scope.cancel();
-                // One that comes later, too.
+                // A fibre that is spawned after the cancellation is cancelled, too.
                 let late = scope.spawn(|| time::try_sleep(LONG));
                 fibres.into_iter().chain([late]).map(|fibre| fibre.join().unwrap()).collect::<Vec<_>>()
             });
             assert_eq!(outcomes, vec![Err(Cancelled::Requested); 51]);
-            assert_eq!(cancel::check(), Ok(()), "the owner is not cancelled");
+            assert_eq!(cancel::check(), Ok(()), "the owner of the scope is cancelled, too");
         });
     });
 }
 
 #[test]
-fn whoever_waits_for_scoped_fibres_passes_cancellation_on() {
+fn a_fibre_that_waits_for_scoped_fibres_passes_its_cancellation_on() {
     everywhere(|rt, _| {
         let nested = |joins: bool| {
             let ended = Arc::new(AtomicUsize::new(0));
@@ -215,7 +212,7 @@ fn whoever_waits_for_scoped_fibres_passes_cancellation_on() {
             ended.load(Ordering::Relaxed)
         };
         assert_eq!((nested(true), nested(false)), (2, 2));
-        // A deadline is passed on as well.
+        // It passes a deadline on as well.
         let began = Instant::now();
         let slept = rt.run(|| {
             time::timeout(2 * MS, || sinew::scope(|scope| scope.spawn(|| time::try_sleep(LONG)).join().unwrap()))
@@ -226,7 +223,7 @@ fn whoever_waits_for_scoped_fibres_passes_cancellation_on() {
 }
 
 #[test]
-fn ten_thousand_are_cancelled_at_once() {
+fn ten_thousand_fibres_are_cancelled_at_once() {
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(0));
         let wait = || {
@@ -239,16 +236,16 @@ fn ten_thousand_are_cancelled_at_once() {
         assert!(handles.into_iter().all(|handle| cancelled(handle.join().unwrap())));
         assert!(!semaphore.try_wait() && semaphore.available() == 0);
         semaphore.post(1);
-        assert!(semaphore.try_wait(), "nobody waits any more");
+        assert!(semaphore.try_wait(), "a cancelled fibre still waits");
     });
 }
 
 #[test]
-fn cancelling_a_fibre_that_does_not_block_changes_nothing_else() {
+fn operations_that_cannot_report_a_cancellation_work_in_a_cancelled_fibre() {
     everywhere(|rt, _| {
         let sum = rt.run(|| {
             sinew::current().cancel();
-            // These are std's, and go on.
+            // These calls have std's signatures, so they cannot report a cancellation.
             sinew::sleep(MS);
             sinew::yield_now();
             let joined = sinew::spawn(|| 7).join().unwrap();
@@ -258,12 +255,16 @@ fn cancelling_a_fibre_that_does_not_block_changes_nothing_else() {
         });
         assert_eq!(sum, 8);
         sinew::current().cancel();
-        assert_eq!((cancel::check(), sinew::current().is_cancelled()), (Ok(()), false), "a kernel thread");
+        assert_eq!(
+            (cancel::check(), sinew::current().is_cancelled()),
+            (Ok(()), false),
+            "a kernel thread was cancelled"
+        );
     });
 }
 
 #[test]
-fn an_error_of_io_tells_why() {
+fn an_io_error_carries_the_reason_of_a_cancellation() {
     let kinds = [Cancelled::Requested, Cancelled::Overdue].map(|why| std::io::Error::from(why).kind());
     assert_eq!(kinds, [std::io::ErrorKind::Other, std::io::ErrorKind::TimedOut]);
     let error = std::io::Error::from(Cancelled::Overdue);
@@ -271,7 +272,7 @@ fn an_error_of_io_tells_why() {
 }
 
 #[test]
-fn an_interval_keeps_its_distance_and_skips_what_was_missed() {
+fn an_interval_keeps_its_period_and_skips_missed_ticks() {
     everywhere(|rt, _| {
         let check = || {
             let first = Instant::now();
@@ -281,7 +282,8 @@ fn an_interval_keeps_its_distance_and_skips_what_was_missed() {
             assert!(ticks.iter().all(|tick| ((*tick - first).as_nanos() as u64).is_multiple_of(2_000_000)));
             assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
             sinew::sleep(11 * MS);
-            // One for those that were missed, the next where it would have been.
+            // One tick stands for all that were missed. The next one comes when it would have come
+            // anyway.
             let (late, next) = (clock.tick(), clock.tick());
             assert!(next - late >= 10 * MS);
             clock.reset();

@@ -1,8 +1,8 @@
-//! Channels: nothing is lost, nothing comes twice, and whoever waits is served.
+//! Channels lose no message and deliver none twice, and every waiting fibre is served.
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wait_until, wherever};
+use fixture::{LONG, Random, alone, everywhere, wait_until, wherever};
 use sinew::sync::mpmc::{self, SendTimeoutError};
 use sinew::sync::{mpsc, oneshot};
 use sinew::{JoinHandle, Runtime};
@@ -12,12 +12,9 @@ use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TryS
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
-
 type Ends<T> = (mpmc::Sender<T>, mpmc::Receiver<T>);
 
-/// A channel of each kind, with its capacity.
+/// Returns a channel of each kind, with its capacity.
 fn channels<T>() -> [(Option<usize>, Ends<T>); 4] {
     [None, Some(0), Some(1), Some(3)]
         .map(|capacity| (capacity, capacity.map_or_else(mpmc::channel, mpmc::sync_channel)))
@@ -30,7 +27,7 @@ enum Hand<T> {
 }
 
 impl<T: Send + 'static> Hand<T> {
-    /// Every third is a kernel thread.
+    /// Spawns a kernel thread for every third number, and a fibre for the others.
     fn new(rt: &Runtime, number: usize, f: impl FnOnce() -> T + Send + 'static) -> Self {
         if number % 3 == 2 { Hand::Thread(thread::spawn(f)) } else { Hand::Fibre(rt.spawn(f)) }
     }
@@ -43,8 +40,8 @@ impl<T: Send + 'static> Hand<T> {
     }
 }
 
-/// Spawns `count` fibres, each of which runs `f` with its number and gets no further
-/// than to where it waits before the next one begins. On one processor.
+/// Spawns `count` fibres that run `f` with their number. Each one has reached its wait before the
+/// next one begins. Needs a runtime with one processor.
 fn one_after_another<T: Send + 'static>(
     count: usize,
     f: impl Fn(usize) -> T + Clone + Send + 'static,
@@ -63,7 +60,7 @@ fn one_after_another<T: Send + 'static>(
 }
 
 #[test]
-fn messages_of_one_sender_arrive_in_the_order_in_which_they_were_sent() {
+fn messages_of_one_sender_arrive_in_the_order_of_sending() {
     const SENDERS: usize = 4;
     const MESSAGES: usize = 200;
     everywhere(|rt, _| {
@@ -150,7 +147,7 @@ fn a_full_channel_makes_its_senders_wait() {
 }
 
 #[test]
-fn a_rendezvous_hands_over() {
+fn a_rendezvous_channel_hands_over_without_a_buffer() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -162,13 +159,13 @@ fn a_rendezvous_hands_over() {
                 let receiving = rx.clone();
                 let receiver = one_after_another(1, move |_| receiving.recv());
                 assert_eq!(tx.try_send(2), Ok(()));
-                assert_eq!(tx.try_send(3), Err(TrySendError::Full(3)), "one receiver takes one message");
+                assert_eq!(tx.try_send(3), Err(TrySendError::Full(3)), "one receiver took more than one message");
                 assert!(receiver.into_iter().all(|receiver| receiver.join().unwrap() == Ok(2)));
                 // A sender waits.
                 let sending = tx.clone();
                 let sender = one_after_another(1, move |_| sending.send(4)).pop().unwrap();
                 (0..20).for_each(|_| sinew::yield_now());
-                assert!(!sender.is_finished(), "sent before it was received");
+                assert!(!sender.is_finished(), "the send returned before the message was received");
                 assert_eq!((tx.len(), rx.capacity()), (0, Some(0)));
                 assert_eq!(rx.try_recv(), Ok(4));
                 assert_eq!(sender.join().unwrap(), Ok(()));
@@ -178,7 +175,7 @@ fn a_rendezvous_hands_over() {
 }
 
 #[test]
-fn waiting_receivers_are_served_in_the_order_in_which_they_came() {
+fn waiting_receivers_are_served_in_order_of_arrival() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -196,7 +193,7 @@ fn waiting_receivers_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn waiting_senders_are_served_in_the_order_in_which_they_came() {
+fn waiting_senders_are_served_in_order_of_arrival() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -207,7 +204,7 @@ fn waiting_senders_are_served_in_the_order_in_which_they_came() {
                     assert_eq!(rx.len(), capacity);
                     for number in 0..8 {
                         assert_eq!(rx.try_recv(), Ok(number));
-                        assert_eq!(rx.len(), capacity.min(7 - number), "room is given to those who wait");
+                        assert_eq!(rx.len(), capacity.min(7 - number), "a newcomer took the room of a waiting sender");
                     }
                     assert!(senders.into_iter().all(|sender| sender.join().unwrap() == Ok(())));
                 }
@@ -217,7 +214,7 @@ fn waiting_senders_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn one_whose_time_is_up_does_not_keep_the_others_from_being_served() {
+fn a_waiter_that_times_out_does_not_keep_the_others_from_being_served() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -245,7 +242,7 @@ fn one_whose_time_is_up_does_not_keep_the_others_from_being_served() {
     );
 }
 
-/// Lets a little time pass, of a length that is different each time.
+/// Spins for a short time of a random length.
 fn dawdle(random: &mut Random) {
     let spins = random.below(300);
     (0..spins).for_each(|_| std::hint::spin_loop());
@@ -255,7 +252,7 @@ fn dawdle(random: &mut Random) {
 }
 
 #[test]
-fn dropping_the_last_sender_wakes_all_receivers_at_every_moment() {
+fn dropping_the_last_sender_at_any_moment_wakes_all_receivers() {
     const ROUNDS: u64 = 25;
     everywhere(|rt, _| {
         let mut random = Random::new(0x5EED_0001);
@@ -285,7 +282,7 @@ fn dropping_the_last_sender_wakes_all_receivers_at_every_moment() {
 }
 
 #[test]
-fn dropping_the_last_receiver_gives_all_senders_their_messages_back_at_every_moment() {
+fn dropping_the_last_receiver_at_any_moment_returns_all_senders_their_messages() {
     const ROUNDS: u64 = 25;
     everywhere(|rt, _| {
         let mut random = Random::new(0x5EED_0002);
@@ -320,7 +317,7 @@ fn dropping_the_last_receiver_gives_all_senders_their_messages_back_at_every_mom
                 dawdle(&mut random);
                 drop(rx);
                 let results: Vec<_> = senders.into_iter().map(Hand::join).collect();
-                assert!(results.iter().map(|result| result.0).eq(0..3), "each gets its own message back");
+                assert!(results.iter().map(|result| result.0).eq(0..3), "a sender got another one's message back");
                 let sent: usize = results.iter().map(|result| result.1).sum();
                 assert!((received..=received + capacity).contains(&sent), "{sent} sent, {received} received");
                 assert_eq!(tx.try_send(9), Err(TrySendError::Disconnected(9)));
@@ -329,7 +326,7 @@ fn dropping_the_last_receiver_gives_all_senders_their_messages_back_at_every_mom
     });
 }
 
-/// Counts how often it was dropped.
+/// Counts how often it is dropped.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -340,25 +337,25 @@ impl Drop for Counted {
 }
 
 #[test]
-fn messages_that_nobody_receives_are_dropped_exactly_once() {
+fn messages_that_are_never_received_are_dropped_exactly_once() {
     alone(|| {
         for receiver_goes_first in [true, false] {
             for (_, (tx, rx)) in channels() {
                 let dropped = Arc::new(AtomicUsize::new(0));
                 let drops = || dropped.load(Ordering::Relaxed);
                 let sent = (0..3).filter(|_| tx.try_send(Counted(Arc::clone(&dropped))).is_ok()).count();
-                assert_eq!(drops(), 3 - sent, "what was not accepted");
+                assert_eq!(drops(), 3 - sent, "a refused message is dropped");
                 let other = rx.clone();
                 drop(rx);
-                assert_eq!(drops(), 3 - sent, "another receiver is there");
+                assert_eq!(drops(), 3 - sent, "a message is dropped while a receiver is left");
                 if receiver_goes_first {
                     drop(other);
-                    assert_eq!(drops(), 3, "nobody will receive them");
+                    assert_eq!(drops(), 3, "messages outlive the last receiver");
                     assert!(tx.send(Counted(Arc::clone(&dropped))).is_err());
                     assert_eq!(drops(), 4);
                 } else {
                     drop(tx);
-                    assert_eq!(drops(), 3 - sent, "they can be received");
+                    assert_eq!(drops(), 3 - sent, "a message is dropped although it can be received");
                     drop(other.recv());
                     assert_eq!(drops(), 3 - sent + sent.min(1));
                     drop(other);
@@ -407,7 +404,7 @@ fn a_message_that_is_dropped_with_its_channel_may_use_it() {
     struct Curious(mpmc::Sender<Curious>, Arc<AtomicUsize>);
     impl Drop for Curious {
         fn drop(&mut self) {
-            // The lock of the channel is free, and it has no receivers.
+            // The channel's lock is free here, and the channel has no receivers.
             if self.0.is_empty() {
                 self.1.fetch_add(1, Ordering::Relaxed);
             }
@@ -488,7 +485,7 @@ fn messages_without_size_are_counted() {
 }
 
 #[test]
-fn no_time_at_all_and_all_the_time_there_is() {
+fn a_timeout_of_zero_and_the_longest_timeout_work() {
     everywhere(|rt, _| {
         let check = || {
             let (tx, rx) = mpmc::sync_channel(1);
@@ -513,7 +510,7 @@ fn no_time_at_all_and_all_the_time_there_is() {
 }
 
 #[test]
-fn a_deadline_is_waited_for() {
+fn a_deadline_ends_a_wait_and_not_too_early() {
     const WAIT: Duration = Duration::from_millis(2);
     everywhere(|rt, _| {
         rt.run(|| {
@@ -542,7 +539,7 @@ fn kernel_threads_use_channels_without_a_runtime() {
 }
 
 #[test]
-fn iterators_end_when_they_say() {
+fn each_iterator_ends_at_its_own_condition() {
     alone(|| {
         let (tx, rx) = mpsc::channel();
         (0..4).for_each(|number| tx.send(number).unwrap());
@@ -557,7 +554,7 @@ fn iterators_end_when_they_say() {
 }
 
 #[test]
-fn the_ends_may_be_sent_and_shared_as_those_of_std() {
+fn the_ends_are_send_and_sync_as_those_of_std_are() {
     trait IsNotSync<Which> {
         fn holds() -> bool {
             true
@@ -566,32 +563,31 @@ fn the_ends_may_be_sent_and_shared_as_those_of_std() {
     struct Sync_;
     impl<T: ?Sized> IsNotSync<()> for T {}
     impl<T: ?Sized + Sync> IsNotSync<Sync_> for T {}
-    // Ambiguous, and no program, if it were `Sync`.
+    // This call would be ambiguous, and would not compile, if the type were `Sync`.
     assert!(<mpsc::Receiver<u8> as IsNotSync<_>>::holds());
     assert!(<oneshot::Receiver<u8> as IsNotSync<_>>::holds());
 
-    fn sent_and_shared<T: Send + Sync + Clone + std::panic::UnwindSafe + std::fmt::Debug>(end: &T) -> String {
-        format!("{:?}", end.clone())
+    fn sent_and_shared<T: Send + Sync + Clone + std::panic::UnwindSafe + std::fmt::Debug>(end: &T) {
+        let _ = end.clone();
     }
     type OnlySent = std::cell::Cell<u8>;
-    assert_eq!(sent_and_shared(&mpsc::channel::<OnlySent>().0), "Sender { .. }");
-    assert_eq!(sent_and_shared(&mpsc::sync_channel::<OnlySent>(1).0), "SyncSender { .. }");
-    assert_eq!(sent_and_shared(&mpmc::channel::<OnlySent>().0), "Sender { .. }");
-    assert_eq!(sent_and_shared(&mpmc::channel::<OnlySent>().1), "Receiver { .. }");
-    assert_eq!(format!("{:?}", mpsc::channel::<OnlySent>().1), "Receiver { .. }");
+    sent_and_shared(&mpsc::channel::<OnlySent>().0);
+    sent_and_shared(&mpsc::sync_channel::<OnlySent>(1).0);
+    sent_and_shared(&mpmc::channel::<OnlySent>().0);
+    sent_and_shared(&mpmc::channel::<OnlySent>().1);
 }
 
 #[test]
-fn a_oneshot_carries_one_message_or_the_news_that_there_is_none() {
+fn a_oneshot_carries_one_message_or_an_error() {
     everywhere(|rt, _| {
         rt.run(|| {
-            // Sent before, and after, somebody waits.
+            // The message is sent before, and after, the receiver waits.
             let (tx, rx) = oneshot::channel();
             assert!(!tx.is_closed() && !rx.is_closed());
             assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
             assert_eq!(rx.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Timeout));
             assert_eq!(tx.send(1), Ok(()));
-            assert!(!rx.is_closed(), "the message is there");
+            assert!(!rx.is_closed(), "the message has arrived");
             assert_eq!(rx.recv_deadline(Instant::now()), Ok(1));
             assert!(rx.is_closed());
             assert_eq!(rx.try_recv(), Err(TryRecvError::Disconnected));
@@ -601,7 +597,7 @@ fn a_oneshot_carries_one_message_or_the_news_that_there_is_none() {
             sinew::yield_now();
             assert_eq!(tx.send(2), Ok(()));
             assert_eq!(receiver.join().unwrap(), Ok(2));
-            // Not sent, or not received.
+            // The sender is dropped, or the receiver is.
             let (tx, rx) = oneshot::channel::<u8>();
             let receiver = sinew::spawn(move || rx.recv_timeout(Duration::MAX));
             sinew::yield_now();
@@ -621,7 +617,7 @@ fn a_oneshot_carries_one_message_or_the_news_that_there_is_none() {
 }
 
 #[test]
-fn a_oneshot_answers_whoever_races_with_it() {
+fn a_oneshot_receiver_that_races_with_its_sender_gets_the_message_or_the_error() {
     const ROUNDS: u64 = 60;
     everywhere(|rt, _| {
         let mut random = Random::new(0x5EED_0005);
@@ -643,17 +639,17 @@ fn a_oneshot_answers_whoever_races_with_it() {
 }
 
 #[test]
-fn to_a_cancelled_fibre_a_channel_that_it_would_wait_for_is_closed() {
+fn a_cancelled_fibre_that_would_wait_finds_the_channel_closed() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (tx, rx) = mpsc::sync_channel(1);
             sinew::current().cancel();
             assert_eq!(rx.recv(), Err(RecvError));
             assert_eq!(rx.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
-            assert_eq!(tx.send(1), Ok(()), "it does not wait");
+            assert_eq!(tx.send(1), Ok(()), "the operation need not wait");
             assert_eq!(tx.send(2), Err(SendError(2)));
             assert_eq!(tx.send_timeout(3, LONG), Err(SendTimeoutError::Disconnected(3)));
-            assert_eq!(rx.recv(), Ok(1), "it does not wait");
+            assert_eq!(rx.recv(), Ok(1), "the operation need not wait");
             assert_eq!(oneshot::channel::<u8>().1.recv(), Err(RecvError));
         });
         let overdue = || {

@@ -2,38 +2,15 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wherever};
+use fixture::{Random, Scratch, alone, everywhere, wherever};
 use sinew::fs::{self, File, OpenOptions};
+use sinew::task;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// A directory that is removed with all that is in it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Scratch {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("sinew-fs-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Scratch(path)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
 
 /// Runs `body` in a fibre of every set-up, with a directory of its own.
 fn in_scratch(body: impl Fn(&Scratch) + Sync) {
@@ -44,7 +21,7 @@ fn in_scratch(body: impl Fn(&Scratch) + Sync) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_bytes_are_read_back() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         fs::write(&path, "one two").unwrap();
@@ -57,7 +34,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_file_is_read_written_and_sought() {
+fn a_file_can_be_read_written_and_sought() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -82,7 +59,7 @@ fn a_file_is_read_written_and_sought() {
 }
 
 #[test]
-fn lines_come_through_a_buffer() {
+fn lines_are_read_through_a_buffer() {
     in_scratch(|scratch| {
         let path = scratch.at("lines");
         let expected: Vec<String> = (0..1000).map(|number| format!("line {number}")).collect();
@@ -93,7 +70,7 @@ fn lines_come_through_a_buffer() {
 }
 
 #[test]
-fn offsets_leave_the_position_alone() {
+fn reads_and_writes_at_an_offset_leave_the_position_alone() {
     in_scratch(|scratch| {
         let mut file = File::create_new(scratch.at("file")).unwrap();
         file.write_all_at(b"abcdef", 0).unwrap();
@@ -113,7 +90,7 @@ fn offsets_leave_the_position_alone() {
 }
 
 #[test]
-fn options_are_obeyed() {
+fn open_options_take_effect() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         assert_eq!(File::open(&path).unwrap_err().kind(), ErrorKind::NotFound);
@@ -134,7 +111,7 @@ fn options_are_obeyed() {
 }
 
 #[test]
-fn handles_share_and_convert() {
+fn handles_of_one_file_share_its_position_and_convert_to_std() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let mut file = File::create_new(&path).unwrap();
@@ -154,7 +131,7 @@ fn handles_share_and_convert() {
 }
 
 #[test]
-fn permissions_and_times_are_set() {
+fn permissions_and_times_can_be_set() {
     in_scratch(|scratch| {
         let path = scratch.at("file");
         let file = File::create(&path).unwrap();
@@ -210,9 +187,9 @@ fn directories_are_created_and_removed() {
     });
 }
 
-/// More than are fetched at a time, and exactly as many.
+/// Tests one entry more than a batch holds, and exactly a batch.
 #[test]
-fn every_entry_of_a_directory_comes_once() {
+fn every_entry_of_a_directory_is_listed_once() {
     wherever(
         |setup| setup.processors == 2,
         |runtime, _| {
@@ -224,12 +201,12 @@ fn every_entry_of_a_directory_comes_once() {
                         fs::write(scratch.at(&format!("file {number}")), "").unwrap();
                     }
                     made = count;
-                    let entries = fs::read_dir(&scratch.0).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+                    let entries = fs::read_dir(scratch.path()).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
                     assert_eq!(entries.len(), count);
                     let names: BTreeSet<_> = entries.iter().map(|entry| entry.file_name()).collect();
                     assert!((0..count).all(|number| names.contains(Path::new(&format!("file {number}")).as_os_str())));
                     assert!(entries.iter().all(|entry| entry.file_type().unwrap().is_file()));
-                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(&scratch.0)));
+                    assert!(entries.iter().all(|entry| entry.path().parent() == Some(scratch.path())));
                     for entry in entries.iter().take(3) {
                         assert_eq!(entry.metadata().unwrap().ino(), entry.ino());
                     }
@@ -240,14 +217,14 @@ fn every_entry_of_a_directory_comes_once() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_an_error() {
+fn a_missing_directory_is_an_error() {
     in_scratch(|scratch| {
         assert_eq!(fs::read_dir(scratch.at("nowhere")).unwrap_err().kind(), ErrorKind::NotFound);
     });
 }
 
 #[test]
-fn a_lock_is_waited_for_without_the_processor() {
+fn waiting_for_a_file_lock_does_not_block_the_processor() {
     in_scratch(|scratch| {
         let (holder, waiter) = (File::create(scratch.at("lock")).unwrap(), File::open(scratch.at("lock")).unwrap());
         holder.lock().unwrap();
@@ -266,7 +243,7 @@ fn a_lock_is_waited_for_without_the_processor() {
 }
 
 #[test]
-fn fibres_write_to_parts_of_one_file() {
+fn fibres_write_to_parts_of_one_file_at_once() {
     const PART: usize = 10_000;
     let mut random = Random::new(0xf11e5);
     let parts: Vec<Vec<u8>> = (0..16).map(|_| (0..PART).map(|_| random.below(256) as u8).collect()).collect();
@@ -288,13 +265,141 @@ fn fibres_write_to_parts_of_one_file() {
 }
 
 #[test]
-fn a_kernel_thread_may_use_it_all() {
+fn a_kernel_thread_may_use_the_file_functions() {
     alone(|| {
         let scratch = Scratch::new();
         fs::write(scratch.at("file"), "text").unwrap();
         let mut text = String::new();
         File::open(scratch.at("file")).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "text");
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+    });
+}
+
+/// Runs a future in a task of every set-up, with a directory of its own.
+fn in_task<F: Future<Output = ()> + Send + 'static>(body: impl Fn(std::path::PathBuf) -> F + Sync) {
+    in_scratch(|scratch| task::spawn(body(scratch.path().to_owned())).join().unwrap());
+}
+
+#[test]
+fn a_task_uses_files() {
+    in_task(|scratch| async move {
+        let path = scratch.join("file");
+        let file = File::create_new_async(&path).await.unwrap();
+        assert_eq!(File::create_new_async(&path).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(file.write_async(b"one two").await.unwrap(), 7);
+        assert_eq!(file.seek_async(SeekFrom::Start(4)).await.unwrap(), 4);
+        let mut buffer = [0; 16];
+        assert_eq!(file.read_async(&mut buffer).await.unwrap(), 3);
+        assert_eq!(&buffer[..4], b"two\0");
+        assert_eq!(file.read_async(&mut buffer).await.unwrap(), 0);
+        assert_eq!(file.write_at_async(b"six", 4).await.unwrap(), 3);
+        assert_eq!(file.read_at_async(&mut buffer, 4).await.unwrap(), 3);
+        assert_eq!(&buffer[..3], b"six");
+        file.set_len_async(5).await.unwrap();
+        file.sync_all_async().await.unwrap();
+        file.sync_data_async().await.unwrap();
+        assert_eq!(file.metadata_async().await.unwrap().len(), 5);
+        file.set_permissions_async(std::fs::Permissions::from_mode(0o600)).await.unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        file.set_times_async(std::fs::FileTimes::new().set_modified(time)).await.unwrap();
+        let metadata = fs::metadata_async(&path).await.unwrap();
+        assert_eq!((metadata.mode() & 0o777, metadata.modified().unwrap()), (0o600, time));
+        file.seek_async(SeekFrom::Start(0)).await.unwrap();
+        let mut text = "> ".to_owned();
+        assert_eq!(file.read_to_string_async(&mut text).await.unwrap(), 5);
+        assert_eq!(text, "> one s");
+        file.lock_async().await.unwrap();
+        let other = File::open_async(&path).await.unwrap();
+        let taken = other.try_lock_async().await;
+        assert!(matches!(taken, Err(fs::TryLockError::WouldBlock)), "{taken:?}");
+        file.unlock_async().await.unwrap();
+        other.lock_shared_async().await.unwrap();
+        file.try_lock_shared_async().await.unwrap();
+        let truncated = File::create_async(&path).await.unwrap();
+        assert_eq!(truncated.metadata_async().await.unwrap().len(), 0);
+        assert_eq!(std::fs::File::from(truncated).metadata().unwrap().len(), 0);
+    });
+}
+
+#[test]
+fn a_task_moves_more_than_one_call_does() {
+    in_task(|scratch| async move {
+        let path = scratch.join("large");
+        let bytes = b"seven\n\n".repeat(200_000);
+        let file = File::create_async(&path).await.unwrap();
+        assert_eq!(file.write_async(&bytes).await.unwrap(), 1 << 20);
+        file.write_all_async(&bytes[1 << 20..]).await.unwrap();
+        let file = File::open_async(&path).await.unwrap();
+        let mut buffer = vec![0; bytes.len()];
+        assert_eq!(file.read_async(&mut buffer).await.unwrap(), 1 << 20);
+        let mut read = buffer[..1 << 20].to_vec();
+        assert_eq!(file.read_to_end_async(&mut read).await.unwrap(), bytes.len() - (1 << 20));
+        assert!(read == bytes);
+        assert!(fs::read_async(&path).await.unwrap() == bytes);
+    });
+}
+
+#[test]
+fn a_task_uses_directories_and_names() {
+    in_task(|scratch| async move {
+        let at = |name: &str| scratch.join(name);
+        fs::create_dir_async(at("dir")).await.unwrap();
+        fs::create_dir_all_async(at("dir/a/b")).await.unwrap();
+        fs::write_async(at("dir/file"), "text").await.unwrap();
+        assert_eq!(fs::read_to_string_async(at("dir/file")).await.unwrap(), "text");
+        assert_eq!(fs::copy_async(at("dir/file"), at("dir/copy")).await.unwrap(), 4);
+        fs::rename_async(at("dir/copy"), at("dir/moved")).await.unwrap();
+        fs::hard_link_async(at("dir/moved"), at("dir/hard")).await.unwrap();
+        fs::symlink_async("moved", at("dir/soft")).await.unwrap();
+        assert_eq!(fs::read_link_async(at("dir/soft")).await.unwrap(), Path::new("moved"));
+        assert_eq!(
+            fs::canonicalize_async(at("dir/soft")).await.unwrap(),
+            std::fs::canonicalize(at("dir/moved")).unwrap()
+        );
+        assert!(fs::symlink_metadata_async(at("dir/soft")).await.unwrap().is_symlink());
+        fs::set_permissions_async(at("dir/hard"), std::fs::Permissions::from_mode(0o400)).await.unwrap();
+        assert_eq!(fs::metadata_async(at("dir/moved")).await.unwrap().mode() & 0o777, 0o400);
+        let mut names = BTreeSet::new();
+        let mut entries = fs::read_dir_async(at("dir")).await.unwrap();
+        while let Some(entry) = entries.next_async().await {
+            names.insert(entry.unwrap().file_name().into_string().unwrap());
+        }
+        assert!(names.into_iter().eq(["a", "file", "hard", "moved", "soft"]));
+        assert!(entries.next_async().await.is_none());
+        fs::remove_file_async(at("dir/hard")).await.unwrap();
+        assert!(!fs::exists_async(at("dir/hard")).await.unwrap());
+        fs::remove_dir_async(at("dir/a/b")).await.unwrap();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create_async(at("dir/c/d")).await.unwrap();
+        assert_eq!(fs::metadata_async(at("dir/c/d")).await.unwrap().mode() & 0o777, 0o700);
+        fs::remove_dir_all_async(at("dir")).await.unwrap();
+        assert_eq!(fs::read_async(at("dir/file")).await.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(fs::read_dir_async(at("dir")).await.unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+/// Futures are dropped after the poll that begins the call.
+#[test]
+fn entries_are_not_lost_by_futures_that_are_dropped() {
+    const ENTRIES: usize = 300;
+    in_task(|scratch| async move {
+        for number in 0..ENTRIES {
+            std::fs::write(scratch.join(number.to_string()), "").unwrap();
+        }
+        let mut entries = fs::read_dir_async(&scratch).await.unwrap();
+        let mut names = BTreeSet::new();
+        loop {
+            let polled = {
+                let mut next = std::pin::pin!(entries.next_async());
+                std::future::poll_fn(|context| std::task::Poll::Ready(next.as_mut().poll(context))).await
+            };
+            let entry = match polled {
+                std::task::Poll::Ready(entry) => entry,
+                std::task::Poll::Pending => entries.next_async().await,
+            };
+            let Some(entry) = entry else { break };
+            assert!(names.insert(entry.unwrap().file_name()));
+        }
+        assert_eq!(names.len(), ENTRIES);
     });
 }

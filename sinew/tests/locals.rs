@@ -1,13 +1,14 @@
 //! Fibre-local variables.
 
+#[macro_use]
 mod fixture;
 
-use fixture::{alone, everywhere, wait_until, wherever};
+use fixture::rerun::Rerun;
+use fixture::{everywhere, wait_until, wherever};
 use sinew::{AccessError, JoinHandle, fibre_local};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::panic::resume_unwind;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -21,7 +22,7 @@ fibre_local! {
 }
 
 #[test]
-fn every_fibre_has_its_own() {
+fn every_fibre_has_its_own_value() {
     everywhere(|rt, _| {
         let fibre = |n: u32| {
             move || {
@@ -37,19 +38,19 @@ fn every_fibre_has_its_own() {
         };
         let fibres: Vec<_> = (0..100).map(|n| rt.spawn(fibre(100 * n))).collect();
         assert!(fibres.into_iter().all(|fibre| fibre.join().unwrap()));
-        // A stack that has been used before brings nothing along.
+        // A reused stack brings no values along.
         assert_eq!(rt.run(|| (NUMBER.get(), LIST.with_borrow(Vec::len))), (5, 0));
     });
 }
 
 #[test]
-fn cells_are_used_in_place() {
+fn cells_can_be_used_in_place() {
     everywhere(|rt, _| {
         rt.run(|| {
             assert_eq!(NUMBER.replace(6), 5);
             assert_eq!(NUMBER.take(), 6);
             assert_eq!(NUMBER.try_with(Cell::get), Ok(0));
-            // A value made by one variable while another is in use.
+            // One variable creates its value while another one is in use.
             NUMBER.with(|number| LIST.with_borrow_mut(|list| list.push(number.get())));
             assert_eq!(LIST.with_borrow(Vec::len), 1);
         });
@@ -57,7 +58,7 @@ fn cells_are_used_in_place() {
 }
 
 #[test]
-fn a_variable_is_made_once_for_each_fibre_that_uses_it() {
+fn a_value_is_made_once_for_each_fibre_that_uses_it() {
     everywhere(|rt, _| {
         let before = MADE.load(Ordering::Relaxed);
         let using = || {
@@ -81,7 +82,7 @@ fn a_variable_is_made_once_for_each_fibre_that_uses_it() {
 }
 
 #[test]
-fn a_variable_follows_its_fibre_to_other_kernel_threads() {
+fn a_value_follows_its_fibre_to_other_kernel_threads() {
     wherever(
         |setup| setup.migrating && setup.processors > 1,
         |rt, setup| {
@@ -106,11 +107,11 @@ fn a_variable_follows_its_fibre_to_other_kernel_threads() {
 #[derive(Default)]
 struct Seen {
     drops: AtomicU32,
-    /// How the use of the variable itself, of another, and of a fresh one ended.
+    /// The results of using the variable itself, another one, and a fresh one.
     uses: Mutex<Vec<Result<(), AccessError>>>,
 }
 
-/// Looks at fibre-local variables when it is dropped, and takes its time.
+/// Uses fibre-local variables in its destructor, and yields there.
 struct Curious(RefCell<Option<Arc<Seen>>>);
 
 impl Drop for Curious {
@@ -128,7 +129,7 @@ fibre_local! {
     static BESIDE: Curious = Curious(RefCell::new(None));
 }
 
-/// Gives both variables of the caller somebody to report to.
+/// Makes both variables of the caller report to `seen`.
 fn arm(seen: &Arc<Seen>) {
     for key in [&CURIOUS, &BESIDE] {
         key.with(|curious| *curious.0.borrow_mut() = Some(Arc::clone(seen)));
@@ -142,7 +143,7 @@ fn check(seen: &Arc<Seen>) {
 }
 
 #[test]
-fn variables_are_dropped_before_join_returns_and_cannot_be_used_any_more() {
+fn variables_are_dropped_before_join_returns_and_cannot_be_used_afterwards() {
     everywhere(|rt, _| {
         for panics in [false, true] {
             let seen = Arc::new(Seen::default());
@@ -157,7 +158,7 @@ fn variables_are_dropped_before_join_returns_and_cannot_be_used_any_more() {
             assert_eq!(handle.join().is_err(), panics);
             check(&seen);
         }
-        // A detached one has nobody who would wait.
+        // A detached fibre has nothing that waits for it.
         let seen = Arc::new(Seen::default());
         let its_seen = Arc::clone(&seen);
         rt.spawn(move || {
@@ -170,7 +171,7 @@ fn variables_are_dropped_before_join_returns_and_cannot_be_used_any_more() {
 }
 
 #[test]
-fn what_a_fibre_returns_may_outlive_its_variables() {
+fn the_result_of_a_fibre_may_outlive_its_variables() {
     everywhere(|rt, _| {
         let list = rt.run(|| {
             LIST.with_borrow_mut(|list| list.extend([1, 2, 3]));
@@ -184,7 +185,7 @@ fibre_local! {
     static DEPTH: Cell<u32> = Cell::new(0);
     static RECURSIVE: u32 = {
         DEPTH.set(DEPTH.get() + 1);
-        // The innermost value is the one that is made first, and stays.
+        // The innermost value is created first, and stays.
         if DEPTH.get() < 3 { 10 * RECURSIVE.with(|value| *value) } else { 1 }
     };
 }
@@ -208,7 +209,7 @@ fibre_local! {
 }
 
 #[test]
-fn an_initialiser_that_panicked_is_tried_again() {
+fn an_initialiser_that_panicked_runs_again() {
     everywhere(|rt, _| {
         rt.run(|| {
             FAILS.store(true, Ordering::Relaxed);
@@ -220,7 +221,7 @@ fn an_initialiser_that_panicked_is_tried_again() {
 }
 
 #[test]
-fn a_kernel_thread_has_its_own_too() {
+fn a_kernel_thread_has_its_own_values() {
     everywhere(|rt, _| {
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -230,29 +231,21 @@ fn a_kernel_thread_has_its_own_too() {
             });
             scope.spawn(|| assert_eq!(NUMBER.get(), 5));
         });
-        // What the fibres of a processor have is not its kernel thread's.
+        // The fibres of a processor do not share the values of its kernel thread.
         rt.run(|| NUMBER.set(9));
         assert_eq!(rt.run(|| NUMBER.get()), 5);
     });
 }
 
 #[test]
-fn the_variables_of_a_kernel_thread_are_dropped_at_its_end_like_a_fibres() {
-    const CHILD: &str = "SINEW_LOCALS_CHILD";
-    if std::env::var_os(CHILD).is_some() {
+fn variables_of_a_kernel_thread_are_dropped_at_its_end_like_those_of_a_fibre() {
+    // Runs in a process of its own, because a failure would end the process.
+    let outcome = in_child!(Rerun::new(), || {
         let seen = Arc::new(Seen::default());
         let its_seen = Arc::clone(&seen);
         thread::spawn(move || arm(&its_seen)).join().unwrap();
-        return check(&seen);
-    }
-    // In a process of its own, for a failure would be the end of it.
-    alone(|| {
-        let name = "the_variables_of_a_kernel_thread_are_dropped_at_its_end_like_a_fibres";
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args([name, "--exact", "--nocapture"])
-            .env(CHILD, "1")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
+        check(&seen);
+        println!("all were dropped");
     });
+    outcome.assert_success("all were dropped");
 }

@@ -1,5 +1,5 @@
-//! Fibres that go on on other kernel threads: nothing of the thread before may
-//! be used there. To be run with everything inlined into everything as well:
+//! A fibre that continues on another kernel thread uses nothing of the previous one. Run this file
+//! with full inlining as well:
 //!
 //! ```text
 //! CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
@@ -16,17 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What takes longer than this does not happen.
+/// Anything that takes longer than this never happens.
 const NEVER: Duration = Duration::from_secs(30);
 
 #[allow(unsafe_code)]
 fn migrating(builder: Builder) -> Runtime {
-    // SAFETY: the tests hold nothing that is bound to a kernel thread across a
-    // suspension; thread-local variables are read by `thread_number` only.
+    // SAFETY: the tests hold nothing across a suspension that is bound to a kernel thread. Only
+    // `thread_number` reads thread-local variables.
     unsafe { builder.migrating() }.build().unwrap()
 }
 
-/// A runtime with two clusters, `processors` in each.
+/// Builds a runtime with two clusters of `processors` each.
 fn two_clusters(processors: usize) -> (Runtime, [Cluster; 2]) {
     let runtime = migrating(Runtime::builder().processors(processors).name("one"));
     let other = Cluster::builder().processors(processors).name("two").scheduler(Shared::default());
@@ -34,9 +34,8 @@ fn two_clusters(processors: usize) -> (Runtime, [Cluster; 2]) {
     (runtime, clusters)
 }
 
-/// The number of this kernel thread, out of a thread-local variable, as code has
-/// to read one that may be on another thread when it is next called: never
-/// inlined, and by value.
+/// Returns the number of this kernel thread from a thread-local variable. Never inlined, and
+/// returns a value: code that may continue on another thread must read it like this.
 #[inline(never)]
 fn thread_number() -> usize {
     static LAST: AtomicUsize = AtomicUsize::new(0);
@@ -44,18 +43,18 @@ fn thread_number() -> usize {
     black_box(NUMBER.with(|number| *number))
 }
 
-/// This kernel thread as the kernel knows it.
+/// Returns this kernel thread as the kernel knows it.
 fn kernel_thread() -> PathBuf {
     std::fs::read_link("/proc/thread-self").unwrap()
 }
 
 sinew::fibre_local! {
-    /// How many steps the fibre has made.
+    /// The number of steps that the fibre has made.
     static STEPS: Cell<usize> = const { Cell::new(0) };
 }
 
 #[test]
-fn a_thread_local_read_by_value_is_the_present_threads() {
+fn a_thread_local_read_by_value_is_that_of_the_current_kernel_thread() {
     let (runtime, clusters) = two_clusters(1);
     let [here, there] = clusters.each_ref().map(|cluster| {
         let whose = cluster.spawn(|| (thread_number(), kernel_thread()));
@@ -72,9 +71,8 @@ fn a_thread_local_read_by_value_is_the_present_threads() {
     });
 }
 
-/// Does everything that asks which fibre and which processor calls, right after
-/// a migration; inlined into a loop, so that a compiler can reuse whatever it
-/// believes to stay the same.
+/// Uses everything that asks for the calling fibre or processor, right after a migration. Inlined
+/// into a loop, so that the compiler may reuse anything that it believes to be constant.
 #[inline(always)]
 fn step(number: usize, cluster: &Cluster, id: sinew::FibreId) {
     migrate_to(cluster).unwrap();
@@ -117,19 +115,19 @@ fn many_fibres_migrate_at_each_step_while_they_spawn_and_unpark_each_other() {
     for processors in [1, 2] {
         let (runtime, clusters) = two_clusters(processors);
         let made: [AtomicUsize; FIBRES] = std::array::from_fn(|_| AtomicUsize::new(0));
-        let everybody = std::sync::OnceLock::<Vec<sinew::Fibre>>::new();
+        let all_fibres = std::sync::OnceLock::<Vec<sinew::Fibre>>::new();
         runtime.run(|| {
             sinew::scope(|scope| {
                 let fibres = (0..FIBRES).map(|own| {
-                    let (clusters, made, everybody) = (&clusters, &made, &everybody);
+                    let (clusters, made, all_fibres) = (&clusters, &made, &all_fibres);
                     scope.spawn(move || {
                         let id = sinew::current().id();
                         for number in 0..STEPS_EACH {
                             step(number, &clusters[(own + number) % 2], id);
-                            // No further than the fibre before, whom this one follows.
+                            // Waits for the fibre before it, so as not to overtake it.
                             made[own].store(number + 1, Ordering::Release);
-                            if let Some(everybody) = everybody.get() {
-                                everybody[(own + 1) % FIBRES].unpark();
+                            if let Some(all_fibres) = all_fibres.get() {
+                                all_fibres[(own + 1) % FIBRES].unpark();
                             }
                             while made[(own + FIBRES - 1) % FIBRES].load(Ordering::Acquire) < number {
                                 sinew::park_timeout(Duration::from_millis(1));
@@ -139,7 +137,7 @@ fn many_fibres_migrate_at_each_step_while_they_spawn_and_unpark_each_other() {
                     })
                 });
                 let fibres: Vec<_> = fibres.collect();
-                everybody.set(fibres.iter().map(|fibre| fibre.fibre().clone()).collect()).unwrap();
+                all_fibres.set(fibres.iter().map(|fibre| fibre.fibre().clone()).collect()).unwrap();
                 for fibre in fibres {
                     assert_eq!(fibre.join().unwrap(), STEPS_EACH);
                 }
@@ -149,7 +147,7 @@ fn many_fibres_migrate_at_each_step_while_they_spawn_and_unpark_each_other() {
 }
 
 #[test]
-fn a_fibre_behind_one_that_hogs_its_processor_goes_on_elsewhere() {
+fn a_fibre_queued_behind_a_busy_one_continues_on_another_processor() {
     let schedulers: [fn(Builder) -> Builder; 3] = [
         |builder| builder.scheduler(Fair::default()),
         |builder| builder.scheduler(Inverted::default()),
@@ -161,7 +159,7 @@ fn a_fibre_behind_one_that_hogs_its_processor_goes_on_elsewhere() {
             let began = Instant::now();
             let (before, thread_before) = (thread_number(), kernel_thread());
             while thread_number() == before {
-                assert!(began.elapsed() < NEVER, "it stays where it is");
+                assert!(began.elapsed() < NEVER, "the fibre stays on its kernel thread");
                 assert_eq!(kernel_thread(), thread_before);
                 let gone_on = Arc::new(AtomicBool::new(false));
                 let seen = Arc::clone(&gone_on);
@@ -169,7 +167,7 @@ fn a_fibre_behind_one_that_hogs_its_processor_goes_on_elsewhere() {
                     let began = Instant::now();
                     while !seen.load(Ordering::Relaxed) && began.elapsed() < Duration::from_millis(20) {}
                 });
-                // Behind the hog, unless another processor was faster.
+                // The fibre is queued behind the busy one, unless another processor was faster.
                 sinew::yield_now();
                 gone_on.store(true, Ordering::Relaxed);
                 if thread_number() == before {
@@ -199,7 +197,7 @@ fn a_panic_after_a_migration_is_caught_and_leaves_no_trace_on_either_thread() {
     }
 }
 
-/// A stack of a program's own making.
+/// A stack that the program allocates itself.
 mod foreign {
     #![allow(unsafe_code)]
 
@@ -212,8 +210,8 @@ mod foreign {
 
     struct Foreign(Box<Memory>);
 
-    // SAFETY: the memory is the box's own, aligned, and large enough; it has no
-    // guard page, and what runs on it here is shallow.
+    // SAFETY: the memory belongs to the box, is aligned, and is large enough. It has no guard page,
+    // and the code that runs on it is shallow.
     unsafe impl Stack for Foreign {
         fn base(&self) -> StackPointer {
             StackPointer::new(self.0.0.as_ptr() as usize + LEN).unwrap()
@@ -226,14 +224,14 @@ mod foreign {
 
     /// Calls `f` on such a stack.
     pub fn on_foreign_stack<R>(f: impl FnOnce() -> R) -> R {
-        // SAFETY: all-zero bytes are bytes.
+        // SAFETY: zero is a valid value for each byte.
         let memory = unsafe { Box::<Memory>::new_zeroed().assume_init() };
         corosensei::on_stack(Foreign(memory), f)
     }
 }
 
 #[test]
-fn a_fibre_may_block_and_migrate_on_a_stack_of_its_own_making() {
+fn a_fibre_may_block_and_migrate_on_a_stack_that_the_program_allocated() {
     for processors in [1, 2] {
         let (runtime, clusters) = two_clusters(processors);
         runtime.run(|| {

@@ -1,33 +1,33 @@
-//! Twenty thousand connections at once: every one of them works, and what each costs
-//! while it is idle. The server and its clients are processes of their own.
+//! Twenty thousand connections at once: each of them works, and each is cheap while it is idle. The
+//! server and its clients are separate processes.
 
-#[path = "rerun/mod.rs"]
 #[macro_use]
-mod rerun;
+mod fixture;
 
-use rerun::Rerun;
+use fixture::process_bytes;
+use fixture::rerun::{self, Rerun};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::{JoinHandle, Runtime};
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 const CONNECTIONS: usize = 20_000;
 
 /// Descriptors that are not connections.
 const OTHERS: usize = 64;
 
-/// A port's worth of connections to one address is limited by the ports of the clients.
+/// The clients use several addresses, because the number of their ports limits the connections to
+/// one address.
 const LISTENERS: usize = 4;
 
-/// Where the clients are to connect to, and how many.
+/// Environment variable: the number of connections, and the addresses to connect to.
 const CLIENTS: &str = "SINEW_TEST_CLIENTS";
 
 const OPEN: &str = "all are open";
 const DONE: &str = "all have answered twice";
 
-/// Lets the process have so many descriptors, or as many as it may have.
+/// Raises the limit of descriptors to `wanted`, or as far as allowed. Returns the limit.
 #[allow(unsafe_code)]
 fn raise_descriptors(wanted: usize) -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -36,19 +36,13 @@ fn raise_descriptors(wanted: usize) -> usize {
     let most = limit.rlim_max.max(wanted as libc::rlim_t);
     for rlim_max in [most, limit.rlim_max] {
         let raised = libc::rlimit { rlim_cur: rlim_max, rlim_max };
-        // Only who is privileged may raise the second. SAFETY: the limit is valid for reading.
+        // Only a privileged process may raise the hard limit. SAFETY: the limit is valid for
+        // reading.
         if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } == 0 {
             return rlim_max.min(wanted as libc::rlim_t) as usize;
         }
     }
     limit.rlim_cur.min(wanted as libc::rlim_t) as usize
-}
-
-/// The process's own resident memory in bytes.
-fn resident() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() * 1024
 }
 
 fn question(connection: usize, round: u64) -> u64 {
@@ -59,7 +53,7 @@ fn answer(question: u64) -> u64 {
     question.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Answers until the client closes; how many questions it was asked.
+/// Answers until the client closes. Returns the number of questions.
 fn session(mut stream: TcpStream) -> u64 {
     let mut questions = 0;
     let mut buffer = [0; 8];
@@ -78,7 +72,7 @@ fn accept(listener: &TcpListener, count: usize) -> Vec<JoinHandle<u64>> {
     (0..count).map(serve).collect()
 }
 
-/// What the process of the clients does: `count` connections, spread over the addresses.
+/// Runs the clients' process: opens `count` connections, spread over the addresses.
 fn be_clients(instructions: &str) {
     let mut words = instructions.split_whitespace();
     let count: usize = words.next().unwrap().parse().unwrap();
@@ -104,12 +98,11 @@ fn be_clients(instructions: &str) {
 }
 
 fn start_clients(test: &str, instructions: &str) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CLIENTS, instructions);
+    let mut command = rerun::command(test, CLIENTS, instructions);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Reads what the child says until it has said `expected`.
+/// Reads the child's output until it has said `expected`.
 fn wait_for(expected: &str, said: &mut impl BufRead) {
     let mut line = String::new();
     while !line.contains(expected) {
@@ -139,7 +132,7 @@ fn twenty_thousand_connections_all_answer_and_cost_five_kib_each() {
             };
             (0..LISTENERS).map(bind).unzip()
         });
-        let before = resident();
+        let before = process_bytes("RssAnon");
         let acceptors: Vec<_> =
             listeners.into_iter().map(|listener| runtime.spawn(move || accept(&listener, each_listener))).collect();
         let mut clients = start_clients(test, &format!("{count} {}", addresses.join(" ")));
@@ -147,7 +140,7 @@ fn twenty_thousand_connections_all_answer_and_cost_five_kib_each() {
         wait_for(OPEN, &mut said);
         let sessions: Vec<_> = acceptors.into_iter().flat_map(|acceptor| acceptor.join().unwrap()).collect();
         assert_eq!(sessions.len(), count);
-        let each = (resident() - before) / count;
+        let each = (process_bytes("RssAnon") - before) / count;
         println!("{count} connections, {each} bytes each");
         assert!(each <= most_each, "{each} bytes each");
 

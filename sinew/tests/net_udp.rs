@@ -2,10 +2,10 @@
 
 mod fixture;
 
-use fixture::{alone, everywhere};
+use fixture::{alone, assert_same_error, everywhere};
 use sinew::cancel::Cancelled;
 use sinew::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn socket() -> (UdpSocket, SocketAddr) {
 }
 
 #[test]
-fn datagrams_go_back_to_where_they_came_from() {
+fn an_answer_reaches_the_sender_of_a_datagram() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (server, address) = socket();
@@ -45,7 +45,7 @@ fn datagrams_go_back_to_where_they_came_from() {
     });
 }
 
-/// A datagram that is shorter than the buffer says nothing about the next.
+/// A datagram that is shorter than the buffer says nothing about the next one.
 #[test]
 fn every_datagram_of_a_burst_is_received_once() {
     const BURST: usize = 60;
@@ -86,7 +86,7 @@ fn every_datagram_of_a_burst_is_received_once() {
 }
 
 #[test]
-fn a_connected_socket_hears_from_its_peer_only() {
+fn a_connected_socket_receives_from_its_peer_only() {
     everywhere(|rt, _| {
         rt.run(|| {
             let ((here, at_here), (there, at_there), (other, _)) = (socket(), socket(), socket());
@@ -98,7 +98,7 @@ fn a_connected_socket_hears_from_its_peer_only() {
             let mut buffer = [0; 8];
             assert_eq!(here.recv(&mut buffer).unwrap(), 4);
             assert_eq!(here.send(b"answer").unwrap(), 6);
-            // What does not fit is lost.
+            // The part that does not fit is lost.
             assert_eq!(there.recv_from(&mut buffer[..3]).unwrap(), (3, at_here));
             assert_eq!(&buffer[..3], b"ans");
             there.set_read_timeout(Some(MS)).unwrap();
@@ -108,7 +108,7 @@ fn a_connected_socket_hears_from_its_peer_only() {
 }
 
 #[test]
-fn what_is_peeked_at_stays() {
+fn a_peeked_datagram_stays_in_the_socket() {
     everywhere(|rt, _| {
         rt.run(|| {
             let ((here, at_here), (there, at_there)) = (socket(), socket());
@@ -167,12 +167,12 @@ fn kernel_threads_and_fibres_share_a_socket() {
     });
 }
 
-/// Not every machine has IPv6.
+/// Returns whether the machine has IPv6.
 fn has_ipv6() -> bool {
     std::net::UdpSocket::bind("[::1]:0").is_ok()
 }
 
-/// Nor lets every machine join a group on its loopback interface, and send to it from there.
+/// Returns whether the machine lets a socket join a group on the loopback interface and send to it.
 fn has_multicast(group: Ipv4Addr) -> bool {
     let joins = |socket: &std::net::UdpSocket| socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).is_ok();
     let sends =
@@ -187,7 +187,7 @@ fn has_multicast(group: Ipv4Addr) -> bool {
 }
 
 #[test]
-fn options_are_kept() {
+fn socket_options_are_kept() {
     alone(|| {
         let (socket, _) = socket();
         for on in [true, false] {
@@ -213,7 +213,7 @@ fn options_are_kept() {
 }
 
 #[test]
-fn a_group_is_heard_after_joining_and_not_after_leaving() {
+fn a_group_is_received_after_joining_and_not_after_leaving() {
     let group = Ipv4Addr::new(239, 77, 12, 5);
     if !has_multicast(group) {
         return;
@@ -225,7 +225,7 @@ fn a_group_is_heard_after_joining_and_not_after_leaving() {
             receiver.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).unwrap();
             let again = receiver.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).unwrap_err();
             assert_eq!(again.kind(), ErrorKind::AddrInUse);
-            // Bound to an address of the loopback interface, it sends from there.
+            // A socket bound to a loopback address sends from there.
             let (sender, from) = socket();
             sender.send_to(b"all", (group, port)).unwrap();
             receiver.set_read_timeout(Some(1000 * MS)).unwrap();
@@ -248,35 +248,31 @@ fn a_group_is_heard_after_joining_and_not_after_leaving() {
 }
 
 #[test]
-fn errors_are_std_s() {
+fn errors_are_those_of_std() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (ours, address) = socket();
             let theirs = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
             let closed = socket().1;
-            same("a port in use", UdpSocket::bind(address), std::net::UdpSocket::bind(address));
-            same("send of an unconnected socket", ours.send(b"x"), theirs.send(b"x"));
+            assert_same_error("a port in use", UdpSocket::bind(address), std::net::UdpSocket::bind(address));
+            assert_same_error("send of an unconnected socket", ours.send(b"x"), theirs.send(b"x"));
             let none: &[SocketAddr] = &[];
-            same("no address", ours.send_to(b"x", none), theirs.send_to(b"x", none));
+            assert_same_error("no address", ours.send_to(b"x", none), theirs.send_to(b"x", none));
             let large = vec![0; 70_000];
-            same("too large", ours.send_to(&large, address), theirs.send_to(&large, address));
-            same("wrong family", ours.send_to(b"x", "[::1]:9"), theirs.send_to(b"x", "[::1]:9"));
-            same("broadcast", ours.send_to(b"x", "255.255.255.255:9"), theirs.send_to(b"x", "255.255.255.255:9"));
+            assert_same_error("too large", ours.send_to(&large, address), theirs.send_to(&large, address));
+            assert_same_error("wrong family", ours.send_to(b"x", "[::1]:9"), theirs.send_to(b"x", "[::1]:9"));
+            assert_same_error(
+                "broadcast",
+                ours.send_to(b"x", "255.255.255.255:9"),
+                theirs.send_to(b"x", "255.255.255.255:9"),
+            );
             ours.connect(closed).unwrap();
             theirs.connect(closed).unwrap();
             ours.send(b"x").unwrap();
             theirs.send(b"x").unwrap();
-            same("refused", ours.recv(&mut [0]), theirs.recv(&mut [0]));
+            assert_same_error("refused", ours.recv(&mut [0]), theirs.recv(&mut [0]));
         });
     });
-}
-
-/// Both fail, in the same way.
-#[track_caller]
-fn same<T, U>(what: &str, ours: io::Result<T>, theirs: io::Result<U>) {
-    let (Err(ours), Err(theirs)) = (ours, theirs) else { panic!("{what}: no error") };
-    let described = |error: &io::Error| (error.kind(), error.raw_os_error(), error.to_string());
-    assert_eq!(described(&ours), described(&theirs), "{what}");
 }
 
 #[test]

@@ -2,61 +2,37 @@
 
 mod fixture;
 
-use fixture::{alone, everywhere, wherever};
+use fixture::loopback::echo;
+use fixture::{Scratch, alone, everywhere, let_others_wait, wait_until, wherever};
 use sinew::net::{Shutdown, UnixDatagram, UnixListener, UnixStream};
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A path at which there is nothing, and will be nothing in the end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new() -> Place {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Place(std::env::temp_dir().join(format!("sinew-{}-{number}", std::process::id())))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn name(name: &str) -> SocketAddr {
     SocketAddr::from_abstract_name(format!("sinew-{}-{name}", std::process::id())).unwrap()
 }
 
-/// Sends everything back until the end.
-fn echo(mut stream: UnixStream) {
-    let mut buffer = vec![0; 4096];
-    while let count @ 1.. = stream.read(&mut buffer).unwrap() {
-        stream.write_all(&buffer[..count]).unwrap();
-    }
-}
-
 #[test]
-fn sessions_get_back_what_they_send() {
+fn sessions_get_back_the_bytes_that_they_send() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let place = Place::new();
-            let listener = UnixListener::bind(&place.0).unwrap();
-            assert_eq!(listener.local_addr().unwrap().as_pathname(), Some(&*place.0));
+            let scratch = Scratch::new();
+            let path = scratch.at("socket");
+            let listener = UnixListener::bind(&path).unwrap();
+            assert_eq!(listener.local_addr().unwrap().as_pathname(), Some(path.as_path()));
             sinew::scope(|scope| {
                 for client in 0..10usize {
-                    let place = &place;
+                    let path = &path;
                     scope.spawn(move || {
-                        let stream = UnixStream::connect(&place.0).unwrap();
-                        assert_eq!(stream.peer_addr().unwrap().as_pathname(), Some(&*place.0));
+                        let stream = UnixStream::connect(path).unwrap();
+                        assert_eq!(stream.peer_addr().unwrap().as_pathname(), Some(path.as_path()));
                         let sent: Vec<_> = (0..client * 50_000).map(|n| (n / 7 + client) as u8).collect();
                         sinew::scope(|halves| {
                             halves.spawn(|| {
@@ -70,18 +46,18 @@ fn sessions_get_back_what_they_send() {
                     });
                 }
                 for stream in (&listener).into_iter().take(10) {
-                    scope.spawn(|| echo(stream.unwrap()));
+                    scope.spawn(|| echo(stream.unwrap()).unwrap());
                 }
             });
-            assert_eq!(UnixListener::bind(&place.0).unwrap_err().kind(), ErrorKind::AddrInUse);
+            assert_eq!(UnixListener::bind(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
             drop(listener);
-            assert_eq!(UnixStream::connect(&place.0).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            assert_eq!(UnixStream::connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         });
     });
 }
 
 #[test]
-fn addresses_are_paths_names_or_nothing() {
+fn an_address_is_a_path_a_name_or_unnamed() {
     alone(|| {
         let address = name("addresses");
         let listener = UnixListener::bind_addr(&address).unwrap();
@@ -102,7 +78,7 @@ fn addresses_are_paths_names_or_nothing() {
         for bad in ["/".repeat(108), "a\0b".to_owned()] {
             assert_eq!(UnixStream::connect(&bad).unwrap_err().kind(), ErrorKind::InvalidInput);
         }
-        assert_eq!(UnixStream::connect("/no such place").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(UnixStream::connect("/no such path").unwrap_err().kind(), ErrorKind::NotFound);
         let tcp = OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         assert_eq!(UnixListener::from(tcp).local_addr().unwrap_err().kind(), ErrorKind::InvalidInput);
     });
@@ -114,7 +90,7 @@ fn a_pair_talks_and_times_out() {
         rt.run(|| {
             let (mut one, other) = UnixStream::pair().unwrap();
             sinew::scope(|scope| {
-                scope.spawn(|| echo(other));
+                scope.spawn(|| echo(other).unwrap());
                 for round in 0..100u8 {
                     one.write_all(&[round; 3]).unwrap();
                     let (mut first, mut second) = ([0; 1], [0; 2]);
@@ -138,7 +114,7 @@ fn a_pair_talks_and_times_out() {
 }
 
 #[test]
-fn descriptors_are_passed_on() {
+fn descriptors_can_be_passed_over_a_socket() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (here, there) = UnixStream::pair().unwrap();
@@ -166,9 +142,10 @@ fn descriptors_are_passed_on() {
     });
 }
 
-/// Its descriptor is a non-blocking one, which does not make the other's handle one.
+/// The passed descriptor is in non-blocking mode. That does not make the receiver's handle
+/// non-blocking.
 #[test]
-fn a_socket_that_was_passed_on_waits_as_any_other() {
+fn a_socket_that_was_passed_on_waits_like_any_other() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (here, there) = UnixStream::pair().unwrap();
@@ -178,7 +155,7 @@ fn a_socket_that_was_passed_on_waits_as_any_other() {
             let mut far = UnixStream::from(there.recv_with_fds(&mut [0], 1).unwrap().1.remove(0));
             sinew::scope(|scope| {
                 let reader = scope.spawn(move || far.read(&mut [0]).unwrap());
-                sinew::sleep(MS);
+                let_others_wait();
                 near.write_all(b"y").unwrap();
                 assert_eq!(reader.join().unwrap(), 1);
             });
@@ -193,7 +170,7 @@ fn is_closed_on_exec(descriptor: &OwnedFd) -> bool {
 }
 
 #[test]
-fn descriptors_beyond_those_asked_for_are_closed() {
+fn received_descriptors_beyond_the_maximum_are_closed() {
     alone(|| {
         for datagram in [false, true] {
             let (reader, writer) = std::io::pipe().unwrap();
@@ -214,7 +191,7 @@ fn descriptors_beyond_those_asked_for_are_closed() {
                 assert_eq!((received.0, received.1.len()), (usize::from(!datagram), max));
             }
             drop(writer);
-            // If one were left, this would wait for ever.
+            // If one were left open, this read would never return.
             assert_eq!((&reader).read(&mut [0]).unwrap(), 0);
         }
         let (here, _there) = UnixStream::pair().unwrap();
@@ -225,17 +202,18 @@ fn descriptors_beyond_those_asked_for_are_closed() {
     });
 }
 
-/// The kernel gives what lies before and behind descriptors in calls of their own: a
-/// short read is not the last one.
+/// The kernel ends a read where the descriptors change. So a short read is not the last one.
 #[test]
-fn bytes_behind_descriptors_are_read() {
+fn bytes_after_passed_descriptors_are_read() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
             rt.run(|| {
                 let (here, mut there) = UnixStream::pair().unwrap();
+                let begun = &AtomicBool::new(false);
                 sinew::scope(|scope| {
                     let reader = scope.spawn(move || {
+                        begun.store(true, Ordering::Relaxed);
                         let mut buffer = [0; 64];
                         let mut received = Vec::new();
                         while let count @ 1.. = there.read(&mut buffer).unwrap() {
@@ -246,8 +224,8 @@ fn bytes_behind_descriptors_are_read() {
                         }
                         received
                     });
-                    // The reader waits when they come, and all come at once.
-                    sinew::sleep(MS);
+                    // There is one processor, so the reader waits by now. All messages come at once.
+                    wait_until(|| begun.load(Ordering::Relaxed));
                     for _ in 0..4 {
                         here.send_with_fds(b"ab", &[here.as_fd()]).unwrap();
                     }
@@ -259,7 +237,7 @@ fn bytes_behind_descriptors_are_read() {
 }
 
 #[test]
-fn datagrams_keep_their_bounds_and_senders() {
+fn datagrams_keep_their_bounds_and_their_senders() {
     everywhere(|rt, setup| {
         rt.run(|| {
             let at =
@@ -269,7 +247,7 @@ fn datagrams_keep_their_bounds_and_senders() {
             sinew::scope(|scope| {
                 scope.spawn(|| {
                     let address = receiver.local_addr().unwrap();
-                    // More than the kernel keeps of those who are not connected.
+                    // More datagrams than the kernel queues from unconnected senders.
                     for index in 0..100u8 {
                         let sent = vec![index; index as usize + 1];
                         assert_eq!(sender.send_to_addr(&sent, &address).unwrap(), sent.len());
@@ -301,27 +279,28 @@ fn datagrams_keep_their_bounds_and_senders() {
     });
 }
 
-/// The datagrams that fill the queue are somebody else's: the kernel does not tell the
-/// one who waits that one was taken.
+/// Another socket fills the queue. The kernel does not tell the waiting sender that a datagram was
+/// taken.
 #[test]
-fn a_full_queue_is_waited_for_and_timeouts_count() {
+fn a_sender_waits_for_a_full_queue_until_its_timeout() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let place = Place::new();
-            let receiver = UnixDatagram::bind(&place.0).unwrap();
+            let scratch = Scratch::new();
+            let path = scratch.at("socket");
+            let receiver = UnixDatagram::bind(&path).unwrap();
             let (filler, sender) = (UnixDatagram::unbound().unwrap(), UnixDatagram::unbound().unwrap());
             filler.set_nonblocking(true).unwrap();
-            let filled = (0..).take_while(|_| filler.send_to(b"filler", &place.0).is_ok()).count();
+            let filled = (0..).take_while(|_| filler.send_to(b"filler", &path).is_ok()).count();
             assert!(filled > 0);
-            assert_eq!(filler.send_to(b"x", &place.0).unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert_eq!(filler.send_to(b"x", &path).unwrap_err().kind(), ErrorKind::WouldBlock);
             sender.set_write_timeout(Some(2 * MS)).unwrap();
             let began = Instant::now();
-            assert_eq!(sender.send_to(b"x", &place.0).unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert_eq!(sender.send_to(b"x", &path).unwrap_err().kind(), ErrorKind::WouldBlock);
             assert!(began.elapsed() >= 2 * MS);
             sender.set_write_timeout(None).unwrap();
             sinew::scope(|scope| {
-                let sent = scope.spawn(|| sender.send_to(b"last", &place.0).unwrap());
-                sinew::sleep(MS);
+                let sent = scope.spawn(|| sender.send_to(b"last", &path).unwrap());
+                let_others_wait();
                 let mut buffer = [0; 16];
                 (0..filled).for_each(|_| assert_eq!(receiver.recv(&mut buffer).unwrap(), 6));
                 assert_eq!(receiver.recv(&mut buffer).unwrap(), 4);
@@ -336,17 +315,18 @@ fn a_full_queue_is_waited_for_and_timeouts_count() {
 fn connecting_waits_while_the_backlog_is_full() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let place = Place::new();
-            let listener = UnixListener::bind(&place.0).unwrap();
+            let scratch = Scratch::new();
+            let path = scratch.at("socket");
+            let listener = UnixListener::bind(&path).unwrap();
             // SAFETY: no memory is involved.
             assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
-            let address = SocketAddr::from_pathname(&place.0).unwrap();
-            let first = UnixStream::connect(&place.0).unwrap();
+            let address = SocketAddr::from_pathname(&path).unwrap();
+            let first = UnixStream::connect(&path).unwrap();
             let error = UnixStream::connect_deadline(&address, Instant::now() + 2 * MS).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::TimedOut);
             sinew::scope(|scope| {
-                let second = scope.spawn(|| UnixStream::connect(&place.0).unwrap());
-                sinew::sleep(MS);
+                let second = scope.spawn(|| UnixStream::connect(&path).unwrap());
+                let_others_wait();
                 listener.accept().unwrap();
                 listener.accept_timeout(Duration::MAX).unwrap();
                 drop((first, second.join().unwrap()));
@@ -360,7 +340,7 @@ fn connecting_waits_while_the_backlog_is_full() {
 fn kernel_threads_use_the_same_sockets() {
     everywhere(|rt, _| {
         let (one, other) = UnixStream::pair().unwrap();
-        let server = rt.spawn(move || echo(other));
+        let server = rt.spawn(move || echo(other).unwrap());
         let sent = vec![7; 400_000];
         let writer = {
             let (mut one, sent) = (one.try_clone().unwrap(), sent.clone());
@@ -374,5 +354,57 @@ fn kernel_threads_use_the_same_sockets() {
         assert!(received == sent);
         writer.join().unwrap();
         server.join().unwrap();
+    });
+}
+
+#[test]
+fn deadlines_of_datagrams_count_whatever_the_timeout() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let scratch = Scratch::new();
+            let receiver = UnixDatagram::bind(scratch.at("socket")).unwrap();
+            let address = SocketAddr::from_pathname(scratch.at("socket")).unwrap();
+            receiver.set_read_timeout(Some(Duration::from_secs(1000))).unwrap();
+            let soon = || Instant::now() + 2 * MS;
+            let mut buffer = [0; 16];
+            let (began, deadline) = (Instant::now(), soon());
+            assert_eq!(receiver.recv_deadline(&mut buffer, deadline).unwrap_err().kind(), ErrorKind::TimedOut);
+            assert!(Instant::now() >= deadline && began < deadline);
+            assert_eq!(receiver.recv_from_deadline(&mut buffer, soon()).unwrap_err().kind(), ErrorKind::TimedOut);
+            let sender = UnixDatagram::unbound().unwrap();
+            sender.set_write_timeout(Some(Duration::from_secs(1000))).unwrap();
+            let late = Instant::now() + Duration::from_secs(1000);
+            while let Ok(count) = sender.send_to_addr_deadline(b"full", &address, soon()) {
+                assert_eq!(count, 4);
+            }
+            let error = sender.send_to_addr_deadline(b"full", &address, soon()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+            sender.connect_addr(&address).unwrap();
+            assert_eq!(sender.send_deadline(b"full", soon()).unwrap_err().kind(), ErrorKind::TimedOut);
+            assert_eq!(receiver.recv_deadline(&mut buffer, late).unwrap(), 4);
+            assert_eq!(sender.send_deadline(b"last", late).unwrap(), 4);
+            let (count, from) = receiver.recv_from_deadline(&mut buffer, late).unwrap();
+            assert!(count == 4 && from.is_unnamed());
+        });
+    });
+}
+
+/// No zero ends such a path, and the kernel says that the address is longer than its type.
+#[test]
+fn a_sender_whose_path_fills_its_address_is_named() {
+    alone(|| {
+        let scratch = Scratch::new();
+        let receiving = scratch.at("receiving");
+        let receiver = UnixDatagram::bind(&receiving).unwrap();
+        let sending = scratch.at(&"x".repeat(107 - scratch.path().as_os_str().len()));
+        let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        rustix::net::bind(&sender, &rustix::net::SocketAddrUnix::new(&sending).unwrap()).unwrap();
+        sender.send_to(b"hello", &receiving).unwrap();
+        let mut buffer = [0; 16];
+        // std's addresses have no room for the last byte.
+        match receiver.recv_from(&mut buffer) {
+            Ok((count, from)) => assert_eq!((count, from.as_pathname()), (5, Some(&*sending))),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput),
+        }
     });
 }

@@ -1,23 +1,21 @@
-//! A panic belongs to the fibre that panics, whatever the others of its kernel thread do.
+//! A panic belongs to the fibre that panics, whatever other fibres of its kernel thread do.
 
-#[path = "fixture/mod.rs"]
 mod fixture;
 
-use fixture::{everywhere, happens_within, wait_until, wherever};
+use fixture::{SOON, everywhere, happens_within, wait_until, wherever};
 use sinew::sync::{Mutex, RwLock};
 use sinew::{JoinHandle, Runtime, task};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread::panicking;
-use std::time::Duration;
 
 /// Unwinds without calling the hook, which would print.
 fn fail() -> ! {
     resume_unwind(Box::new("a panic"))
 }
 
-/// Fibres that are suspended in the midst of their unwinding until they are let go.
+/// Fibres that stay suspended during their unwinding until `is_over`.
 struct Unwinding {
     suspended: AtomicU32,
     is_over: AtomicBool,
@@ -32,13 +30,13 @@ impl Drop for Suspends<'_> {
         self.0.suspended.fetch_add(1, SeqCst);
         while !self.0.is_over.load(SeqCst) {
             sinew::park();
-            assert!(panicking(), "the panic was left behind");
+            assert!(panicking(), "the panic stayed on another kernel thread");
         }
     }
 }
 
-/// Calls `body` in a fibre while `number` fibres of the runtime, and with one processor of
-/// the same kernel thread, are suspended in the midst of their unwinding.
+/// Calls `body` in a fibre while `number` other fibres of the runtime are suspended during their
+/// unwinding. With one processor, they are on the same kernel thread.
 fn beside_unwinding_fibres<T: Send>(rt: &Runtime, number: u32, body: impl FnOnce() -> T + Send) -> T {
     let unwinding = Arc::new(Unwinding { suspended: AtomicU32::new(0), is_over: AtomicBool::new(false) });
     rt.run(|| {
@@ -64,7 +62,7 @@ fn beside_unwinding_fibres<T: Send>(rt: &Runtime, number: u32, body: impl FnOnce
 }
 
 #[test]
-fn a_lock_is_poisoned_by_its_holder_although_a_neighbour_is_suspended_while_it_unwinds() {
+fn a_holder_that_panics_poisons_its_lock_beside_a_neighbour_that_unwinds() {
     everywhere(|rt, _| {
         let (mutex, rwlock, of_std) = (Mutex::new(()), RwLock::new(()), std::sync::Mutex::new(()));
         beside_unwinding_fibres(rt, 1, || {
@@ -84,14 +82,14 @@ fn a_lock_is_poisoned_by_its_holder_although_a_neighbour_is_suspended_while_it_u
 }
 
 #[test]
-fn a_lock_is_not_poisoned_by_a_neighbour_that_is_suspended_while_it_unwinds() {
+fn a_neighbour_that_unwinds_does_not_poison_a_lock() {
     everywhere(|rt, _| {
         let (mutex, rwlock, of_std) = (Mutex::new(()), RwLock::new(()), std::sync::Mutex::new(()));
         let unwinding = Unwinding { suspended: AtomicU32::new(0), is_over: AtomicBool::new(false) };
         rt.run(|| {
             sinew::scope(|scope| {
-                // Locked before the neighbour panics, unlocked while it unwinds. std's guard stays
-                // on its kernel thread.
+                // The fibre locks before the neighbour panics, and unlocks while it unwinds. A
+                // guard of std stays on its kernel thread.
                 sinew::pinned(|| {
                     let guards = (mutex.lock().unwrap(), rwlock.write().unwrap(), of_std.lock().unwrap());
                     let neighbour = scope.spawn(|| {
@@ -113,7 +111,7 @@ fn a_lock_is_not_poisoned_by_a_neighbour_that_is_suspended_while_it_unwinds() {
 }
 
 #[test]
-fn only_fibres_that_unwind_are_panicking_and_tasks_likewise() {
+fn only_fibres_and_tasks_that_unwind_are_panicking() {
     everywhere(|rt, _| {
         beside_unwinding_fibres(rt, 10, || {
             assert!(!panicking());
@@ -131,19 +129,19 @@ fn only_fibres_that_unwind_are_panicking_and_tasks_likewise() {
     });
 }
 
-/// The kernel threads of the process that are there to keep panics apart.
+/// Returns the number of the process's kernel threads that keep panics apart.
 fn keepers() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path().join("comm"));
     names.filter(|name| std::fs::read_to_string(name).is_ok_and(|name| name.trim() == "sinew-panics")).count()
 }
 
 #[test]
-fn nothing_is_left_of_a_thousand_fibres_that_unwound_at_once() {
+fn a_thousand_fibres_that_unwind_at_once_leave_nothing_behind() {
     wherever(
         |setup| setup.processors == 2,
         |rt, _| {
             beside_unwinding_fibres(rt, 1000, || assert!(keepers() == 1));
-            assert!(happens_within(Duration::from_secs(20), || keepers() == 0), "a kernel thread is left");
+            assert!(happens_within(SOON, || keepers() == 0), "a kernel thread is left");
         },
     );
 }

@@ -1,16 +1,13 @@
-//! Parking and unparking: nothing is lost, whoever does it.
+//! Parking and unparking lose no token, from fibres and from kernel threads.
 
 mod fixture;
 
-use fixture::{alone, everywhere, wait_until};
+use fixture::{LONG, alone, everywhere, wait_until};
 use sinew::{Fibre, JoinHandle};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
 
 #[test]
 fn unpark_before_park_is_not_lost() {
@@ -20,7 +17,7 @@ fn unpark_before_park_is_not_lost() {
             sinew::current().unpark();
             sinew::park();
         });
-        // By another, while it is known not to be parked.
+        // By another fibre, while this one is not parked.
         let (ready, given) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (is_ready, is_given) = (Arc::clone(&ready), Arc::clone(&given));
         let handle = rt.spawn(move || {
@@ -40,7 +37,7 @@ fn unpark_before_park_is_not_lost() {
 }
 
 #[test]
-fn waiting_for_other_fibres_uses_up_no_token() {
+fn waiting_for_another_fibre_takes_no_token() {
     everywhere(|rt, _| {
         rt.run(|| {
             sinew::current().unpark();
@@ -57,8 +54,8 @@ fn tokens_do_not_add_up() {
     const ROUNDS: usize = 40;
     const WAIT: Duration = Duration::from_millis(1);
     everywhere(|rt, _| {
-        // A park may return without a reason, but not always: here it would if
-        // the second token were kept beside the first.
+        // A park may return without a reason, but not every time. If the second token were kept
+        // beside the first, this park would always return early.
         let early = rt.run(|| {
             let round = || {
                 (0..3).for_each(|_| sinew::current().unpark());
@@ -73,7 +70,7 @@ fn tokens_do_not_add_up() {
     });
 }
 
-/// A fibre that learns of others after they have been spawned.
+/// A fibre that learns of the others after they are spawned.
 #[derive(Default)]
 struct Acquaintance(OnceLock<Fibre>);
 
@@ -111,8 +108,7 @@ fn two_fibres_take_turns_ten_thousand_times() {
     });
 }
 
-/// A fibre that answers as many posts as it gets, until `total`, and parks
-/// whenever there is none.
+/// A fibre that answers each post until `total`, and parks whenever there is none.
 struct Clerk {
     posted: AtomicU64,
     answered: AtomicU64,
@@ -132,7 +128,7 @@ impl Clerk {
         }
     }
 
-    /// Posts, and waits for the answer, so that every single unpark counts.
+    /// Posts and waits for the answer, so that every single unpark counts.
     fn post(&self, fibre: &Fibre) {
         let number = self.posted.fetch_add(1, Ordering::AcqRel) + 1;
         fibre.unpark();
@@ -171,7 +167,7 @@ fn no_unpark_is_lost_among_fibres_and_kernel_threads() {
 }
 
 #[test]
-fn to_unpark_a_finished_fibre_does_nothing() {
+fn unparking_a_finished_fibre_does_nothing() {
     everywhere(|rt, _| {
         let handle = rt.spawn(|| 5);
         let fibre = handle.fibre().clone();
@@ -186,7 +182,7 @@ fn to_unpark_a_finished_fibre_does_nothing() {
 }
 
 #[test]
-fn to_unpark_a_fibre_while_it_finishes_does_no_harm() {
+fn unparking_a_fibre_while_it_finishes_does_no_harm() {
     const FIBRES: usize = 50;
     const UNPARKS: usize = 500;
     const THREADS: usize = 4;
@@ -218,14 +214,14 @@ fn to_unpark_a_fibre_while_it_finishes_does_no_harm() {
 }
 
 #[test]
-fn a_kernel_thread_is_parked_and_unparked_as_a_fibre_is() {
+fn a_kernel_thread_parks_and_is_unparked_like_a_fibre() {
     everywhere(|rt, _| {
         let me = sinew::current();
         assert!(me.is_kernel_thread());
         assert_eq!((me.id(), me.name()), (sinew::current().id(), thread::current().name()));
         me.unpark();
         sinew::park();
-        // By a fibre, a thousand times.
+        // A fibre unparks the kernel thread a thousand times.
         let rounds = Arc::new(AtomicU32::new(0));
         let (its_rounds, kernel_thread) = (Arc::clone(&rounds), me.clone());
         let handle = rt.spawn(move || {
@@ -248,7 +244,7 @@ fn a_kernel_thread_is_parked_and_unparked_as_a_fibre_is() {
 }
 
 #[test]
-fn a_kernel_thread_waits_and_sleeps_as_a_fibre_does() {
+fn a_kernel_thread_waits_and_sleeps_like_a_fibre() {
     alone(|| {
         sinew::yield_now();
         for wait in [Duration::ZERO, Duration::from_millis(2)] {
@@ -264,7 +260,7 @@ fn a_kernel_thread_waits_and_sleeps_as_a_fibre_does() {
         sinew::sleep(Duration::from_millis(1));
         let began = Instant::now();
         sinew::park_timeout(LONG);
-        assert!(began.elapsed() < LONG, "the token has been kept");
+        assert!(began.elapsed() < LONG, "the token is lost");
     });
 }
 

@@ -1,18 +1,19 @@
-//! Descriptors of all kinds, and copying between them.
+//! Descriptors of all kinds in a `Pollable`, and copying between them.
 #![allow(unsafe_code)]
 
+#[macro_use]
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wherever};
+use fixture::loopback::{bytes, pair};
+use fixture::{Scratch, alone, everywhere, rerun, wherever};
 use sinew::fs;
 use sinew::io::{self, Pollable};
-use sinew::net::{TcpListener, TcpStream};
+use sinew::net;
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ fn pipe() -> (Pollable<PipeReader>, Pollable<PipeWriter>) {
 
 fn owned(descriptor: RawFd) -> File {
     assert!(descriptor >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: it is nobody else's.
+    // SAFETY: nothing else owns the descriptor.
     unsafe { File::from_raw_fd(descriptor) }
 }
 
@@ -42,12 +43,8 @@ fn is_nonblocking(descriptor: impl AsFd) -> bool {
     flags & libc::O_NONBLOCK != 0
 }
 
-fn noise(count: usize, seed: u64) -> Vec<u8> {
-    let mut random = Random::new(seed);
-    (0..count).map(|_| random.below(256) as u8).collect()
-}
-
-/// The first place where they differ; two megabytes are not worth printing.
+/// Asserts that both are equal, and names the first difference. Two megabytes are not worth
+/// printing.
 #[track_caller]
 fn assert_same(left: &[u8], right: &[u8]) {
     assert_eq!(left.len(), right.len());
@@ -75,7 +72,7 @@ fn a_reader_waits_for_a_pipe_while_others_run() {
 
 #[test]
 fn a_writer_waits_for_room_in_a_pipe() {
-    let bytes = noise(LARGE, 0x91be);
+    let bytes = bytes(0x91be, LARGE);
     everywhere(|runtime, _| {
         runtime.run(|| {
             let (reader, writer) = pipe();
@@ -93,7 +90,7 @@ fn a_writer_waits_for_room_in_a_pipe() {
 }
 
 #[test]
-fn vectors_of_buffers_go_through() {
+fn vectored_reads_and_writes_work() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let (mut reader, mut writer) = pipe();
@@ -108,12 +105,12 @@ fn vectors_of_buffers_go_through() {
 }
 
 #[test]
-fn a_reader_that_is_gone_is_an_error_for_the_writer_that_waits() {
+fn a_waiting_writer_gets_an_error_when_the_reader_goes() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let (reader, mut writer) = pipe();
             let writing = sinew::spawn(move || writer.write_all(&vec![0; LARGE]));
-            // It has filled the pipe when there is something to read.
+            // When there is something to read, the writer has filled the pipe.
             reader.readable().unwrap();
             drop(reader);
             assert_eq!(writing.join().unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe);
@@ -122,7 +119,7 @@ fn a_reader_that_is_gone_is_an_error_for_the_writer_that_waits() {
 }
 
 #[test]
-fn an_eventfd_is_counted_between_fibres() {
+fn fibres_count_with_an_eventfd() {
     const ROUNDS: u64 = 200;
     everywhere(|runtime, _| {
         runtime.run(|| {
@@ -152,7 +149,7 @@ fn an_eventfd_is_counted_between_fibres() {
 }
 
 #[test]
-fn a_full_eventfd_is_written_when_it_has_been_read() {
+fn a_writer_waits_for_a_full_eventfd() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let event = eventfd();
@@ -177,7 +174,7 @@ fn a_full_eventfd_is_written_when_it_has_been_read() {
 }
 
 #[test]
-fn a_timerfd_expires() {
+fn a_reader_waits_for_a_timerfd() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             // SAFETY: no memory is involved.
@@ -202,7 +199,7 @@ fn a_timerfd_expires() {
 }
 
 #[test]
-fn waits_end_when_their_time_is_up() {
+fn a_limit_ends_each_kind_of_wait() {
     const SHORT: Duration = Duration::from_millis(2);
     everywhere(|runtime, _| {
         runtime.run(|| {
@@ -226,8 +223,8 @@ fn waits_end_when_their_time_is_up() {
     });
 }
 
-/// Three fibres wait for a byte each, and three come at once. The first that is told does
-/// `first` before it reads, if that lets it.
+/// Three fibres wait for a byte each, and three bytes come at once. The first fibre that is
+/// signalled calls `first` before it reads.
 #[track_caller]
 fn three_bytes_for_three(first: impl Fn(&Pollable<PipeReader>) + Send + Sync + Copy, readers: usize) {
     everywhere(|runtime, _| {
@@ -261,11 +258,11 @@ fn three_bytes_for_three(first: impl Fn(&Pollable<PipeReader>) + Send + Sync + C
 
 #[test]
 fn an_operation_that_panics_leaves_its_turn_to_the_next() {
-    three_bytes_for_three(|_| panic!("an operation panics, as it should"), 2);
+    three_bytes_for_three(|_| panic!("this panic is part of the test"), 2);
 }
 
 #[test]
-fn an_operation_may_be_done_within_an_operation() {
+fn operations_may_nest() {
     let again =
         |reader: &Pollable<PipeReader>| assert_eq!(reader.read_with(|mut pipe| pipe.read(&mut [0; 0])).unwrap(), 0);
     three_bytes_for_three(again, 3);
@@ -277,7 +274,7 @@ fn an_operation_that_cancels_its_own_fibre_leaves_its_turn_to_the_next() {
 }
 
 #[test]
-fn a_cancelled_fibre_does_not_wait() {
+fn a_cancellation_ends_a_wait() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let (reader, _writer) = pipe();
@@ -291,14 +288,14 @@ fn a_cancelled_fibre_does_not_wait() {
 }
 
 #[test]
-fn a_value_comes_back_as_it_was() {
+fn into_inner_returns_the_value_in_its_former_mode() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let (reader, writer) = std::io::pipe().unwrap();
             let pollable = Pollable::new(reader).unwrap();
             assert!(is_nonblocking(pollable.get_ref()));
             assert_eq!(pollable.as_raw_fd(), pollable.get_ref().as_raw_fd());
-            // Known to a poller.
+            // The poller knows the descriptor.
             assert_eq!(pollable.readable_timeout(Duration::ZERO).unwrap_err().kind(), ErrorKind::TimedOut);
             let mut reader = pollable.into_inner();
             assert!(!is_nonblocking(&reader));
@@ -312,7 +309,7 @@ fn a_value_comes_back_as_it_was() {
     });
 }
 
-/// What was registered for a value that lives on would be reported for ever.
+/// A registration that outlives its `Pollable` would be reported again and again.
 #[test]
 fn a_borrowed_descriptor_can_be_polled_again_and_again() {
     everywhere(|runtime, _| {
@@ -328,7 +325,7 @@ fn a_borrowed_descriptor_can_be_polled_again_and_again() {
                 pollable.read_with(|&(mut pipe)| pipe.read(&mut byte)).unwrap();
                 assert_eq!(byte, [round]);
             }
-            // The poller may be new.
+            // The poller may be new, and have two descriptors of its own.
             assert!(std::fs::read_dir("/proc/self/fd").unwrap().count() <= before + 2);
         });
     });
@@ -346,11 +343,11 @@ fn regular_files_and_directories_are_refused() {
 }
 
 #[test]
-fn a_kernel_thread_may_wait_as_well() {
+fn a_kernel_thread_may_wait_for_a_pollable() {
     alone(|| {
         let (mut reader, mut writer) = pipe();
         assert_eq!(reader.readable_timeout(Duration::from_millis(1)).unwrap_err().kind(), ErrorKind::TimedOut);
-        let bytes = noise(LARGE, 0x7472);
+        let bytes = bytes(0x7472, LARGE);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 writer.write_all(&bytes).unwrap();
@@ -375,7 +372,7 @@ fn many_fibres_use_one_pipe() {
                 for _ in 0..FIBRES {
                     scope.spawn(|| {
                         for _ in 0..MESSAGES {
-                            // Not torn: it is shorter than what a pipe writes whole.
+                            // A message is shorter than the size that a pipe writes in one piece.
                             assert_eq!((&writer).write(&[1; 1024]).unwrap(), 1024);
                         }
                     });
@@ -394,7 +391,7 @@ fn many_fibres_use_one_pipe() {
 
 #[test]
 fn a_large_copy_arrives_whole() {
-    let bytes = noise(2 * LARGE + 13, 0xc0b1);
+    let bytes = bytes(0xc0b1, 2 * LARGE + 13);
     everywhere(|runtime, _| {
         runtime.run(|| {
             let (reader, mut writer) = pipe();
@@ -422,7 +419,7 @@ fn a_large_copy_arrives_whole() {
 }
 
 #[test]
-fn copy_tries_again_when_interrupted_and_passes_on_errors() {
+fn copy_repeats_after_an_interruption_and_passes_on_errors() {
     alone(|| {
         struct Reluctant(Vec<ErrorKind>);
         impl Read for Reluctant {
@@ -444,39 +441,28 @@ fn copy_tries_again_when_interrupted_and_passes_on_errors() {
     });
 }
 
-/// A file that is removed at once.
+/// Returns a file that is already removed from its directory.
 fn temporary(contents: &[u8]) -> fs::File {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("sinew-pollable-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
-    let path: PathBuf = std::env::temp_dir().join(name);
-    let mut file = fs::File::create_new(&path).unwrap();
-    fs::remove_file(&path).unwrap();
+    let mut file = fs::File::create_new(Scratch::new().at("file")).unwrap();
     file.write_all(contents).unwrap();
     file
-}
-
-fn connection() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let connecting = sinew::spawn(move || TcpStream::connect(address).unwrap());
-    (listener.accept().unwrap().0, connecting.join().unwrap())
 }
 
 #[test]
 fn sendfile_sends_more_than_the_socket_holds() {
     const FILE: usize = 12 << 20;
-    let bytes = noise(FILE, 0x5e4d);
+    let bytes = bytes(0x5e4d, FILE);
     wherever(
         |setup| setup.processors != 4 && !setup.migrating,
         |runtime, _| {
             runtime.run(|| {
                 let mut file = temporary(&bytes);
-                let (sender, mut receiver) = connection();
+                let (sender, mut receiver) = pair();
                 let has_sent = AtomicBool::new(false);
                 sinew::scope(|scope| {
                     let sending = scope.spawn(|| {
                         let sender = sender;
-                        let sent = io::sendfile(&file, &sender, 5, (FILE - 10) as u64);
+                        let sent = net::sendfile(&file, &sender, 5, (FILE - 10) as u64);
                         has_sent.store(true, SeqCst);
                         sent
                     });
@@ -495,23 +481,23 @@ fn sendfile_sends_more_than_the_socket_holds() {
     );
 }
 
-/// The kernel would hold up the only processor, on which the receiver is to run.
+/// A blocking call would hold up the only processor, and the receiver would never run.
 #[test]
-fn sendfile_to_a_socket_that_another_has_made_blocking_holds_nobody_up() {
+fn sendfile_to_a_socket_that_was_made_blocking_holds_up_no_processor() {
     const FILE: usize = 12 << 20;
-    let bytes = noise(FILE, 0xb10c);
+    let bytes = bytes(0xb10c, FILE);
     wherever(
         |setup| setup.processors == 1 && !setup.migrating,
         |runtime, _| {
             runtime.run(|| {
                 let file = temporary(&bytes);
-                let (sender, mut receiver) = connection();
+                let (sender, mut receiver) = pair();
                 let blocking = std::net::TcpStream::from(sender.try_clone().unwrap());
                 assert!(!is_nonblocking(&blocking));
                 sinew::scope(|scope| {
                     let sending = scope.spawn(|| {
                         let (sender, _blocking) = (sender, blocking);
-                        io::sendfile(&file, &sender, 5, u64::MAX)
+                        net::sendfile(&file, &sender, 5, u64::MAX)
                     });
                     let mut read = Vec::new();
                     receiver.read_to_end(&mut read).unwrap();
@@ -524,16 +510,16 @@ fn sendfile_to_a_socket_that_another_has_made_blocking_holds_nobody_up() {
 }
 
 #[test]
-fn sendfile_ends_where_the_file_does() {
+fn sendfile_ends_at_the_end_of_the_file() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let file = temporary(b"0123456789");
-            let (sender, mut receiver) = connection();
-            assert_eq!(io::sendfile(&file, &sender, 7, u64::MAX).unwrap(), 3);
-            assert_eq!(io::sendfile(&file, &sender, 100, 5).unwrap(), 0);
-            assert_eq!(io::sendfile(&file, &sender, 0, 0).unwrap(), 0);
-            assert_eq!(io::sendfile(&file, &sender, u64::MAX, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
-            // The socket is as usable as before.
+            let (sender, mut receiver) = pair();
+            assert_eq!(net::sendfile(&file, &sender, 7, u64::MAX).unwrap(), 3);
+            assert_eq!(net::sendfile(&file, &sender, 100, 5).unwrap(), 0);
+            assert_eq!(net::sendfile(&file, &sender, 0, 0).unwrap(), 0);
+            assert_eq!(net::sendfile(&file, &sender, u64::MAX, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+            // The socket still works.
             (&sender).write_all(b"!").unwrap();
             drop(sender);
             let mut text = String::new();
@@ -548,10 +534,10 @@ fn sendfile_to_a_peer_that_is_gone_is_an_error() {
     everywhere(|runtime, _| {
         runtime.run(|| {
             let file = temporary(&[1; 100_000]);
-            let (sender, receiver) = connection();
+            let (sender, receiver) = pair();
             drop(receiver);
             let error = loop {
-                if let Err(error) = io::sendfile(&file, &sender, 0, 100_000) {
+                if let Err(error) = net::sendfile(&file, &sender, 0, 100_000) {
                     break error;
                 }
             };
@@ -560,7 +546,7 @@ fn sendfile_to_a_peer_that_is_gone_is_an_error() {
     });
 }
 
-/// Says to a process that it is to copy its input to its error output.
+/// Environment variable: the process is to copy its input to its error output.
 const ECHO: &str = "SINEW_TEST_ECHO";
 
 /// The body of that process.
@@ -587,13 +573,11 @@ fn standard_handles_work_for_pipes_sockets_and_files() {
     if std::env::var_os(ECHO).is_some() {
         echo();
     }
-    let bytes = noise(LARGE, 0x57d0);
+    let bytes = bytes(0x57d0, LARGE);
+    let test = name_of_test!();
     let echo = || {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["standard_handles_work_for_pipes_sockets_and_files", "--exact", "--nocapture"])
-            .env(ECHO, "1")
-            .stdout(Stdio::piped());
+        let mut command = rerun::command(test, ECHO, "");
+        command.stdout(Stdio::piped());
         command
     };
     alone(|| {
@@ -602,7 +586,7 @@ fn standard_handles_work_for_pipes_sockets_and_files() {
         let mut input = child.stdin.take().unwrap();
         let output = std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Small pieces first: the child has to wait.
+                // Sends small pieces, so that the child has to wait.
                 for piece in bytes[..100].chunks(10) {
                     input.write_all(piece).unwrap();
                 }

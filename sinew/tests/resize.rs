@@ -1,23 +1,20 @@
-//! Processors that come and go while everything runs.
+//! Processors that are added and removed while everything runs.
 
 mod fixture;
 
-use fixture::{Random, everywhere, happens_within, kernel_thread, wait_until, wherever};
+use fixture::{Random, SOON, everywhere, happens_within, kernel_thread, let_others_wait, wait_until, wherever};
 use sinew::sched::{Placement, ProcessorId, Topology};
 use sinew::{Cluster, FibreBuilder, ResizeError, Runtime, pinned};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(20);
-
-/// The processor with this number.
+/// Returns the id of the processor with this index.
 fn processor(index: u16) -> ProcessorId {
     Placement::simulated(index, Arc::new(Topology::flat(1)), 0).processor()
 }
 
-/// The processor that runs the caller at this moment.
+/// Returns the processor that runs the caller at this moment.
 #[inline(never)]
 fn my_processor() -> ProcessorId {
     let name = std::thread::current().name().unwrap().to_owned();
@@ -27,7 +24,7 @@ fn my_processor() -> ProcessorId {
 /// Work of every kind, which goes on until it is told to stop.
 struct Load {
     stop: AtomicBool,
-    /// Iterations of all fibres.
+    /// The iterations of all fibres.
     iterations: AtomicU64,
 }
 
@@ -37,7 +34,7 @@ impl Load {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Iterates with `wait` in between, and says how often.
+    /// Iterates with `wait` in between. Returns the number of iterations.
     fn iterate(&self, mut wait: impl FnMut()) -> u64 {
         let mut count = 1;
         while self.goes_on() {
@@ -47,8 +44,8 @@ impl Load {
         count
     }
 
-    /// Parks after each iteration, to be unparked by a partner that does the
-    /// same: without one wake-up, both would wait for ever.
+    /// Parks after each iteration. A partner that does the same unparks it, so that one lost
+    /// wake-up stops both for ever.
     fn ping_pong(&self, ball: &AtomicU32, me: u32) -> u64 {
         let partner = sinew::current();
         let mut count = 0;
@@ -95,9 +92,9 @@ fn spawn_load(rt: &Runtime, load: &Arc<Load>) -> Vec<sinew::JoinHandle<u64>> {
 }
 
 #[test]
-fn nothing_is_lost_while_processors_come_and_go() {
+fn no_work_is_lost_while_processors_come_and_go() {
     const CHANGES: u32 = 200;
-    // The number of processors changes, so that it matters little where it begins.
+    // The number of processors changes, so its first value matters little.
     let begins_with_two = |setup: &fixture::Setup| setup.processors == 2;
     wherever(begins_with_two, |rt, setup| {
         let mut random = Random::new(0x5eed_0003);
@@ -119,18 +116,18 @@ fn nothing_is_lost_while_processors_come_and_go() {
             }
             let before = load.iterations.load(Ordering::Relaxed);
             let goes_on = || load.iterations.load(Ordering::Relaxed) > before + 20;
-            assert!(happens_within(LONG, goes_on), "nothing runs after change {change}");
+            assert!(happens_within(SOON, goes_on), "no fibre runs after change {change}");
         }
         load.stop.store(true, Ordering::Relaxed);
         let sum: u64 = fibres.into_iter().map(|fibre| fibre.join().unwrap()).sum();
         assert_eq!(sum, load.iterations.load(Ordering::Relaxed));
-        assert!(happens_within(LONG, || cluster.retiring() == 0), "{} still retire", cluster.retiring());
+        assert!(happens_within(SOON, || cluster.retiring() == 0), "{} processors still retire", cluster.retiring());
         assert_eq!(cluster.processors(), processors);
     });
 }
 
 #[test]
-fn a_fibre_that_is_bound_to_a_removed_processor_goes_on_there() {
+fn a_fibre_bound_to_a_removed_processor_goes_on_there() {
     everywhere(|rt, setup| {
         for spawned_pinned in [false, true] {
             let cluster = rt.main_cluster();
@@ -139,7 +136,7 @@ fn a_fibre_that_is_bound_to_a_removed_processor_goes_on_there() {
             let begun = Arc::new(std::sync::Mutex::new(None));
             let it_began = Arc::clone(&begun);
             let body = move || {
-                let home = kernel_thread();
+                let own_thread = kernel_thread();
                 *it_began.lock().unwrap() = Some(my_processor());
                 while !is_removed.load(Ordering::Acquire) {
                     sinew::park();
@@ -148,16 +145,20 @@ fn a_fibre_that_is_bound_to_a_removed_processor_goes_on_there() {
                     match step % 3 {
                         0 => sinew::yield_now(),
                         1 => sinew::sleep(Duration::from_micros(100)),
-                        _ => assert_ne!(sinew::spawn(kernel_thread).join().unwrap(), home, "new fibres go elsewhere"),
+                        _ => assert_ne!(
+                            sinew::spawn(kernel_thread).join().unwrap(),
+                            own_thread,
+                            "a new fibre began on the removed processor"
+                        ),
                     }
-                    assert_eq!(kernel_thread(), home);
+                    assert_eq!(kernel_thread(), own_thread);
                     its_step.store(step, Ordering::Relaxed);
                 }
-                // Its partner waits as well, so that a wake-up comes from outside.
+                // The partner waits as well, so the wake-up comes from outside.
                 while its_step.load(Ordering::Acquire) != 100 {
                     sinew::park();
                 }
-                kernel_thread() == home
+                kernel_thread() == own_thread
             };
             let builder = FibreBuilder::new().cluster(cluster);
             let handle = match (setup.migrating, spawned_pinned) {
@@ -167,28 +168,28 @@ fn a_fibre_that_is_bound_to_a_removed_processor_goes_on_there() {
             };
             let handle = handle.unwrap();
             wait_until(|| begun.lock().unwrap().is_some());
-            let home = begun.lock().unwrap().unwrap();
+            let own_processor = begun.lock().unwrap().unwrap();
             cluster.add_processor().unwrap();
-            cluster.remove_processor_by_id(home).unwrap();
+            cluster.remove_processor_by_id(own_processor).unwrap();
             assert_eq!((cluster.processors(), cluster.retiring()), (setup.processors, 1));
             assert!(matches!(
-                cluster.remove_processor_by_id(home),
+                cluster.remove_processor_by_id(own_processor),
                 Err(ResizeError::NoSuchProcessor | ResizeError::LastProcessor)
             ));
             removed.store(true, Ordering::Release);
             handle.fibre().unpark();
-            assert!(happens_within(LONG, || step.load(Ordering::Relaxed) == 50), "it does not go on");
+            assert!(happens_within(SOON, || step.load(Ordering::Relaxed) == 50), "the fibre does not go on");
             assert_eq!(cluster.retiring(), 1);
             step.store(100, Ordering::Release);
             handle.fibre().unpark();
             assert!(handle.join().unwrap());
-            assert!(happens_within(LONG, || cluster.retiring() == 0), "its processor stays");
+            assert!(happens_within(SOON, || cluster.retiring() == 0), "the processor does not end");
         }
     });
 }
 
 #[test]
-fn a_fibre_may_remove_the_processor_that_it_runs_on() {
+fn a_fibre_may_remove_its_own_processor() {
     everywhere(|rt, setup| {
         let cluster = rt.main_cluster();
         for _ in 0..10 {
@@ -198,14 +199,14 @@ fn a_fibre_may_remove_the_processor_that_it_runs_on() {
                 cluster.remove_processor_by_id(my_processor()).unwrap();
                 sinew::spawn(sinew::yield_now).join().unwrap();
                 if setup.migrating {
-                    assert!(happens_within(LONG, || kernel_thread() != before), "it stays");
+                    assert!(happens_within(SOON, || kernel_thread() != before), "it stays");
                 }
                 sinew::yield_now();
                 (before, kernel_thread())
             });
             assert_eq!(before == after, !setup.migrating);
-            // Until it has noticed that it is to go, it may take the fibre of the next round.
-            assert!(happens_within(LONG, || cluster.retiring() == 0));
+            // Until the processor has noticed its removal, it may take the fibre of the next round.
+            assert!(happens_within(SOON, || cluster.retiring() == 0));
         }
         assert_eq!(cluster.processors(), setup.processors);
     });
@@ -231,36 +232,34 @@ fn the_last_processor_stays() {
 }
 
 #[test]
-fn removing_takes_the_one_that_came_last_or_the_one_that_is_named() {
+fn remove_takes_the_newest_processor_or_the_named_one() {
     everywhere(|rt, _| {
         let cluster = rt.main_cluster();
         let (first, second) = (cluster.add_processor().unwrap(), cluster.add_processor().unwrap());
         assert_ne!(first, second);
         assert_eq!(cluster.remove_processor().unwrap(), second);
         cluster.remove_processor_by_id(first).unwrap();
-        // A number is used again when its processor has ended.
-        assert!(happens_within(LONG, || cluster.retiring() == 0));
+        // A processor's number is reused after the processor has ended.
+        assert!(happens_within(SOON, || cluster.retiring() == 0));
         assert_eq!(cluster.add_processor().unwrap(), first);
         assert_eq!(first.index(), cluster.processors() - 1);
     });
 }
 
 #[test]
-fn timers_go_on_when_any_of_the_sleeping_processors_is_removed() {
+fn timers_go_on_when_any_sleeping_processor_is_removed() {
     wherever(
         |setup| setup.processors > 1,
         |rt, setup| {
             let cluster: &Cluster = rt.main_cluster();
             for victim in 0..setup.processors as u16 {
-                let sleeper = rt.spawn(|| sinew::sleep(Duration::from_millis(60)));
-                // Time for all processors to fall asleep, one of them with an
-                // eye on the clock; nothing goes wrong if they do not.
-                std::thread::sleep(Duration::from_millis(20));
+                let sleeper = rt.spawn(|| sinew::sleep(Duration::from_millis(20)));
+                let_others_wait();
                 cluster.remove_processor_by_id(processor(victim)).unwrap();
-                let woken = happens_within(Duration::from_secs(5), || sleeper.is_finished());
-                assert!(woken, "nobody minds the clock after processor {victim} has left");
+                let woken = happens_within(SOON, || sleeper.is_finished());
+                assert!(woken, "no processor minds the timers after processor {victim} has left");
                 sleeper.join().unwrap();
-                assert!(happens_within(LONG, || cluster.retiring() == 0));
+                assert!(happens_within(SOON, || cluster.retiring() == 0));
                 assert_eq!(cluster.add_processor().unwrap(), processor(victim));
             }
         },
@@ -268,7 +267,7 @@ fn timers_go_on_when_any_of_the_sleeping_processors_is_removed() {
 }
 
 #[test]
-fn fibres_that_wait_for_a_processor_are_taken_over_when_it_leaves() {
+fn fibres_queued_on_a_processor_move_to_others_when_it_leaves() {
     everywhere(|rt, setup| {
         let cluster = rt.main_cluster();
         for _ in 0..20 {
@@ -278,7 +277,7 @@ fn fibres_that_wait_for_a_processor_are_taken_over_when_it_leaves() {
             let sum: u64 = fibres.into_iter().map(|fibre| fibre.join().unwrap()).sum();
             assert_eq!(sum, (0..300).sum());
         }
-        assert!(happens_within(LONG, || cluster.retiring() == 0));
+        assert!(happens_within(SOON, || cluster.retiring() == 0));
         assert_eq!(cluster.processors(), setup.processors);
     });
 }

@@ -1,11 +1,11 @@
-//! A great many fibres: what they cost while they wait, and that nothing of them
-//! is left afterwards. Each test measures a process of its own.
+//! A large number of fibres: their cost while they wait, and that they leave nothing behind. Each
+//! test measures a process of its own.
 
-#[path = "rerun/mod.rs"]
 #[macro_use]
-mod rerun;
+mod fixture;
 
-use rerun::Rerun;
+use fixture::rerun::Rerun;
+use fixture::{kernel_bytes, process_bytes};
 use sinew::{JoinHandle, Runtime};
 use std::collections::VecDeque;
 use std::fs;
@@ -15,35 +15,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// The process's resident memory in bytes.
+/// Returns the resident memory of the process in bytes.
 fn resident() -> usize {
-    status("VmRSS:")
+    process_bytes("VmRSS")
 }
 
-/// What the kernel's tables of the process's pages take, in bytes: it does not count as resident.
+/// Returns the size of the process's page tables in bytes. The kernel does not count them as
+/// resident.
 fn page_tables() -> usize {
-    status("VmPTE:")
-}
-
-fn status(what: &str) -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() * KIB
+    process_bytes("VmPTE")
 }
 
 fn mappings() -> usize {
     fs::read_to_string("/proc/self/maps").unwrap().lines().count()
 }
 
-/// What the system has left to give.
+/// Returns the memory that the system has left.
 fn available() -> usize {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() * KIB
+    kernel_bytes("/proc/meminfo", "MemAvailable")
 }
 
-/// Spawns fibres that each run `first`, then wait to be unparked; returns when
-/// all of them have begun to wait.
+/// Spawns fibres that run `first` and then wait to be unparked. Returns when all of them have begun
+/// to wait.
 fn spawn_parked(count: usize, first: fn()) -> Vec<JoinHandle<usize>> {
     static PARKED: AtomicUsize = AtomicUsize::new(0);
     PARKED.store(0, Ordering::Relaxed);
@@ -69,7 +62,7 @@ fn unpark_and_join(handles: Vec<JoinHandle<usize>>) {
 }
 
 #[test]
-fn a_million_parked_fibres_cost_a_page_each_and_hardly_a_mapping() {
+fn a_million_parked_fibres_cost_a_page_each_and_few_mappings() {
     const FIBRES: usize = 1_000_000;
     let most_each = if cfg!(debug_assertions) { 9 * KIB } else { 46 * KIB / 10 };
     if available() < FIBRES * most_each * 5 / 4 {
@@ -107,20 +100,20 @@ fn rounds_of_spawning_and_joining_leave_nothing_behind() {
             })
             .collect();
         println!("{after_round:?}");
-        // The allocator and the pools have what they want after some rounds.
+        // After some rounds the allocator and the pools have reached their size.
         let early = after_round[..4].iter().copied().reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).unwrap();
         let last = after_round[ROUNDS - 1];
         assert!(last.0 <= early.0 + 4 * MIB, "{} KiB more than at first", (last.0 - early.0) / KIB);
         assert!(last.1 <= early.1 + 2, "{} mappings more than at first", last.1 - early.1);
         drop(runtime);
         assert_eq!(sinew::memory::usage().promised_stacks, 0, "stacks are still promised");
-        println!("nothing is left");
+        println!("no memory is left over");
     });
-    outcome.assert_success("nothing is left");
+    outcome.assert_success("no memory is left over");
 }
 
 #[test]
-fn stacks_that_have_grown_are_given_back() {
+fn the_pages_of_grown_stacks_are_given_back() {
     const FIBRES: usize = 2_000;
     const GROWTH: usize = 40 * KIB;
     #[inline(never)]
@@ -134,14 +127,14 @@ fn stacks_that_have_grown_are_given_back() {
             let before = resident();
             let handles = spawn_parked(FIBRES, grow);
             let grown = resident() - before;
-            assert!(grown > FIBRES * GROWTH, "{} KiB for all: they did not grow", grown / KIB);
+            assert!(grown > FIBRES * GROWTH, "{} KiB for all stacks: they did not grow", grown / KIB);
             unpark_and_join(handles);
             let left = resident().saturating_sub(before);
-            println!("{} KiB at the height of it, {} KiB afterwards", grown / KIB, left / KIB);
-            // A page of each may stay, and on each processor 4 MiB of grown ones for those who
-            // come.
+            println!("{} KiB at most, {} KiB afterwards", grown / KIB, left / KIB);
+            // Each stack may keep a page. Each processor may keep 4 MiB of grown stacks for the
+            // next fibres.
             let most = FIBRES * 4 * KIB + 2 * 4 * MIB;
-            assert!(left < most, "{} KiB are left of {} KiB", left / KIB, grown / KIB);
+            assert!(left < most, "{} KiB of {} KiB are left", left / KIB, grown / KIB);
         });
         println!("given back");
     });
@@ -149,7 +142,7 @@ fn stacks_that_have_grown_are_given_back() {
 }
 
 #[test]
-fn trimmed_stacks_cost_nothing_and_serve_again() {
+fn trimmed_stacks_cost_nothing_and_can_be_used_again() {
     const FIBRES: usize = 5_000;
     let outcome = in_child!(Rerun::new(), || {
         let runtime = Runtime::builder().processors(2).build().unwrap();
@@ -159,10 +152,10 @@ fn trimmed_stacks_cost_nothing_and_serve_again() {
                 let before = resident();
                 let given_back = sinew::memory::trim();
                 let fallen = before.saturating_sub(resident());
-                println!("{} KiB given back, {} KiB fallen", given_back / KIB, fallen / KIB);
-                // Processors keep some.
+                println!("{} KiB given back, {} KiB less resident", given_back / KIB, fallen / KIB);
+                // Processors keep some stacks.
                 assert!(given_back > (FIBRES - 500) * 4 * KIB, "{given_back} bytes given back");
-                assert!(fallen > given_back * 9 / 10, "{fallen} bytes less of {given_back}");
+                assert!(fallen > given_back * 9 / 10, "{fallen} bytes less resident, {given_back} given back");
             }
             assert_eq!(sinew::memory::trim(), 0, "again and again");
         });
@@ -174,7 +167,7 @@ fn trimmed_stacks_cost_nothing_and_serve_again() {
 }
 
 #[test]
-fn fibres_come_and_go_while_stacks_are_trimmed() {
+fn fibres_may_come_and_go_while_stacks_are_trimmed() {
     const FIBRES: usize = 3_000;
     const BATCH: usize = 256;
     const ROUNDS: usize = 100;
@@ -190,12 +183,12 @@ fn fibres_come_and_go_while_stacks_are_trimmed() {
         let trimmers = [trim; 4].map(std::thread::spawn);
         runtime.run(|| {
             unpark_and_join(spawn_parked(FIBRES, || ()));
-            // As many as there are stacks, always; some end while as many begin.
+            // There are always as many fibres as stacks: one begins for each that ends.
             let memory = sinew::memory::usage();
             let spare = memory.carved_stacks - memory.promised_stacks - BATCH;
             let mut parked: VecDeque<_> = (0..spare).map(|_| sinew::spawn(sinew::park)).collect();
             let mut rounds = 0;
-            // Those who trim have to get their turn.
+            // The threads that trim must get their turn.
             while rounds < ROUNDS || GIVEN_BACK.load(Ordering::Relaxed) <= FIBRES * 4 * KIB {
                 rounds += 1;
                 let ending: Vec<_> = parked.drain(..BATCH).collect();
@@ -216,7 +209,7 @@ fn fibres_come_and_go_while_stacks_are_trimmed() {
 }
 
 #[test]
-fn a_scope_does_not_remember_those_who_have_ended() {
+fn a_scope_keeps_no_memory_for_fibres_that_have_ended() {
     const FIBRES: usize = 20_000;
     let outcome = in_child!(Rerun::new(), || {
         let runtime = Runtime::builder().processors(1).build().unwrap();
@@ -235,13 +228,13 @@ fn a_scope_does_not_remember_those_who_have_ended() {
                 assert!(grown < MIB, "{} KiB more", grown / KIB);
             });
         });
-        println!("forgotten");
+        println!("the scope forgot its fibres");
     });
-    outcome.assert_success("forgotten");
+    outcome.assert_success("the scope forgot its fibres");
 }
 
 #[test]
-fn a_large_stack_costs_only_what_is_used_of_it() {
+fn a_large_stack_costs_only_the_pages_that_are_used() {
     const FIBRES: usize = 1_000;
     let outcome = in_child!(Rerun::new(), || {
         let runtime = Runtime::builder().processors(1).stack_size(16 * MIB).build().unwrap();

@@ -1,14 +1,11 @@
-//! Schedulers that an application has written: correct ones work, and no mistake of one
-//! harms more than itself.
+//! Schedulers written by an application: correct ones work, and a mistake in one ends the process
+//! with a message instead of corrupting it.
 
-#[path = "fixture/mod.rs"]
-mod fixture;
 #[macro_use]
-#[path = "rerun/mod.rs"]
-mod rerun;
+mod fixture;
 
+use fixture::rerun::{Rerun, SIGABRT};
 use fixture::{alone, migrating, wait_until};
-use rerun::{Rerun, SIGABRT};
 use sinew::sched::{Claim, Effort, Local, Placement, Ready, Scheduler, Topology, Wake};
 use sinew::{Fibre, Runtime, task};
 use std::collections::VecDeque;
@@ -16,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a scheduler is in the midst of.
+/// The method that a scheduler is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Attach,
@@ -28,7 +25,7 @@ enum Method {
     Claim,
     Search,
     Retract,
-    Tick,
+    Beat,
     Drain,
     DropLocal,
     DropScheduler,
@@ -44,7 +41,7 @@ const METHODS: [Method; 13] = [
     Method::Claim,
     Method::Search,
     Method::Retract,
-    Method::Tick,
+    Method::Beat,
     Method::Drain,
     Method::DropLocal,
     Method::DropScheduler,
@@ -52,8 +49,7 @@ const METHODS: [Method; 13] = [
 
 type During = Arc<dyn Fn(Method) + Send + Sync>;
 
-/// One queue, and something that is called during each method, when the method has done
-/// what it is for.
+/// One queue, and a closure that runs during each method, after the method's own work.
 #[derive(Clone)]
 struct Queue {
     strands: Arc<Mutex<VecDeque<Ready>>>,
@@ -78,7 +74,7 @@ impl Queue {
         self.strands.lock().unwrap().pop_front()
     }
 
-    /// Calls `f`, then what is to be called during `method`.
+    /// Calls `f`, then the closure for `method`.
     fn does<T>(&self, method: Method, f: impl FnOnce() -> T) -> T {
         let result = f();
         (self.during)(method);
@@ -108,7 +104,7 @@ impl Local for MyEnd {
     }
 
     fn push_all(&self, strands: &mut dyn Iterator<Item = Ready>, _now: u64, tell: &mut dyn FnMut(Wake)) {
-        // One of them is left to the runtime to push.
+        // Leaves one of the strands for the runtime to push.
         self.0.does(Method::PushAll, || strands.next().map(|strand| self.0.put(strand)));
         tell(Wake::Backlog);
     }
@@ -138,7 +134,7 @@ impl Local for MyEnd {
     }
 
     fn beat(&self, _now: u64) {
-        self.0.does(Method::Tick, || ());
+        self.0.does(Method::Beat, || ());
     }
 
     fn drain(&self) -> Option<Ready> {
@@ -158,8 +154,8 @@ impl Drop for MyEnd {
     }
 }
 
-/// Makes use of every method: fibres and tasks that begin, yield, park, sleep and wait for
-/// each other, and processors that come and go.
+/// Uses every method: fibres and tasks begin, yield, park, sleep and wait for each other, and
+/// processors come and go.
 fn use_everything(runtime: Runtime) {
     let cluster = runtime.main_cluster().clone();
     cluster.add_processor().unwrap();
@@ -212,7 +208,7 @@ fn with_each_setup(mut f: impl FnMut(usize, bool)) {
 }
 
 #[test]
-fn a_scheduler_of_the_applications_own_is_asked_for_everything() {
+fn every_method_of_an_application_s_scheduler_is_called() {
     alone(|| {
         let count = Arc::new([const { AtomicU32::new(0) }; METHODS.len()]);
         with_each_setup(|processors, is_migrating| {
@@ -223,12 +219,12 @@ fn a_scheduler_of_the_applications_own_is_asked_for_everything() {
             use_everything(with(scheduler, processors, is_migrating));
         });
         for method in METHODS {
-            assert_ne!(count[method as usize].load(Relaxed), 0, "{method:?} is not used");
+            assert_ne!(count[method as usize].load(Relaxed), 0, "{method:?} was never called");
         }
     });
 }
 
-/// What a scheduler has to have at least.
+/// A scheduler with the required methods only.
 #[derive(Clone, Default)]
 struct Plain(Arc<Mutex<VecDeque<Ready>>>);
 
@@ -272,7 +268,7 @@ impl Local for PlainEnd {
 }
 
 #[test]
-fn a_scheduler_that_has_only_what_it_must_have_works() {
+fn a_scheduler_with_only_the_required_methods_works() {
     alone(|| {
         with_each_setup(|processors, is_migrating| {
             (0..5).for_each(|_| use_everything(with(Plain::default(), processors, is_migrating)));
@@ -281,7 +277,7 @@ fn a_scheduler_that_has_only_what_it_must_have_works() {
 }
 
 #[test]
-fn a_method_that_blocks_holds_up_its_kernel_thread_and_suspends_no_fibre() {
+fn a_scheduler_method_that_blocks_holds_up_its_kernel_thread_and_suspends_no_fibre() {
     alone(|| {
         with_each_setup(|processors, is_migrating| {
             let (count, lock) = (AtomicU32::new(0), sinew::sync::Mutex::new(()));
@@ -303,30 +299,30 @@ fn a_method_that_blocks_holds_up_its_kernel_thread_and_suspends_no_fibre() {
 fn a_scheduler_that_panics_ends_the_process() {
     for method in METHODS {
         let outcome = Rerun::new().run(name_of_test!(), &format!("{method:?}"), || {
-            // Not all methods are used in each.
+            // Not every method is called in each run.
             for is_migrating in [true, false] {
                 let is_armed = Arc::new(AtomicBool::new(method == Method::Attach));
                 let its_arm = Arc::clone(&is_armed);
                 let panics = move |during| {
                     if during == method && its_arm.load(Relaxed) {
-                        panic!("the scheduler's own words");
+                        panic!("the panic of the scheduler");
                     }
                 };
                 let runtime = with(Mine::new(panics), 2, is_migrating);
                 is_armed.store(true, Relaxed);
-                // Unwound by the panic, its frame would be gone while fibres borrow from it.
+                // If the panic unwound this frame, fibres would still borrow from it.
                 use_everything(runtime);
             }
             println!("nothing happened");
         });
         if let Some(outcome) = outcome {
-            outcome.assert_killed(SIGABRT, &["the scheduler's own words", "sinew: fatal: a scheduler panicked"]);
+            outcome.assert_killed(SIGABRT, &["the panic of the scheduler", "sinew: fatal: a scheduler panicked"]);
         }
     }
 }
 
 #[test]
-fn a_scheduler_whose_strands_two_runtimes_share_ends_the_process() {
+fn a_scheduler_that_mixes_strands_of_two_runtimes_ends_the_process() {
     let outcome = in_child!(Rerun::new(), || {
         let Mine(ref queue) = Mine::new(|_| ());
         let first = with(Mine(queue.clone()), 1, false);
@@ -369,7 +365,7 @@ fn a_scheduler_that_drops_a_strand_ends_the_process() {
 }
 
 #[test]
-fn a_scheduler_that_makes_a_strand_ready_from_within_ends_the_process() {
+fn a_scheduler_method_that_makes_a_strand_ready_ends_the_process() {
     let outcome = in_child!(Rerun::new(), || {
         let parked: Arc<Mutex<Option<Fibre>>> = Arc::default();
         let its_parked = Arc::clone(&parked);
@@ -390,7 +386,7 @@ fn a_scheduler_that_makes_a_strand_ready_from_within_ends_the_process() {
 }
 
 #[test]
-fn a_scheduler_that_spawns_from_within_ends_the_process() {
+fn a_scheduler_method_that_spawns_ends_the_process() {
     let outcome = in_child!(Rerun::new(), || {
         let scheduler = Mine::new(|method| {
             if method == Method::Next {
@@ -404,7 +400,7 @@ fn a_scheduler_that_spawns_from_within_ends_the_process() {
 }
 
 #[test]
-fn a_scheduler_that_names_a_processor_that_cannot_exist_ends_the_process() {
+fn a_scheduler_that_names_an_impossible_processor_ends_the_process() {
     struct Misleads(Mine);
     impl Scheduler for Misleads {
         fn name(&self) -> &'static str {

@@ -1,4 +1,4 @@
-//! Fibres that borrow.
+//! Scopes of fibres: fibres that borrow from their spawner.
 
 mod fixture;
 
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Runs `f` and returns what its panic said.
+/// Runs `f` and returns the message of its panic.
 fn panic_of(f: impl FnOnce()) -> String {
     message(&*catch_unwind(AssertUnwindSafe(f)).unwrap_err())
 }
 
 #[test]
-fn fibres_borrow_what_outlives_the_scope() {
+fn fibres_may_borrow_values_that_outlive_the_scope() {
     everywhere(|rt, _| {
         let words = [String::from("one"), String::from("three")];
         let lengths = rt.run(|| {
@@ -30,7 +30,7 @@ fn fibres_borrow_what_outlives_the_scope() {
 }
 
 #[test]
-fn fibres_change_disjoint_parts() {
+fn fibres_may_change_disjoint_parts_of_a_value() {
     everywhere(|rt, _| {
         let mut numbers = [0u64; 1000];
         rt.run(|| {
@@ -53,7 +53,7 @@ fn fibres_change_disjoint_parts() {
 }
 
 #[test]
-fn a_joined_panic_is_returned_and_stays_there() {
+fn join_returns_a_panic_and_the_scope_does_not() {
     everywhere(|rt, _| {
         let (payload, other) = rt.run(|| {
             sinew::scope(|scope| {
@@ -67,7 +67,7 @@ fn a_joined_panic_is_returned_and_stays_there() {
 }
 
 #[test]
-fn a_panic_that_nobody_joined_comes_out_of_the_scope_at_its_end() {
+fn a_panic_that_was_not_joined_leaves_the_scope_at_its_end() {
     everywhere(|rt, _| {
         for handle_outlives_fibre in [false, true] {
             let finished = AtomicUsize::new(0);
@@ -96,7 +96,7 @@ fn a_panic_that_nobody_joined_comes_out_of_the_scope_at_its_end() {
 }
 
 #[test]
-fn a_panic_whose_handle_was_forgotten_comes_out_of_the_scope_too() {
+fn a_panic_whose_handle_was_forgotten_leaves_the_scope_too() {
     everywhere(|rt, _| {
         let said = catch_unwind(AssertUnwindSafe(|| {
             rt.run(|| {
@@ -106,12 +106,12 @@ fn a_panic_whose_handle_was_forgotten_comes_out_of_the_scope_too() {
                 });
             });
         }));
-        assert!(said.is_err(), "nobody learned of the panic");
+        assert!(said.is_err(), "the panic was lost");
     });
 }
 
 #[test]
-fn a_panic_of_the_closure_waits_for_the_fibres() {
+fn a_scope_whose_closure_panics_still_waits_for_its_fibres() {
     everywhere(|rt, _| {
         let finished = AtomicUsize::new(0);
         let said = panic_of(|| {
@@ -133,7 +133,7 @@ fn a_panic_of_the_closure_waits_for_the_fibres() {
 }
 
 #[test]
-fn the_panic_of_the_closure_is_the_one_that_counts() {
+fn the_panic_of_the_closure_wins_over_panics_of_its_fibres() {
     everywhere(|rt, _| {
         let said = panic_of(|| {
             rt.run(|| {
@@ -166,7 +166,7 @@ fn scopes_nest() {
 }
 
 #[test]
-fn fibres_of_a_scope_spawn_into_it() {
+fn fibres_of_a_scope_may_spawn_into_it() {
     everywhere(|rt, _| {
         let count = AtomicUsize::new(0);
         rt.run(|| {
@@ -186,7 +186,7 @@ fn fibres_of_a_scope_spawn_into_it() {
 }
 
 #[test]
-fn a_scope_on_a_kernel_thread_spawns_only_on_a_named_cluster() {
+fn a_scope_on_a_kernel_thread_can_spawn_only_on_a_named_cluster() {
     alone(|| {
         let said = panic_of(|| sinew::scope(|scope| drop(scope.spawn(|| ()))));
         assert!(said.contains("sinew::run"), "{said}");
@@ -217,7 +217,7 @@ fn a_handle_may_outlive_the_closure_of_its_scope() {
                     wait_until(|| returned.load(Ordering::Relaxed));
                     text
                 });
-                // Joins when the closure below has long returned.
+                // Joins long after the closure below has returned.
                 scope.spawn(|| *received.lock().unwrap() = Some(slow.join().unwrap()));
                 let _at_the_end = SetOnDrop(returned);
             });
@@ -235,7 +235,7 @@ impl Drop for SetOnDrop<'_> {
 }
 
 #[test]
-fn scoped_handles_say_who_and_whether() {
+fn scoped_handles_know_their_fibre_and_whether_it_has_finished() {
     everywhere(|rt, _| {
         rt.run(|| {
             let go = AtomicBool::new(false);
@@ -267,7 +267,7 @@ impl Drop for Grenade {
 }
 
 #[test]
-fn a_refused_closure_that_panics_when_it_is_dropped_does_not_keep_its_scope() {
+fn a_refused_closure_whose_destructor_panics_does_not_block_its_scope() {
     everywhere(|rt, _| {
         let said = rt.run(|| {
             sinew::scope(|scope| {
@@ -282,11 +282,11 @@ fn a_refused_closure_that_panics_when_it_is_dropped_does_not_keep_its_scope() {
     });
 }
 
-/// What a task gets for blocking.
+/// What a task is told that blocks.
 const REFUSAL: &str = "a task may not block its processor";
 
 #[test]
-fn a_task_is_refused_before_its_scope_has_lent_anything() {
+fn a_task_is_refused_before_its_scope_lends_anything() {
     everywhere(|rt, _| {
         let task = rt.run(|| {
             sinew::task::spawn(async {
@@ -308,7 +308,7 @@ fn a_task_is_refused_before_its_scope_has_lent_anything() {
 }
 
 #[test]
-fn a_task_is_refused_before_a_runtime_has_borrowed_from_it() {
+fn a_task_is_refused_before_a_runtime_borrows_from_it() {
     everywhere_owning(|rt, setup| {
         let (rt, other) = (Arc::new(rt), Arc::new(setup.build()));
         let task = |runtime: &Arc<Runtime>| {
@@ -328,7 +328,7 @@ fn a_task_is_refused_before_a_runtime_has_borrowed_from_it() {
     });
 }
 
-/// More than processors keep for the next fibres: memory for some hundred records each.
+/// More bytes than processors keep for the records of the next fibres, a few hundred each.
 const KEPT_FOR_RECORDS: usize = 1 << 20;
 
 #[test]
@@ -354,7 +354,7 @@ fn thousands_of_scopes_take_no_more_memory_than_a_few() {
 }
 
 #[test]
-fn a_thousand_scopes_after_each_other() {
+fn a_thousand_scopes_run_one_after_the_other() {
     everywhere(|rt, _| {
         let total = rt.run(|| {
             (0..1000u64).fold(0, |total, round| {

@@ -1,8 +1,8 @@
-//! `Select`: the first of several channel operations, exactly one of them.
+//! `Select` does the first possible one of several channel operations, and no other.
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, message, wait_until, wherever};
+use fixture::{LONG, Random, alone, everywhere, message, wait_until, wherever};
 use sinew::sync::{Select, mpmc, mpsc, oneshot};
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -11,10 +11,7 @@ use std::sync::mpsc::{RecvError, SendError, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
-
-/// Spawns a fibre that gets as far as to where it waits. On one processor.
+/// Spawns a fibre that runs until it waits. Needs a runtime with one processor.
 fn spawn_and_let_wait<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> sinew::JoinHandle<T> {
     let begun = Arc::new(AtomicUsize::new(0));
     let begins = Arc::clone(&begun);
@@ -27,7 +24,7 @@ fn spawn_and_let_wait<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static)
 }
 
 #[test]
-fn an_arm_that_is_ready_is_done_and_the_others_are_not() {
+fn a_ready_arm_is_done_and_the_others_are_not() {
     everywhere(|rt, _| {
         let check = || {
             let (tx, rx) = mpsc::channel();
@@ -36,7 +33,7 @@ fn an_arm_that_is_ready_is_done_and_the_others_are_not() {
             tx.send(1).unwrap();
             let select = Select::new().send(&full, "new", |_| 0).recv(&rx, |number| number.unwrap());
             assert_eq!(select.run(), 1);
-            assert!(unread.try_iter().eq(["old"]), "the other arm was not done");
+            assert!(unread.try_iter().eq(["old"]), "the other arm was done, too");
             let select = Select::new().send(&full, "new", |sent| sent.map_or(0, |()| 2)).recv(&rx, |_| 0);
             assert_eq!(select.run(), 2);
             assert!(unread.try_iter().eq(["new"]));
@@ -88,7 +85,7 @@ fn the_default_is_taken_when_no_arm_is_ready() {
 }
 
 #[test]
-fn a_deadline_ends_the_wait_and_nothing_is_done() {
+fn a_deadline_ends_the_wait_and_no_arm_is_done() {
     const WAIT: Duration = Duration::from_millis(2);
     everywhere(|rt, _| {
         let check = || {
@@ -104,7 +101,7 @@ fn a_deadline_ends_the_wait_and_nothing_is_done() {
             assert_eq!(select().run_deadline(began), None);
             assert_eq!(Select::<()>::new().run_deadline(began + 3 * WAIT), None);
             assert!(began.elapsed() >= 3 * WAIT, "a select without arms is a sleep");
-            // It has left both channels.
+            // The select has left both channels.
             assert!(tx.try_send(2).is_err());
             assert_eq!(other_rx.try_recv(), Err(TryRecvError::Empty));
         };
@@ -114,7 +111,7 @@ fn a_deadline_ends_the_wait_and_nothing_is_done() {
 }
 
 #[test]
-fn what_comes_in_time_is_got() {
+fn a_message_that_comes_before_the_deadline_is_received() {
     everywhere(|rt, _| {
         let (tx, rx) = mpsc::channel();
         let (_quiet, silence) = mpsc::channel::<()>();
@@ -136,7 +133,7 @@ fn a_closed_channel_is_ready_and_gives_its_error() {
         |rt, _| {
             rt.run(|| {
                 let (_quiet, silence) = mpsc::channel::<()>();
-                // Closed before.
+                // Closed before the select.
                 let (tx, rx) = mpmc::sync_channel::<u8>(0);
                 drop(tx);
                 let select = Select::new().recv(&silence, |_| None).recv(&rx, Some);
@@ -145,7 +142,7 @@ fn a_closed_channel_is_ready_and_gives_its_error() {
                 drop(rx);
                 let select = Select::new().recv(&silence, |_| None).send(&tx, 7, Some);
                 assert_eq!(select.run(), Some(Err(SendError(7))));
-                // Closed while it waits.
+                // Closed while the select waits.
                 let (_quiet, silence) = mpsc::channel::<()>();
                 let (tx, rx) = mpmc::sync_channel::<u8>(0);
                 let waiting = spawn_and_let_wait(move || {
@@ -185,7 +182,7 @@ fn no_ready_arm_starves() {
             }
             counts
         });
-        // Three eighths for those next to the silent arm, two for the other one.
+        // Arms next to the silent one get three eighths each, the other one gets two.
         assert!(counts.iter().all(|&count| count > ROUNDS / 8), "{counts:?}");
     });
 }
@@ -204,7 +201,7 @@ fn a_select_does_not_hand_its_own_message_to_itself() {
         };
         rt.run(check);
         check();
-        // Two of them hand to each other.
+        // Two of them hand over to each other.
         let (tx, rx) = mpmc::sync_channel(0);
         let select = |own: u8| {
             let (tx, rx) = (tx.clone(), rx.clone());
@@ -226,7 +223,7 @@ fn a_select_without_arms_and_without_a_deadline_panics() {
 }
 
 #[test]
-fn what_is_not_sent_is_dropped_once_before_the_closure_runs() {
+fn a_message_that_is_not_sent_is_dropped_once_before_the_closure_runs() {
     alone(|| {
         let (tx, rx) = mpsc::sync_channel(0);
         let (ready, some) = mpsc::channel();
@@ -242,7 +239,7 @@ fn what_is_not_sent_is_dropped_once_before_the_closure_runs() {
 }
 
 #[test]
-fn one_that_has_chosen_another_arm_does_not_keep_the_others_from_being_served() {
+fn a_select_that_chose_another_arm_does_not_hold_up_other_waiters() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -253,7 +250,7 @@ fn one_that_has_chosen_another_arm_does_not_keep_the_others_from_being_served() 
                 let selecting =
                     spawn_and_let_wait(move || Select::new().recv(&some, Result::ok).recv(&more, Result::ok).run());
                 let receiving = spawn_and_let_wait(move || also_more.recv().ok());
-                // The selecting fibre has been told, and still stands in the other queue.
+                // The selecting fibre is signalled, and still stands in the other queue.
                 assert_eq!(first.try_send(1), Ok(()));
                 assert_eq!(second.try_send(2), Ok(()));
                 assert_eq!(selecting.join().unwrap(), Some(1));
@@ -264,8 +261,8 @@ fn one_that_has_chosen_another_arm_does_not_keep_the_others_from_being_served() 
 }
 
 #[test]
-fn selects_that_race_with_plain_receivers_lose_nothing() {
-    // In each set-up; 18 of these are more than 10,000 rounds.
+fn selects_that_race_with_plain_receivers_lose_no_message() {
+    // There are 18 set-ups, so these are more than 10,000 rounds in all.
     const MESSAGES: usize = 600;
     everywhere(|rt, setup| {
         let seed = 0x5EED_0010 + setup.processors as u64;
@@ -275,7 +272,7 @@ fn selects_that_race_with_plain_receivers_lose_nothing() {
                 let tx = tx.clone();
                 rt.spawn(move || numbers.for_each(|number| tx.send(number).unwrap()))
             };
-            // Sends to whichever accepts first.
+            // Sends to the channel that accepts first.
             let scatter = |numbers: std::ops::Range<usize>| {
                 let (first, second) = (one.0.clone(), two.0.clone());
                 rt.spawn(move || {
@@ -328,7 +325,7 @@ fn selects_that_race_with_plain_receivers_lose_nothing() {
 }
 
 #[test]
-fn to_a_cancelled_fibre_the_first_arm_that_it_would_wait_for_is_closed() {
+fn a_cancelled_fibre_that_would_wait_finds_the_first_arm_closed() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (tx, rx) = mpmc::sync_channel(0);
@@ -336,7 +333,7 @@ fn to_a_cancelled_fibre_the_first_arm_that_it_would_wait_for_is_closed() {
             ready.send(1).unwrap();
             sinew::current().cancel();
             let select = || Select::new().recv(&some, Result::ok).send(&tx, 2, |_| None);
-            assert_eq!(select().run(), Some(1), "it does not wait");
+            assert_eq!(select().run(), Some(1), "the operation need not wait");
             let select = || Select::new().send(&tx, 3, |sent| sent.is_err()).recv(&rx, |_| false);
             assert!(select().run());
             assert_eq!(select().run_timeout(LONG), Some(true));
@@ -354,8 +351,8 @@ fn to_a_cancelled_fibre_the_first_arm_that_it_would_wait_for_is_closed() {
     });
 }
 
-/// Calls `selecting` again and again, and `partner` at some moment during each call, on
-/// two kernel threads and on two fibres.
+/// Calls `selecting` repeatedly, and `partner` at some moment during each call. Both run on kernel
+/// threads, then on fibres.
 fn race<P, S>(make: impl Fn() -> (P, S))
 where
     P: Fn(usize) + Send + 'static,
@@ -397,13 +394,13 @@ where
     );
 }
 
-/// Adds arms that are never done, so that it takes a while to enter them all.
+/// Adds arms that never become ready, so that entering all of them takes a while.
 fn with_quiet_arms<'a>(select: Select<'a, usize>, quiet: &'a mpmc::Receiver<()>) -> Select<'a, usize> {
     (0..100).fold(select, |select, _| select.recv(quiet, |_| usize::MAX))
 }
 
 #[test]
-fn what_comes_while_a_select_enters_is_received() {
+fn a_message_that_comes_while_a_select_enters_is_received() {
     race(|| {
         let ([one, two], (noise, quiet)) = ([(); 2].map(|()| mpmc::channel()), mpmc::channel());
         let (end, is_over) = mpsc::channel();
@@ -426,7 +423,7 @@ fn what_comes_while_a_select_enters_is_received() {
             let mut both = [receive(), receive()];
             both.sort_unstable();
             assert_eq!(both, [2 * round, 2 * round + 1]);
-            // No signal that was for one of the selects ends this wait.
+            // No signal for one of the selects may end this wait.
             asks.store(round + 1, Ordering::Relaxed);
             assert_eq!(is_over.recv(), Ok(round));
         };
@@ -435,7 +432,7 @@ fn what_comes_while_a_select_enters_is_received() {
 }
 
 #[test]
-fn who_comes_while_a_select_enters_is_sent_to() {
+fn a_receiver_that_comes_while_a_select_enters_is_sent_to() {
     race(|| {
         let ([one, two], (noise, quiet)) = ([(); 2].map(|()| mpmc::sync_channel(0)), mpmc::channel());
         let partner = move |round| {

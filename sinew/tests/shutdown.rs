@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{alone, everywhere, everywhere_owning, happens_within, spin_until, wait_until};
+use fixture::{SOON, alone, begin_sleep, everywhere, everywhere_owning, happens_within, spin_until, wait_until};
 use sinew::task::TaskBuilder;
 use sinew::{FibreBuilder, Leftovers};
 use std::cell::Cell;
@@ -13,9 +13,6 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-/// Longer than anything here takes, unless it never ends.
-const LONG: Duration = Duration::from_secs(20);
-
 #[test]
 fn dropping_a_runtime_waits_for_its_fibres() {
     everywhere_owning(|rt, _| {
@@ -24,7 +21,7 @@ fn dropping_a_runtime_waits_for_its_fibres() {
             let finished = Arc::clone(&finished);
             rt.spawn(move || {
                 (0..20 * yields).for_each(|_| sinew::yield_now());
-                // Those that are spawned meanwhile count as well.
+                // Fibres that are spawned meanwhile count as well.
                 let child = Arc::clone(&finished);
                 sinew::spawn(move || {
                     sinew::sleep(Duration::from_micros(50 * yields));
@@ -52,7 +49,7 @@ fn dropping_a_runtime_waits_for_a_fibre_that_is_parked() {
         wait_until(|| parking.load(Ordering::Relaxed));
         let fibre = handle.fibre().clone();
         let dropping = thread::spawn(move || drop(rt));
-        // However long it takes, it cannot end before.
+        // The drop cannot end before the fibre, however long that takes.
         assert!(!happens_within(Duration::from_millis(5), || dropping.is_finished()));
         go.store(true, Ordering::Relaxed);
         fibre.unpark();
@@ -76,7 +73,7 @@ fn a_handle_outlives_its_runtime() {
 }
 
 #[test]
-fn leftovers_may_run_on_after_the_drop() {
+fn detached_fibres_may_run_on_after_the_drop() {
     everywhere_owning(|rt, setup| {
         drop(rt);
         let rt = setup.builder().leftovers(Leftovers::LetRun).build().unwrap();
@@ -89,13 +86,13 @@ fn leftovers_may_run_on_after_the_drop() {
         drop(rt);
         assert!(!over.load(Ordering::Relaxed));
         go.store(true, Ordering::Relaxed);
-        // The fixture waits for the end of the runtime itself.
-        assert!(happens_within(LONG, || over.load(Ordering::Relaxed)));
+        // The fixture waits for the end of the runtime.
+        assert!(happens_within(SOON, || over.load(Ordering::Relaxed)));
     });
 }
 
 #[test]
-fn run_lends_what_the_caller_has() {
+fn run_may_borrow_from_its_caller() {
     everywhere(|rt, _| {
         let mut numbers = vec![1, 2, 3];
         let sum: i32 = rt.run(|| {
@@ -134,7 +131,7 @@ fn a_runtime_may_be_dropped_in_its_own_fibre() {
             wait_until(|| its_place.lock().unwrap().is_some());
             let rt = its_place.lock().unwrap().take();
             drop(rt);
-            // It does not wait for itself, and goes on.
+            // The fibre does not wait for itself, and goes on.
             sinew::yield_now();
             sinew::spawn(|| 11).join().unwrap()
         });
@@ -176,24 +173,24 @@ fn a_runtime_may_be_dropped_in_a_task_of_another() {
             has_finished.store(true, Ordering::Relaxed);
         });
         let task = rt.run(|| sinew::task::spawn(async move { drop(other) }));
-        // A task cannot wait: it goes on, and so does the fibre. The fixture waits for the end
+        // A task cannot wait, so it goes on, and so does the fibre. The fixture waits for the end
         // of the runtime.
         task.join().unwrap();
         assert!(!finished.load(Ordering::Relaxed));
         go.store(true, Ordering::Relaxed);
-        assert!(happens_within(LONG, || finished.load(Ordering::Relaxed)));
+        assert!(happens_within(SOON, || finished.load(Ordering::Relaxed)));
     });
 }
 
 #[test]
-fn whoever_waits_for_the_end_of_a_runtime_keeps_its_token() {
+fn waiting_for_the_end_of_a_runtime_takes_no_token() {
     everywhere(|rt, setup| {
         let waits_for_the_end = || {
             let other = setup.build();
             other.spawn(|| (0..20).for_each(|_| sinew::yield_now()));
             sinew::current().unpark();
             drop(other);
-            // Returns at once, or it never would.
+            // If the token were gone, this would never return.
             sinew::park();
         };
         waits_for_the_end();
@@ -202,7 +199,7 @@ fn whoever_waits_for_the_end_of_a_runtime_keeps_its_token() {
 }
 
 #[test]
-fn a_runtime_may_be_dropped_with_its_thread() {
+fn a_runtime_may_be_dropped_at_the_end_of_its_thread() {
     thread_local!(static OF_THREAD: Cell<Option<sinew::Runtime>> = const { Cell::new(None) });
     everywhere_owning(|rt, _| {
         let finished = Arc::new(AtomicBool::new(false));
@@ -213,15 +210,15 @@ fn a_runtime_may_be_dropped_with_its_thread() {
                 has_finished.store(true, Ordering::Relaxed);
             });
             OF_THREAD.set(Some(rt));
-            // What Sinew keeps for the thread is gone before the runtime is.
+            // Sinew's own variables of the thread are gone before the runtime is dropped.
             assert!(sinew::current().is_kernel_thread());
         });
         thread.join().unwrap();
-        assert!(finished.load(Ordering::Relaxed), "the drop has waited");
+        assert!(finished.load(Ordering::Relaxed), "the drop did not wait");
     });
 }
 
-/// Calls its closure when it is called, once.
+/// Calls its closure once, when it is woken.
 struct Once<F>(Mutex<Option<F>>);
 
 impl<F: FnOnce() + Send + 'static> Once<F> {
@@ -238,7 +235,7 @@ impl<F: FnOnce() + Send> Wake for Once<F> {
     }
 }
 
-/// The ways to spawn that name no cluster, and whether they could.
+/// The ways to spawn without naming a cluster. Each returns whether the spawn succeeded.
 const WAYS: [fn(Arc<AtomicUsize>) -> bool; 3] = [
     |ran| FibreBuilder::new().spawn(move || ran.fetch_add(1, Ordering::Relaxed)).is_ok(),
     |ran| TaskBuilder::new().spawn(async move { ran.fetch_add(1, Ordering::Relaxed) }).is_ok(),
@@ -248,17 +245,17 @@ const WAYS: [fn(Arc<AtomicUsize>) -> bool; 3] = [
     },
 ];
 
-/// Has the processor call the waker when it has run its strands.
+/// The moment at which a processor calls the waker, outside of its strands.
 #[derive(Clone, Copy)]
 enum Called {
-    /// When it has ended a fibre, and counted that.
+    /// After it has ended a fibre, and counted the end.
     AtTheEnd,
-    /// When the time of a sleep has come that no strand waits for.
+    /// When a sleep is over that no strand waits for.
     InTime,
 }
 
 impl Called {
-    /// Returns what is to be kept until the waker has been called.
+    /// Arranges the call. Returns a value to keep until the waker has been called.
     fn have(self, rt: &sinew::Runtime, waker: &Waker) -> Box<dyn Send> {
         match self {
             Called::AtTheEnd => {
@@ -270,17 +267,13 @@ impl Called {
                 go.store(true, Ordering::Relaxed);
                 Box::new(joining)
             }
-            Called::InTime => rt.run(|| {
-                let mut sleep = Box::pin(sinew::time::sleep_async(Duration::from_millis(1)));
-                assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
-                Box::new(sleep) as Box<dyn Send>
-            }),
+            Called::InTime => rt.run(|| Box::new(begin_sleep(Duration::from_millis(1), waker)) as Box<dyn Send>),
         }
     }
 }
 
 #[test]
-fn a_waker_that_spawns_is_refused_when_its_runtime_has_ended() {
+fn a_waker_cannot_spawn_when_its_runtime_has_ended() {
     everywhere_owning(|rt, setup| {
         drop(rt);
         for way in WAYS {
@@ -296,7 +289,7 @@ fn a_waker_that_spawns_is_refused_when_its_runtime_has_ended() {
             });
             let kept = Called::AtTheEnd.have(&rt, &waker);
             wait_until(|| called.load(Ordering::Relaxed));
-            // All strands have finished. The processor is outside of them, in the waker.
+            // All strands have finished. The processor is in the waker, outside of any strand.
             let cluster = rt.main_cluster().clone();
             let probe = || TaskBuilder::new().cluster(&cluster).spawn(async {});
             thread::scope(|scope| {
@@ -311,7 +304,7 @@ fn a_waker_that_spawns_is_refused_when_its_runtime_has_ended() {
 }
 
 #[test]
-fn what_a_waker_spawns_outside_of_strands_is_waited_for() {
+fn a_runtime_waits_for_strands_that_a_waker_spawned_outside_of_strands() {
     everywhere_owning(|rt, setup| {
         drop(rt);
         for (called, way) in [Called::AtTheEnd, Called::InTime].into_iter().flat_map(|c| WAYS.map(|way| (c, way))) {
@@ -319,20 +312,20 @@ fn what_a_waker_spawns_outside_of_strands_is_waited_for() {
             let (ran, spawned) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
             let (its_ran, has_spawned) = (Arc::clone(&ran), Arc::clone(&spawned));
             let waker = Once::waker(move || {
-                assert!(way(its_ran), "the runtime has not ended");
+                assert!(way(its_ran), "the spawn was refused before the runtime ended");
                 has_spawned.store(true, Ordering::Relaxed);
             });
             let kept = called.have(&rt, &waker);
-            assert!(happens_within(LONG, || spawned.load(Ordering::Relaxed)));
+            assert!(happens_within(SOON, || spawned.load(Ordering::Relaxed)));
             drop(rt);
-            assert_eq!(ran.load(Ordering::Relaxed), 1, "it was spawned and has not run");
+            assert_eq!(ran.load(Ordering::Relaxed), 1, "the strand was spawned but did not run");
             drop(kept);
         }
     });
 }
 
 #[test]
-fn the_front_door_waits_for_detached_fibres() {
+fn run_waits_for_detached_fibres() {
     fn detached(finished: &Arc<AtomicUsize>) {
         for generation in 0..10 {
             let finished = Arc::clone(finished);
@@ -355,13 +348,12 @@ fn the_front_door_waits_for_detached_fibres() {
 
 #[allow(unsafe_code)]
 fn run_migrating<T: Send>(f: impl FnOnce() -> T + Send) -> T {
-    // SAFETY: nothing in this file keeps what is bound to a kernel thread
-    // across a suspension.
+    // SAFETY: nothing in this file is bound to a kernel thread and kept across a suspension.
     unsafe { sinew::run_migrating(f) }
 }
 
 #[test]
-fn many_runtimes_come_and_go() {
+fn many_runtimes_can_be_built_and_dropped() {
     everywhere_owning(|rt, setup| {
         drop(rt);
         for n in 0..30 {
@@ -377,7 +369,7 @@ fn many_runtimes_come_and_go() {
 }
 
 #[test]
-fn live_strands_counts_those_that_have_not_finished() {
+fn live_strands_counts_fibres_that_have_not_finished() {
     everywhere(|rt, _| {
         assert_eq!(rt.live_strands(), 0);
         let go = Arc::new(AtomicBool::new(false));
@@ -392,7 +384,7 @@ fn live_strands_counts_those_that_have_not_finished() {
         assert_eq!(rt.live_strands(), 10);
         go.store(true, Ordering::Relaxed);
         from_outside.into_iter().chain(from_inside).for_each(|handle| handle.join().unwrap());
-        assert!(happens_within(LONG, || rt.live_strands() == 0));
+        assert!(happens_within(SOON, || rt.live_strands() == 0));
     });
 }
 
@@ -406,16 +398,16 @@ fn a_cluster_that_outlives_its_runtime_cannot_be_spawned_on() {
         let closure = Arc::clone(&kept);
         let spawned = sinew::FibreBuilder::new().cluster(&cluster).spawn(move || drop(closure));
         if spawned.is_ok() {
-            // The queue that it waits in must not be dropped.
+            // The queue that holds the fibre must not be dropped.
             std::mem::forget(cluster);
         }
         assert!(matches!(spawned, Err(sinew::SpawnError::Ended)), "{spawned:?} can never run");
-        assert_eq!(Arc::strong_count(&kept), 1, "the closure has been dropped");
+        assert_eq!(Arc::strong_count(&kept), 1, "the closure is not dropped");
     });
 }
 
 #[test]
-fn spawning_while_the_runtime_ends_runs_the_fibre_or_refuses_it() {
+fn a_spawn_while_the_runtime_ends_runs_or_is_refused() {
     everywhere_owning(|rt, _| {
         let cluster = rt.main_cluster().clone();
         let (spawned, ran) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));

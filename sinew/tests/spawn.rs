@@ -26,7 +26,7 @@ fn drops() -> (Arc<AtomicUsize>, impl Fn() -> usize) {
 }
 
 #[test]
-fn join_returns_what_the_closure_returned() {
+fn join_returns_the_result_of_the_closure() {
     everywhere(|rt, _| {
         let from_kernel_thread = rt.spawn(|| String::from("outside")).join().unwrap();
         let from_fibre = rt.run(|| sinew::spawn(|| vec![1, 2, 3]).join().unwrap());
@@ -37,7 +37,7 @@ fn join_returns_what_the_closure_returned() {
 }
 
 #[test]
-fn a_panic_comes_back_from_join_and_its_processor_goes_on() {
+fn join_returns_a_panic_and_the_processor_goes_on() {
     everywhere(|rt, setup| {
         let payloads = rt.run(|| {
             let text: JoinHandle<()> = sinew::spawn(|| panic!("number {}", 17));
@@ -73,15 +73,15 @@ fn fibres_may_suspend_while_they_unwind() {
             let payload = handle.join().unwrap_err();
             assert_eq!(payload.downcast_ref(), Some(&(n as u32)));
         }
-        assert!(!rt.run(thread::panicking), "the count of panics has been taken back");
+        assert!(!rt.run(thread::panicking), "the count of panics is too high");
     });
 }
 
 #[test]
-fn detached_fibres_run_and_drop_their_result_once() {
+fn a_detached_fibre_runs_and_drops_its_result_once() {
     everywhere(|rt, _| {
         let (counter, dropped) = drops();
-        // The handle goes first.
+        // The handle is dropped first.
         let go = Arc::new(AtomicBool::new(false));
         let may_end = Arc::clone(&go);
         let result = Counted(Arc::clone(&counter));
@@ -89,7 +89,7 @@ fn detached_fibres_run_and_drop_their_result_once() {
             wait_until(|| may_end.load(Ordering::Relaxed));
             result
         });
-        // To know a fibre is not to want its result.
+        // A `Fibre` without a handle does not keep the result.
         let mut known = vec![handle.fibre().clone()];
         drop(handle);
         assert_eq!(dropped(), 0);
@@ -103,7 +103,7 @@ fn detached_fibres_run_and_drop_their_result_once() {
         known.push(handle.fibre().clone());
         drop(handle);
         assert_eq!(dropped(), 2);
-        // At the same time.
+        // Both at the same time.
         const RACES: usize = 300;
         for _ in 0..RACES {
             let result = Counted(Arc::clone(&counter));
@@ -111,7 +111,7 @@ fn detached_fibres_run_and_drop_their_result_once() {
         }
         wait_until(|| rt.live_strands() == 0);
         assert_eq!(dropped(), 2 + RACES);
-        assert_eq!(Arc::strong_count(&counter), 2, "closures and results are gone");
+        assert_eq!(Arc::strong_count(&counter), 2, "a closure or a result is left");
         assert_eq!(known.len(), 2 + RACES);
     });
 }
@@ -133,7 +133,7 @@ fn is_finished_says_whether_join_would_wait() {
 }
 
 #[test]
-fn fibres_know_who_they_are() {
+fn a_fibre_knows_its_name_and_id() {
     everywhere(|rt, _| {
         let named = FibreBuilder::new().name("a name, with spaces").cluster(rt.main_cluster());
         let handle = named.spawn(|| (sinew::current().id(), sinew::current().name().map(str::to_owned))).unwrap();
@@ -165,7 +165,7 @@ fn fibres_know_who_they_are() {
 }
 
 #[test]
-fn a_builder_gives_a_fibre_its_properties() {
+fn a_builder_sets_the_properties_of_a_fibre() {
     everywhere(|rt, setup| {
         let other = rt.cluster(setup.cluster_builder().name("other").processors(1)).unwrap();
         let megabyte = 1 << 20;
@@ -206,7 +206,7 @@ fn fibres_of_one_runtime_spawn_and_join_on_another() {
     });
 }
 
-/// Spawns fibres that end when `go` says so.
+/// Spawns fibres that end when `go` is set.
 fn waiting(rt: &Runtime, count: u32, go: &Arc<AtomicBool>) -> Vec<JoinHandle<u32>> {
     let fibre = |n| {
         let go = Arc::clone(go);
@@ -267,7 +267,7 @@ fn spawns_nest_a_hundred_deep() {
 
 #[test]
 fn a_hundred_thousand_fibres_are_spawned_at_once_and_joined() {
-    /// So many stacks there are even where each guard takes a mapping of its own.
+    /// There are enough stacks for this number even where each guard takes a mapping.
     const ALWAYS: usize = 20_000;
     everywhere(|rt, _| {
         let (count, sum) = rt.run(|| {
@@ -311,7 +311,7 @@ fn ten_thousand_fibres_live_at_once() {
 }
 
 #[test]
-fn a_fibre_that_joins_itself_is_told_so() {
+fn a_fibre_that_joins_itself_panics_with_a_message() {
     everywhere(|rt, _| {
         let own: Arc<Mutex<Option<JoinHandle<u8>>>> = Arc::default();
         let (its_own, outcome) = (Arc::clone(&own), Arc::new(Mutex::new(None)));
@@ -330,7 +330,7 @@ fn a_fibre_that_joins_itself_is_told_so() {
 }
 
 #[test]
-fn a_panic_of_the_root_comes_out_of_run() {
+fn a_panic_of_the_root_closure_leaves_run() {
     everywhere(|rt, _| {
         let payload = catch_unwind(AssertUnwindSafe(|| -> () { rt.run(|| resume_unwind(Box::new("root"))) }));
         assert_eq!(message(&*payload.unwrap_err()), "root");

@@ -1,19 +1,17 @@
-//! `Barrier` and `WaitGroup`: those who wait for each other.
+//! `Barrier` and `WaitGroup`.
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, on_fibres_and_threads, wait_until, wherever};
+use fixture::{LONG, Random, alone, everywhere, on_fibres_and_threads, wait_until, wherever};
 use sinew::sync::{Barrier, BarrierTimeout, WaitGroup};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(2);
 
 #[test]
-fn nobody_passes_before_all_have_come_and_one_leads() {
+fn no_party_passes_before_all_have_come_and_one_leads() {
     const GENERATIONS: usize = 50;
     everywhere(|rt, _| {
         for (fibres, threads) in [(1, 0), (2, 0), (7, 0), (4, 2), (0, 2)] {
@@ -39,7 +37,7 @@ fn nobody_passes_before_all_have_come_and_one_leads() {
 }
 
 #[test]
-fn two_thousand_fibres_pass_together() {
+fn two_thousand_fibres_pass_a_barrier_together() {
     wherever(
         |setup| setup.processors == 2,
         |rt, _| {
@@ -56,7 +54,7 @@ fn two_thousand_fibres_pass_together() {
 }
 
 #[test]
-fn a_barrier_of_nobody_is_one_of_one() {
+fn a_barrier_for_zero_parties_is_one_for_one() {
     static NOBODY: Barrier = Barrier::new(0);
     let body = || {
         for barrier in [&NOBODY, &Barrier::new(1)] {
@@ -64,7 +62,6 @@ fn a_barrier_of_nobody_is_one_of_one() {
             assert!(barrier.wait_timeout(Duration::ZERO).is_ok_and(|result| result.is_leader()));
             assert!(barrier.wait_deadline(Instant::now()).is_ok_and(|result| result.is_leader()));
         }
-        assert_eq!(format!("{NOBODY:?}"), format!("{:?}", std::sync::Barrier::new(0)));
         let theirs = std::sync::Barrier::new(0).wait();
         assert_eq!(format!("{:?}", NOBODY.wait()), format!("{theirs:?}"));
     };
@@ -73,7 +70,7 @@ fn a_barrier_of_nobody_is_one_of_one() {
 }
 
 #[test]
-fn who_gives_up_is_not_counted_any_more() {
+fn a_party_that_times_out_is_not_counted() {
     everywhere(|rt, _| {
         let barrier = Barrier::new(2);
         let body = || {
@@ -93,10 +90,10 @@ fn who_gives_up_is_not_counted_any_more() {
     });
 }
 
-/// In each round either all pass or all give up, whatever their limits: two parties,
-/// one of which may give up just when the other comes.
+/// There are two parties. One of them may time out just when the other arrives. In each round both
+/// pass, or both time out.
 #[test]
-fn a_party_that_gives_up_while_the_last_one_comes_is_counted_by_both_or_by_none() {
+fn a_party_that_times_out_while_the_last_one_arrives_is_counted_by_both_or_by_none() {
     const ROUNDS: usize = 150;
     let mut random = Random::new(0xba_44_1e_44);
     let limits: Vec<[Duration; 2]> =
@@ -113,10 +110,10 @@ fn a_party_that_gives_up_while_the_last_one_comes_is_counted_by_both_or_by_none(
                 });
                 let count = |which: usize, leads| passed[which].iter().filter(|&&result| result == Ok(leads)).count();
                 for (one, other) in [(0, 1), (1, 0)] {
-                    assert_eq!(count(one, true), count(other, false), "each leader led one other");
+                    assert_eq!(count(one, true), count(other, false), "a leader had no follower");
                 }
             }
-            assert!(barrier.wait_timeout(Duration::ZERO).is_err(), "nobody is left on the count");
+            assert!(barrier.wait_timeout(Duration::ZERO).is_err(), "the barrier still counts a party");
             let leads = on_fibres_and_threads(rt, 2, 0, |_| barrier.wait().is_leader());
             assert!(leads[0] != leads[1]);
         },
@@ -124,7 +121,7 @@ fn a_party_that_gives_up_while_the_last_one_comes_is_counted_by_both_or_by_none(
 }
 
 #[test]
-fn who_waits_at_a_barrier_blocks_its_fibre_only() {
+fn waiting_at_a_barrier_does_not_block_the_processor() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -147,7 +144,7 @@ fn who_waits_at_a_barrier_blocks_its_fibre_only() {
 }
 
 #[test]
-fn a_group_waits_for_all_that_were_cloned() {
+fn a_wait_group_waits_for_all_its_clones() {
     everywhere(|rt, _| {
         for threads in [0, 2] {
             let (group, finished) = (WaitGroup::new(), AtomicUsize::new(0));
@@ -156,7 +153,7 @@ fn a_group_waits_for_all_that_were_cloned() {
                 outside.spawn(|| {
                     on_fibres_and_threads(rt, 50, threads, |number| {
                         let party = parties[number].lock().unwrap().take().unwrap();
-                        // One that is cloned late counts as well.
+                        // A clone that is made late counts as well.
                         let late = party.clone();
                         drop(party);
                         (0..number % 4).for_each(|_| sinew::yield_now());
@@ -177,7 +174,7 @@ fn a_group_waits_for_all_that_were_cloned() {
 }
 
 #[test]
-fn who_waits_does_not_keep_others_waiting() {
+fn a_waiting_party_does_not_keep_others_waiting() {
     everywhere(|rt, _| {
         WaitGroup::new().wait();
         rt.run(|| WaitGroup::default().wait());
@@ -189,7 +186,7 @@ fn who_waits_does_not_keep_others_waiting() {
 }
 
 #[test]
-fn who_gives_up_is_a_party_again() {
+fn a_party_that_times_out_is_a_party_again() {
     everywhere(|rt, _| {
         let group = WaitGroup::new();
         let other = group.clone();
@@ -200,18 +197,18 @@ fn who_gives_up_is_a_party_again() {
             group.wait_deadline(began + 2 * SHORT).unwrap_err()
         });
         assert!(began.elapsed() >= 2 * SHORT);
-        let other = other.wait_timeout(SHORT).expect_err("the first one is back");
-        assert_eq!(format!("{other:?}"), "WaitGroup { parties: 2 }");
+        let other = other.wait_timeout(SHORT).expect_err("the first party does not count again");
+        assert_eq!(format!("{other:?}"), "WaitGroup { parties: 2, waiters: 0 }");
         drop(other);
         rt.run(|| group.wait_timeout(LONG)).unwrap();
         assert!(WaitGroup::new().wait_timeout(Duration::ZERO).is_ok());
     });
 }
 
-/// One party drops out just when another, which waited, gives up: either that one is
-/// a party again, and a third one waits for it, or the group has ended for both.
+/// One party drops out just when another one times out. Either the second is a party again and a
+/// third one waits for it, or the group has ended for both.
 #[test]
-fn a_group_that_ends_when_the_time_is_up_has_ended_for_all_or_for_none() {
+fn a_group_that_ends_when_a_wait_times_out_has_ended_for_all_or_for_none() {
     const ROUNDS: usize = 150;
     let mut random = Random::new(0x94_004b);
     let limits: Vec<Duration> = (0..ROUNDS).map(|_| Duration::from_micros(20 + random.below(100))).collect();
@@ -234,7 +231,7 @@ fn a_group_that_ends_when_the_time_is_up_has_ended_for_all_or_for_none() {
                         });
                         if let Err(group) = group.wait_deadline(deadline) {
                             (0..5).for_each(|_| sinew::yield_now());
-                            assert!(!ended.load(Relaxed), "the one that is back is waited for");
+                            assert!(!ended.load(Relaxed), "the group ended although a party came back");
                             drop(group);
                         }
                     });
@@ -246,7 +243,7 @@ fn a_group_that_ends_when_the_time_is_up_has_ended_for_all_or_for_none() {
 }
 
 #[test]
-fn a_party_that_panics_has_finished() {
+fn a_party_that_panics_counts_as_finished() {
     everywhere(|rt, _| {
         let group = WaitGroup::new();
         let party = group.clone();

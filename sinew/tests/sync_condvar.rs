@@ -1,8 +1,8 @@
-//! `Condvar`: whoever has to be told is told.
+//! `Condvar` loses no notification.
 
 mod fixture;
 
-use fixture::{Random, everywhere, on_fibres_and_threads, wait_until, wherever};
+use fixture::{LONG, Random, everywhere, on_fibres_and_threads, wait_until, wherever};
 use sinew::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(2);
 
-/// A queue of numbers, of which at most two are in it.
+/// A queue of at most two numbers.
 #[derive(Default)]
 struct Channel {
     numbers: Mutex<VecDeque<usize>>,
@@ -44,11 +42,11 @@ impl Channel {
 }
 
 #[test]
-fn what_producers_make_consumers_get() {
+fn consumers_get_each_number_that_producers_make() {
     const EACH: usize = 60;
     everywhere(|rt, _| {
         let channel = Channel::default();
-        // Half of them produce; of both kinds one is a kernel thread.
+        // Half of them produce. One of each kind is a kernel thread.
         let sums = on_fibres_and_threads(rt, 6, 2, |number| {
             let each = number * EACH..(number + 1) * EACH;
             if number.is_multiple_of(2) {
@@ -63,7 +61,7 @@ fn what_producers_make_consumers_get() {
     });
 }
 
-/// Those who wait for a condition variable, and how many have been notified.
+/// Waiters of a condition variable, and the number of those that have been notified.
 #[derive(Default)]
 struct Waiters {
     state: Mutex<(usize, Vec<usize>)>,
@@ -71,7 +69,7 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// Waits once; a wait ends only when it is notified.
+    /// Waits once. Only a notification ends the wait.
     fn wait(&self, number: usize) {
         let mut state = self.state.lock().unwrap();
         state.0 += 1;
@@ -80,14 +78,14 @@ impl Waiters {
         state.1.push(number);
     }
 
-    /// Until so many wait.
+    /// Returns when `count` fibres wait.
     fn are(&self, count: usize) {
         wait_until(|| self.state.lock().unwrap().0 == count);
     }
 }
 
 #[test]
-fn one_notification_wakes_the_one_that_has_waited_longest() {
+fn notify_one_wakes_the_longest_waiter() {
     const WAITERS: usize = 10;
     everywhere(|rt, _| {
         let waiters = Waiters::default();
@@ -108,7 +106,7 @@ fn one_notification_wakes_the_one_that_has_waited_longest() {
                     for notified in 1..=4 {
                         waiters.condvar.notify_one();
                         waiters.are(WAITERS - notified);
-                        // Nobody else wakes up.
+                        // No other fibre wakes up.
                         (0..10).for_each(|_| sinew::yield_now());
                         assert_eq!(waiters.state.lock().unwrap().1, (0..notified).collect::<Vec<_>>());
                     }
@@ -123,7 +121,7 @@ fn one_notification_wakes_the_one_that_has_waited_longest() {
 }
 
 #[test]
-fn who_notifies_all_wakes_all_that_wait() {
+fn notify_all_wakes_every_waiter() {
     everywhere(|rt, _| {
         let waiters = Waiters::default();
         for round in 1..=5 {
@@ -141,11 +139,11 @@ fn who_notifies_all_wakes_all_that_wait() {
 }
 
 #[test]
-fn who_was_notified_goes_on_when_it_has_the_lock() {
+fn a_notified_waiter_goes_on_when_it_has_the_lock() {
     everywhere(|rt, _| {
         let (mutex, condvar, inside) = (Mutex::new(0), Condvar::new(), AtomicBool::new(false));
         let stay = || {
-            assert!(!inside.swap(true, Relaxed), "somebody else is inside");
+            assert!(!inside.swap(true, Relaxed), "the lock is taken twice");
             (0..3).for_each(|_| sinew::yield_now());
             inside.store(false, Relaxed);
         };
@@ -169,7 +167,7 @@ fn who_was_notified_goes_on_when_it_has_the_lock() {
 }
 
 #[test]
-fn a_wait_with_a_limit_ends_in_time_and_has_the_lock_again() {
+fn a_wait_with_a_limit_ends_not_too_early_and_has_the_lock_again() {
     everywhere(|rt, _| {
         let (mutex, condvar) = (Mutex::new(0), Condvar::new());
         let body = || {
@@ -190,7 +188,7 @@ fn a_wait_with_a_limit_ends_in_time_and_has_the_lock_again() {
         rt.run(body);
         body();
         assert_eq!(*mutex.lock().unwrap(), 2);
-        // What comes in time is no time-out.
+        // A notification within the limit is no time-out.
         for limit in [LONG, Duration::MAX] {
             let in_time = on_fibres_and_threads(rt, 3, 1, |number| {
                 if number == 0 {
@@ -209,7 +207,7 @@ fn a_wait_with_a_limit_ends_in_time_and_has_the_lock_again() {
 }
 
 #[test]
-fn a_wait_for_a_mutex_that_is_poisoned_meanwhile_says_so() {
+fn a_wait_reports_that_its_mutex_was_poisoned_meanwhile() {
     everywhere(|rt, _| {
         let (mutex, condvar) = (Mutex::new(0), Condvar::new());
         rt.run(|| {
@@ -241,10 +239,10 @@ fn a_wait_for_a_mutex_that_is_poisoned_meanwhile_says_so() {
     });
 }
 
-/// Two wait, the first with a limit that ends about when it is notified. If it was
-/// notified it notifies the second; else the notification was the second one's.
+/// Two fibres wait. The limit of the first ends at about the time of the notification. If the first
+/// was notified, it notifies the second. Else the second got the notification.
 #[test]
-fn a_waiter_whose_time_is_up_swallows_no_notification() {
+fn a_waiter_that_times_out_swallows_no_notification() {
     const ROUNDS: usize = 120;
     let mut random = Random::new(0x5_a110);
     let limits: Vec<Duration> = (0..ROUNDS).map(|_| Duration::from_micros(random.below(100))).collect();
@@ -284,7 +282,7 @@ fn a_waiter_whose_time_is_up_swallows_no_notification() {
 }
 
 #[test]
-fn a_wait_for_a_condition_may_end_at_a_moment() {
+fn a_wait_for_a_condition_ends_at_its_deadline() {
     everywhere(|rt, _| {
         let check = || {
             let (mutex, condvar) = (Mutex::new(true), Condvar::new());
@@ -292,7 +290,7 @@ fn a_wait_for_a_condition_may_end_at_a_moment() {
             let (guard, result) = condvar.wait_deadline_while(mutex.lock().unwrap(), end, |waits| *waits).unwrap();
             assert!(result.timed_out() && *guard && Instant::now() >= end);
             let (guard, result) = condvar.wait_deadline_while(guard, end, std::mem::take).unwrap();
-            assert!(result.timed_out() && !*guard, "it was true when it was looked at");
+            assert!(result.timed_out() && !*guard, "the condition was not checked first");
             let (_, result) = condvar.wait_deadline_while(guard, end, |waits| *waits).unwrap();
             assert!(!result.timed_out());
         };

@@ -1,8 +1,8 @@
-//! `Mutex`: one at a time, nobody is forgotten.
+//! `Mutex`: one holder at a time, and no waiter is forgotten.
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, happens_within, on_fibres_and_threads, wait_until, wherever};
+use fixture::{LONG, Random, alone, everywhere, happens_within, on_fibres_and_threads, wait_until, wherever};
 use sinew::sync::{Condvar, Mutex, Policy, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -11,24 +11,22 @@ use std::time::{Duration, Instant};
 
 const POLICIES: [Policy; 3] = [Policy::Barge, Policy::Spin, Policy::HandOver];
 
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(2);
 
-/// Says when two are inside at once.
+/// Notices when two fibres are inside at once.
 #[derive(Default)]
 struct Room(AtomicBool);
 
 impl Room {
     fn visit(&self, stay: impl FnOnce()) {
-        assert!(!self.0.swap(true, Relaxed), "somebody else is inside");
+        assert!(!self.0.swap(true, Relaxed), "the lock is taken twice");
         stay();
         self.0.store(false, Relaxed);
     }
 }
 
 #[test]
-fn ten_thousand_fibres_count_right() {
+fn ten_thousand_fibres_add_up_correctly() {
     wherever(
         |setup| setup.processors == 2,
         |rt, _| {
@@ -49,7 +47,7 @@ fn ten_thousand_fibres_count_right() {
 }
 
 #[test]
-fn one_is_inside_at_a_time_and_sees_what_the_last_one_did() {
+fn one_holder_at_a_time_sees_the_changes_of_the_last_one() {
     const ROUNDS: usize = 40;
     everywhere(|rt, _| {
         for policy in POLICIES {
@@ -75,7 +73,7 @@ fn one_is_inside_at_a_time_and_sees_what_the_last_one_did() {
 }
 
 #[test]
-fn who_waits_for_a_lock_blocks_its_fibre_only() {
+fn waiting_for_a_lock_does_not_block_the_processor() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -103,7 +101,7 @@ fn who_waits_for_a_lock_blocks_its_fibre_only() {
 }
 
 #[test]
-fn a_mutex_is_poisoned_as_stds_is() {
+fn a_mutex_is_poisoned_as_in_std() {
     macro_rules! story {
         ($mutex:expr, $of:ty) => {{
             let mut mutex: $of = $mutex;
@@ -129,8 +127,7 @@ fn a_mutex_is_poisoned_as_stds_is() {
             let held = mutex.lock().unwrap();
             story.push(format!("{:?} {}", mutex.try_lock(), format!("{mutex:?}").contains("<locked>")));
             drop(held);
-            // Locked and released while its holder unwinds, or by a holder that
-            // catches what it throws: no poison.
+            // No poison: the holder locks and unlocks while it unwinds, or catches its own panic.
             struct LocksInDrop<F: FnMut()>(F);
             impl<F: FnMut()> Drop for LocksInDrop<F> {
                 fn drop(&mut self) {
@@ -166,7 +163,7 @@ fn a_mutex_is_poisoned_as_stds_is() {
 }
 
 #[test]
-fn those_who_wait_for_a_holder_that_panics_get_the_lock_poisoned() {
+fn waiters_get_a_poisoned_lock_when_its_holder_panics() {
     everywhere(|rt, _| {
         for policy in POLICIES {
             let (mutex, held, waiting) = (Mutex::with_policy(0, policy), AtomicBool::new(false), AtomicUsize::new(0));
@@ -199,7 +196,7 @@ fn those_who_wait_for_a_holder_that_panics_get_the_lock_poisoned() {
 }
 
 #[test]
-fn a_lock_with_a_limit_is_had_in_time_or_not_at_all() {
+fn a_lock_with_a_limit_succeeds_in_time_or_fails() {
     everywhere(|rt, _| {
         for policy in POLICIES {
             let mutex = Mutex::with_policy(0, policy);
@@ -217,7 +214,7 @@ fn a_lock_with_a_limit_is_had_in_time_or_not_at_all() {
                 assert!(matches!(mutex.try_lock(), Err(TryLockError::WouldBlock)));
                 assert!(began.elapsed() >= 2 * SHORT);
             };
-            // By the same fibre or thread, too.
+            // The holder itself fails, too.
             rt.run(|| {
                 free();
                 let held = mutex.lock();
@@ -249,10 +246,10 @@ fn a_lock_with_a_limit_is_had_in_time_or_not_at_all() {
     });
 }
 
-/// Limits that end about when the lock is released: whoever says that it has the
-/// lock has it alone, and when all have gone it is free.
+/// The limits end at about the time of the release. A fibre that reports success has the lock
+/// alone, and in the end the lock is free.
 #[test]
-fn a_limit_that_races_with_the_release_neither_loses_the_lock_nor_gives_it_to_two() {
+fn a_limit_that_races_with_the_release_neither_loses_the_lock_nor_gives_it_twice() {
     const ROUNDS: usize = 120;
     let mut random = Random::new(0x10c_4ed);
     let limits: Vec<Duration> = (0..ROUNDS).map(|_| Duration::from_micros(random.below(60))).collect();
@@ -278,8 +275,8 @@ fn a_limit_that_races_with_the_release_neither_loses_the_lock_nor_gives_it_to_tw
                     }
                     had
                 });
-                assert_eq!(*mutex.try_lock().expect("everybody has gone"), had.into_iter().sum::<usize>());
-                // Nobody is left in the queue who does not want it any more.
+                assert_eq!(*mutex.try_lock().expect("the lock is not free in the end"), had.into_iter().sum::<usize>());
+                // The queue holds no fibre that has given up.
                 on_fibres_and_threads(rt, 4, 1, |_| *mutex.lock().unwrap() += 1);
             }
         },
@@ -287,16 +284,16 @@ fn a_limit_that_races_with_the_release_neither_loses_the_lock_nor_gives_it_to_tw
 }
 
 #[test]
-fn nobody_starves_behind_those_who_lock_again_and_again() {
-    /// In turns of the others: hundreds of times what it takes, which is 1 ms.
+fn no_waiter_starves_behind_fibres_that_lock_repeatedly() {
+    /// A wait takes about 1 ms. This is ten thousand times as long.
     const LIMIT: Duration = Duration::from_secs(10);
     everywhere(|rt, setup| {
         for policy in POLICIES {
             let (mutex, ended) = (Mutex::with_policy((), policy), AtomicBool::new(false));
             rt.run(|| {
                 sinew::scope(|scope| {
-                    // They never leave the lock free while another fibre of their
-                    // processor could run.
+                    // These fibres never leave the lock free while another fibre of their processor
+                    // could run.
                     for _ in 0..setup.processors {
                         scope.spawn(|| {
                             while !ended.load(Relaxed) {
@@ -321,8 +318,8 @@ fn nobody_starves_behind_those_who_lock_again_and_again() {
     });
 }
 
-/// Fibres that wait for `mutex`, one behind the other, as it is seen from the order
-/// in which they came; `done` is called by each when it has the lock.
+/// Spawns fibres that wait for `mutex` one behind the other. Each pushes its number when it has the
+/// lock.
 fn queue_up<'scope, 'env>(
     scope: &'scope sinew::Scope<'scope, 'env>,
     count: usize,
@@ -334,13 +331,13 @@ fn queue_up<'scope, 'env>(
             entering.fetch_add(1, Relaxed);
             mutex.lock().unwrap().push(number);
         });
-        // On one processor: it runs until it waits.
+        // On one processor, the fibre runs until it waits.
         wait_until(|| entering.load(Relaxed) == number + 1);
     }
 }
 
 #[test]
-fn hand_over_is_first_come_first_served() {
+fn hand_over_serves_in_order_of_arrival() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -351,7 +348,7 @@ fn hand_over_is_first_come_first_served() {
                     queue_up(scope, 20, &mutex, &entering);
                     held.push(100);
                     drop(held);
-                    // It is not free for those who come by.
+                    // The lock is not free for a newcomer.
                     assert!(mutex.try_lock().is_err());
                     mutex.lock().unwrap().push(200);
                 });
@@ -363,7 +360,7 @@ fn hand_over_is_first_come_first_served() {
 }
 
 #[test]
-fn who_comes_by_may_barge() {
+fn a_newcomer_may_barge() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -380,10 +377,10 @@ fn who_comes_by_may_barge() {
                     });
                     let order = mutex.into_inner().unwrap();
                     let waited: Vec<usize> = order.iter().copied().filter(|&number| number != 200).collect();
-                    assert_eq!(waited, [0, 1, 2], "those who wait keep their order");
+                    assert_eq!(waited, [0, 1, 2], "the waiters lost their order");
                     order[0] == 200
                 };
-                // Not if they have waited for 1 ms already, on a busy machine.
+                // A newcomer cannot barge after a wait of 1 ms, which happens on a busy machine.
                 assert!(happens_within(Duration::from_secs(10), barged), "{policy:?}");
             }
         },
@@ -391,7 +388,7 @@ fn who_comes_by_may_barge() {
 }
 
 #[test]
-fn who_was_woken_in_vain_keeps_its_place() {
+fn a_waiter_that_was_woken_in_vain_keeps_its_place() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -401,7 +398,7 @@ fn who_was_woken_in_vain_keeps_its_place() {
                     sinew::scope(|scope| {
                         let mut held = mutex.lock().unwrap();
                         queue_up(scope, 4, &mutex, &entering);
-                        // The first one is woken and finds the lock taken again.
+                        // The first waiter is woken and finds the lock taken again.
                         for _ in 0..3 {
                             drop(held);
                             held = mutex.lock().unwrap();
@@ -416,7 +413,7 @@ fn who_was_woken_in_vain_keeps_its_place() {
 }
 
 #[test]
-fn guards_are_dropped_in_any_order() {
+fn guards_may_be_dropped_in_any_order() {
     everywhere(|rt, _| {
         let mutexes: Vec<Mutex<usize>> = (0..6).map(Mutex::new).collect();
         rt.run(|| {
@@ -456,8 +453,8 @@ fn mutexes_and_condvars_may_be_statics() {
 }
 
 #[test]
-fn a_fibre_that_is_suspended_while_it_unwinds_poisons_its_own_locks_only() {
-    /// Lets others run while its fibre unwinds.
+fn a_fibre_that_is_suspended_while_it_unwinds_poisons_only_its_own_locks() {
+    /// Lets other fibres run while its fibre unwinds.
     struct Yields(Arc<AtomicBool>);
     impl Drop for Yields {
         fn drop(&mut self) {

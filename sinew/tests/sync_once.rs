@@ -1,19 +1,15 @@
-//! `Once`, `OnceLock` and `LazyLock`: one is first, the others wait for it.
+//! `Once`, `OnceLock` and `LazyLock`: one caller is first, the others wait for it.
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, message, on_fibres_and_threads, wait_until, wherever};
+use fixture::{LONG, Random, alone, everywhere, message, on_fibres_and_threads, wait_until, wherever};
 use sinew::sync::{LazyLock, Once, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
-
-/// What `f` says when it panics, which it does. Panics with words that are
-/// expected here are not printed.
+/// Returns the message of the panic of `f`. Does not print the panics that the tests expect.
 fn panic_of<T>(f: impl FnOnce() -> T) -> String {
     static QUIET: std::sync::Once = std::sync::Once::new();
     QUIET.call_once(|| {
@@ -36,7 +32,7 @@ fn fail<T>() -> T {
 }
 
 #[test]
-fn one_closure_is_called_and_all_wait_for_it() {
+fn one_closure_is_called_and_all_callers_wait_for_it() {
     everywhere(|rt, _| {
         let (once, calls, ended) = (Once::new(), AtomicUsize::new(0), AtomicBool::new(false));
         let f = |_| {
@@ -53,7 +49,7 @@ fn one_closure_is_called_and_all_wait_for_it() {
 }
 
 #[test]
-fn who_waits_blocks_its_fibre_only() {
+fn waiting_for_a_once_does_not_block_the_processor() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -69,7 +65,7 @@ fn who_waits_blocks_its_fibre_only() {
                         });
                     }
                     wait_until(|| waiters.load(Relaxed) == 4);
-                    // They have had a turn since.
+                    // The waiters have had a turn since.
                     (0..10).for_each(|_| sinew::yield_now());
                     scope.spawn(|| other_ran.store(true, Relaxed));
                 });
@@ -80,11 +76,11 @@ fn who_waits_blocks_its_fibre_only() {
 }
 
 #[test]
-fn a_once_is_poisoned_as_stds_is() {
+fn a_once_is_poisoned_as_in_std() {
     macro_rules! story {
         ($once:expr) => {{
             let once = $once;
-            let mut story = vec![format!("{once:?}"), format!("{}", once.is_completed())];
+            let mut story = vec![format!("{}", once.is_completed())];
             let states = std::sync::Mutex::new(vec![]);
             story.push(panic_of(|| once.call_once(|| fail())));
             story.push(panic_of(|| once.call_once(|| unreachable!())));
@@ -112,7 +108,22 @@ fn a_once_is_poisoned_as_stds_is() {
 }
 
 #[test]
-fn those_who_wait_for_a_closure_that_panics_find_out() {
+fn a_forced_wait_with_a_limit_does_not_mind_poison() {
+    everywhere(|rt, _| {
+        let once = Arc::new(Once::new());
+        panic_of(|| once.call_once(fail));
+        assert_eq!(panic_of(|| once.wait_timeout(Duration::ZERO)), "Once instance has previously been poisoned");
+        assert!(!once.wait_force_timeout(Duration::ZERO));
+        assert!(!once.wait_force_deadline(Instant::now()));
+        let its = Arc::clone(&once);
+        let waits = rt.spawn(move || its.wait_force_timeout(LONG) && its.wait_force_deadline(Instant::now() + LONG));
+        once.call_once_force(|_| ());
+        assert!(waits.join().unwrap());
+    });
+}
+
+#[test]
+fn waiters_learn_that_the_closure_panicked() {
     everywhere(|rt, _| {
         let (once, begun, waiters) = (Once::new(), AtomicBool::new(false), AtomicUsize::new(0));
         let arrives = || {
@@ -157,7 +168,7 @@ fn those_who_wait_for_a_closure_that_panics_find_out() {
 }
 
 #[test]
-fn a_waiting_forcer_takes_over_from_a_closure_that_panics() {
+fn a_waiting_call_once_force_takes_over_after_a_panic() {
     everywhere(|rt, _| {
         let (once, begun, calls) = (Once::new(), AtomicBool::new(false), AtomicUsize::new(0));
         rt.run(|| {
@@ -189,7 +200,7 @@ fn a_waiting_forcer_takes_over_from_a_closure_that_panics() {
 }
 
 #[test]
-fn a_closure_that_waits_for_itself_panics() {
+fn a_closure_that_waits_for_its_own_once_panics() {
     const WORDS: &str = "a closure waits for the Once that has called it";
     let body = || {
         let waits_longer = |once: &Once| assert!(once.wait_timeout(LONG));
@@ -204,7 +215,7 @@ fn a_closure_that_waits_for_itself_panics() {
         assert_eq!(panic_of(|| place.get_or_init(|| *place.get_or_init(|| 1))), WORDS);
         assert_eq!(panic_of(|| place.get_or_init(|| place.set(2).map_or(3, |()| 4))), WORDS);
         assert_eq!(*place.get_or_init(|| 5), 5);
-        // It may look, and a nested one of another is no matter.
+        // The closure may ask for the state, and may use another `Once`.
         let (outer, inner) = (OnceLock::new(), OnceLock::new());
         assert_eq!(*outer.get_or_init(|| *inner.get_or_init(|| outer.get().map_or(5, |&n: &i32| n))), 5);
     };
@@ -213,7 +224,7 @@ fn a_closure_that_waits_for_itself_panics() {
 }
 
 #[test]
-fn a_wait_with_a_limit_ends_in_time_or_when_it_is_done() {
+fn a_wait_ends_at_its_limit_or_when_the_closure_is_done() {
     everywhere(|rt, _| {
         let (once, place) = (Once::new(), OnceLock::new());
         let body = || {
@@ -243,7 +254,7 @@ fn a_wait_with_a_limit_ends_in_time_or_when_it_is_done() {
 }
 
 #[test]
-fn a_wait_whose_limit_races_with_the_end_says_what_is_true() {
+fn a_wait_whose_limit_races_with_the_end_reports_the_truth() {
     const ROUNDS: usize = 60;
     let mut random = Random::new(0x0dd_ba11);
     let limits: Vec<Duration> = (0..ROUNDS).map(|_| Duration::from_micros(random.below(120))).collect();
@@ -267,7 +278,7 @@ fn a_wait_whose_limit_races_with_the_end_says_what_is_true() {
 }
 
 #[test]
-fn ten_thousand_fibres_that_race_get_one_value() {
+fn ten_thousand_racing_fibres_get_one_value() {
     wherever(
         |setup| setup.processors > 1,
         |rt, _| {
@@ -289,7 +300,7 @@ fn ten_thousand_fibres_that_race_get_one_value() {
 }
 
 #[test]
-fn of_those_who_set_a_value_one_succeeds_and_the_others_get_theirs_back() {
+fn one_set_succeeds_and_the_others_return_their_value() {
     everywhere(|rt, _| {
         let (place, next) = (OnceLock::new(), AtomicUsize::new(0));
         let f = |_| {
@@ -305,7 +316,7 @@ fn of_those_who_set_a_value_one_succeeds_and_the_others_get_theirs_back() {
 }
 
 #[test]
-fn a_place_whose_value_could_not_be_made_stays_empty_until_one_can() {
+fn a_once_lock_stays_empty_until_a_closure_succeeds() {
     everywhere(|rt, _| {
         let (place, attempts) = (OnceLock::new(), AtomicUsize::new(0));
         rt.run(|| {
@@ -349,13 +360,13 @@ fn values_are_dropped_once() {
         let mut place = OnceLock::new();
         assert!(place.set(Counted(&drops)).is_ok());
         assert!(place.set(Counted(&drops)).is_err());
-        assert_eq!(dropped(), 1, "the one that was too late");
+        assert_eq!(dropped(), 1, "the value that came too late is not dropped");
         drop(place.take());
-        assert_eq!(dropped(), 1, "the one that was taken");
+        assert_eq!(dropped(), 1, "the value that was taken is not dropped");
         assert!(place.take().is_none());
-        assert!(place.set(Counted(&drops)).is_ok(), "it can be used again");
+        assert!(place.set(Counted(&drops)).is_ok(), "the place cannot be used again");
         drop(place.into_inner());
-        assert_eq!(dropped(), 1, "the one that was inside");
+        assert_eq!(dropped(), 1, "the value inside is not dropped");
         drop(OnceLock::from(Counted(&drops)));
         drop(OnceLock::<Counted<'_>>::new());
         assert_eq!(dropped(), 1);
@@ -363,12 +374,12 @@ fn values_are_dropped_once() {
         LazyLock::force(&lazy);
         drop(lazy);
         drop(LazyLock::new(|| Counted(&drops)));
-        assert_eq!(dropped(), 1, "the one that was made");
+        assert_eq!(dropped(), 1, "the value that was made is not dropped");
     });
 }
 
 #[test]
-fn all_else_is_as_in_std() {
+fn everything_else_is_as_in_std() {
     macro_rules! story {
         ($($sync:ident)::+) => {{
             use $($sync)::+::{LazyLock, OnceLock};
@@ -403,7 +414,7 @@ fn all_else_is_as_in_std() {
 }
 
 #[test]
-fn a_lazy_value_is_made_by_whoever_comes_first() {
+fn the_first_user_makes_a_lazy_value() {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     static SHARED: LazyLock<usize> = LazyLock::new(|| {
         (0..10).for_each(|_| sinew::yield_now());
@@ -424,7 +435,7 @@ fn a_lazy_value_is_made_by_whoever_comes_first() {
 }
 
 #[test]
-fn a_lazy_value_that_could_not_be_made_is_nobodys() {
+fn a_lazy_value_whose_closure_panicked_stays_poisoned() {
     everywhere(|rt, _| {
         let lazy: LazyLock<u32> = LazyLock::new(|| {
             (0..10).for_each(|_| sinew::yield_now());

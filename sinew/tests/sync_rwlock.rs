@@ -1,4 +1,4 @@
-//! Readers and writers.
+//! `RwLock`: readers and writers.
 
 mod fixture;
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Something that two writers at a time, or a writer and a reader, would spoil.
+/// A value that two writers at once, or a writer beside a reader, would spoil.
 #[derive(Default)]
 struct Ledger {
     debit: u64,
@@ -22,7 +22,7 @@ struct Ledger {
 impl Ledger {
     fn book(&mut self) {
         self.debit += 1;
-        // Others get a chance to see it half done.
+        // Other fibres get a chance to see the change half done.
         sinew::yield_now();
         self.credit += 1;
     }
@@ -36,7 +36,7 @@ impl Ledger {
 }
 
 #[test]
-fn a_storm_of_readers_and_writers_sees_only_whole_changes() {
+fn readers_and_writers_see_only_complete_changes() {
     everywhere(|rt, setup| {
         let ledger = Arc::new(RwLock::new(Ledger::default()));
         let written = Arc::new(AtomicU32::new(0));
@@ -79,7 +79,7 @@ fn a_storm_of_readers_and_writers_sees_only_whole_changes() {
         });
         fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
         assert_eq!(ledger.read().unwrap().check(), u64::from(written.load(Ordering::Relaxed)));
-        assert!(ledger.try_write().is_ok(), "nobody has it");
+        assert!(ledger.try_write().is_ok(), "the lock is not free in the end");
     });
 }
 
@@ -102,7 +102,7 @@ fn readers_read_together() {
     });
 }
 
-/// Starts `body` and waits until it has begun: on one processor it waits then.
+/// Starts `body` and waits until it has begun. On one processor, it waits by then.
 fn start(body: impl FnOnce() + Send + 'static) -> sinew::JoinHandle<()> {
     let begun = Arc::new(AtomicBool::new(false));
     let begins = Arc::clone(&begun);
@@ -115,7 +115,7 @@ fn start(body: impl FnOnce() + Send + 'static) -> sinew::JoinHandle<()> {
 }
 
 #[test]
-fn first_come_first_served_with_readers_side_by_side() {
+fn waiters_are_served_in_order_and_neighbouring_readers_together() {
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
@@ -130,7 +130,7 @@ fn first_come_first_served_with_readers_side_by_side() {
                         } else {
                             let _guard = lock.read().unwrap();
                             log.lock().unwrap().push(letter);
-                            // The others that read now get in before this one leaves.
+                            // The other readers of this group get in before this one leaves.
                             (0..10).for_each(|_| sinew::yield_now());
                             log.lock().unwrap().push('.');
                             return;
@@ -140,7 +140,7 @@ fn first_come_first_served_with_readers_side_by_side() {
                 };
                 let guard = lock.read().unwrap();
                 let fibres: Vec<_> = "AbcDeFg".chars().map(visit).collect();
-                assert!(matches!(lock.try_read(), Err(TryLockError::WouldBlock)), "a writer waits");
+                assert!(matches!(lock.try_read(), Err(TryLockError::WouldBlock)), "a reader passed a waiting writer");
                 drop(guard);
                 fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
                 assert_eq!(*log.lock().unwrap(), "Abc..De.Fg.");
@@ -150,7 +150,7 @@ fn first_come_first_served_with_readers_side_by_side() {
 }
 
 #[test]
-fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
+fn a_writer_that_times_out_lets_the_readers_behind_it_in() {
     everywhere(|rt, _| {
         for _ in 0..10 {
             let lock = Arc::new(RwLock::new(0));
@@ -158,7 +158,7 @@ fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
             let writes = Arc::clone(&lock);
             let writer = rt.spawn(move || writes.write_timeout(MS).is_err());
             let reads = Arc::clone(&lock);
-            // Reads while this one still does, whether before the writer or after.
+            // Reads while the caller still reads, whether it came before the writer or after it.
             let reader = rt.spawn(move || *reads.read().unwrap());
             assert_eq!(reader.join().unwrap(), 0);
             assert!(writer.join().unwrap());
@@ -197,7 +197,7 @@ fn only_a_writer_that_panics_poisons() {
 }
 
 #[test]
-fn limits_of_nothing_and_of_for_ever_are_limits() {
+fn a_limit_of_zero_and_a_limit_without_end_work() {
     everywhere(|rt, _| {
         let check = || {
             let lock = RwLock::new(());
@@ -206,7 +206,7 @@ fn limits_of_nothing_and_of_for_ever_are_limits() {
             let reading = lock.read_deadline(Instant::now()).unwrap();
             assert!(matches!(lock.write_timeout(Duration::ZERO), Err(TryLockError::WouldBlock)));
             assert!(matches!(lock.write_deadline(Instant::now() + MS), Err(TryLockError::WouldBlock)));
-            assert!(lock.try_read().is_ok(), "nobody waits any more");
+            assert!(lock.try_read().is_ok(), "a writer that timed out still waits");
             drop(reading);
             let writing = lock.write_timeout(Duration::MAX).unwrap();
             assert!(matches!(lock.read_timeout(MS), Err(TryLockError::WouldBlock)));
@@ -219,7 +219,7 @@ fn limits_of_nothing_and_of_for_ever_are_limits() {
 }
 
 #[test]
-fn a_static_lock_says_what_it_holds() {
+fn a_static_lock_prints_its_value() {
     static LOCK: RwLock<u32> = RwLock::new(3);
     alone(|| {
         assert_eq!(format!("{LOCK:?}"), "RwLock { data: 3, poisoned: false, .. }");

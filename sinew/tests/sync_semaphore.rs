@@ -2,25 +2,22 @@
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, message, wait_until, wherever};
+use fixture::{LONG, Random, alone, everywhere, message, wait_until, wherever};
 use sinew::sync::{AcquireError, BinarySemaphore, Semaphore};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
-
 #[test]
-fn no_more_are_inside_than_there_are_permits() {
+fn no_more_holders_than_permits() {
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(3));
-        let (inside, most, entries) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (inside, most, entries) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         let counts = Arc::new((inside, most, entries));
-        let enter = |counts: &(AtomicU64, AtomicU64, AtomicU64), semaphore: &Semaphore, count: u64| {
+        let enter = |counts: &(AtomicUsize, AtomicUsize, AtomicUsize), semaphore: &Semaphore, count: usize| {
             let permit = semaphore.acquire_many(count);
             assert_eq!(permit.count(), count);
             let now = counts.0.fetch_add(count, Ordering::Relaxed) + count;
@@ -29,7 +26,7 @@ fn no_more_are_inside_than_there_are_permits() {
             sinew::yield_now();
             counts.0.fetch_sub(count, Ordering::Relaxed);
         };
-        let fibres: Vec<_> = (0..50u64)
+        let fibres: Vec<_> = (0..50usize)
             .map(|n| {
                 let (semaphore, counts) = (Arc::clone(&semaphore), Arc::clone(&counts));
                 rt.spawn(move || (0..40).for_each(|round| enter(&counts, &semaphore, 1 + (n + round) % 3)))
@@ -48,10 +45,10 @@ fn no_more_are_inside_than_there_are_permits() {
 }
 
 #[test]
-fn no_permit_is_lost_or_made_between_waits_and_posts() {
+fn waits_and_posts_neither_lose_nor_create_permits() {
     const ROUNDS: u64 = 2_000;
     everywhere(|rt, setup| {
-        // Each passes the permit that it got to a random semaphore.
+        // Each fibre passes its permit on to a random semaphore.
         let semaphores: Arc<Vec<_>> = Arc::new((0..4).map(|_| Semaphore::new(1)).collect());
         let fibres: Vec<_> = (0..8u64)
             .map(|n| {
@@ -67,20 +64,20 @@ fn no_permit_is_lost_or_made_between_waits_and_posts() {
             })
             .collect();
         fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
-        assert_eq!(semaphores.iter().map(Semaphore::available).sum::<u64>(), 4);
+        assert_eq!(semaphores.iter().map(Semaphore::available).sum::<usize>(), 4);
     });
 }
 
 #[test]
-fn those_who_wait_are_served_in_the_order_in_which_they_came() {
-    // With one processor and nobody else about, a fibre that has been started waits.
+fn waiters_are_served_in_order_of_arrival() {
+    // With one processor and no other fibre, a started fibre waits.
     wherever(
         |setup| setup.processors == 1,
         |rt, _| {
             rt.run(|| {
                 let semaphore = Arc::new(Semaphore::new(0));
                 let order = Arc::new(Mutex::new(Vec::new()));
-                let fibres: Vec<_> = (0..100u64)
+                let fibres: Vec<_> = (0..100usize)
                     .map(|n| {
                         let (semaphore, order) = (Arc::clone(&semaphore), Arc::clone(&order));
                         let started = Arc::new(AtomicBool::new(false));
@@ -94,7 +91,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
                         fibre
                     })
                     .collect();
-                // Nobody passes those who wait.
+                // No newcomer passes the waiters.
                 assert!(semaphore.try_acquire().is_none());
                 (0..99 + 100).for_each(|_| semaphore.post(1));
                 fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
@@ -106,16 +103,16 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn one_who_gives_up_does_not_hold_up_those_behind() {
+fn a_waiter_that_times_out_does_not_hold_up_those_behind_it() {
     everywhere(|rt, _| {
         for _ in 0..20 {
             let semaphore = Arc::new(Semaphore::new(1));
             let greedy = Arc::clone(&semaphore);
-            let many = rt.spawn(move || greedy.acquire_timeout(2, MS).map(|_| ()));
+            let many = rt.spawn(move || greedy.acquire_many_timeout(2, MS).map(|_| ()));
             let modest = Arc::clone(&semaphore);
             let one = rt.spawn(move || modest.acquire().count());
             assert_eq!(one.join().unwrap(), 1);
-            // It may have got both when the other was done.
+            // It may have got both permits after the other one was done.
             let _ = many.join().unwrap();
             assert_eq!(semaphore.available(), 1);
         }
@@ -123,7 +120,7 @@ fn one_who_gives_up_does_not_hold_up_those_behind() {
 }
 
 #[test]
-fn a_permit_that_comes_together_with_the_end_of_the_time_is_not_lost() {
+fn a_permit_that_comes_at_the_end_of_the_limit_is_not_lost() {
     const ROUNDS: usize = 300;
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(0));
@@ -147,12 +144,12 @@ fn a_permit_that_comes_together_with_the_end_of_the_time_is_not_lost() {
             semaphore.post(1);
             waits.into_iter().for_each(|wait| wait.join().unwrap());
         }
-        assert_eq!(got.load(Ordering::Relaxed) as u64 + semaphore.available(), ROUNDS as u64);
+        assert_eq!(got.load(Ordering::Relaxed) + semaphore.available(), ROUNDS);
     });
 }
 
 #[test]
-fn limits_of_nothing_and_of_for_ever_are_limits() {
+fn a_limit_of_zero_and_a_limit_without_end_work() {
     everywhere(|rt, _| {
         let check = || {
             let semaphore = Semaphore::new(1);
@@ -161,9 +158,11 @@ fn limits_of_nothing_and_of_for_ever_are_limits() {
             assert_eq!(semaphore.wait_deadline(Instant::now()), Err(AcquireError::TimedOut));
             semaphore.post(1);
             assert_eq!(semaphore.wait_timeout(Duration::MAX), Ok(()));
-            assert_eq!(semaphore.acquire_timeout(1, MS).map(|_| ()), Err(AcquireError::TimedOut));
+            assert_eq!(semaphore.acquire_timeout(MS).map(|_| ()), Err(AcquireError::TimedOut));
             semaphore.post(2);
-            assert_eq!(semaphore.acquire_deadline(2, Instant::now() + LONG).map(|permit| permit.count()), Ok(2));
+            assert_eq!(semaphore.acquire_many_timeout(3, MS).map(|_| ()), Err(AcquireError::TimedOut));
+            assert_eq!(semaphore.acquire_deadline(Instant::now() + LONG).map(|permit| permit.count()), Ok(1));
+            assert_eq!(semaphore.acquire_many_deadline(2, Instant::now() + LONG).map(|permit| permit.count()), Ok(2));
             assert_eq!(semaphore.available(), 2);
         };
         rt.run(check);
@@ -172,16 +171,55 @@ fn limits_of_nothing_and_of_for_ever_are_limits() {
 }
 
 #[test]
-fn permits_are_counted_up_to_a_limit() {
+fn permits_are_counted_up_to_a_maximum() {
     alone(|| {
         let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
         let payload = catch_unwind(AssertUnwindSafe(|| semaphore.post(1))).unwrap_err();
-        assert!(message(&*payload).contains("so many permits"));
+        assert!(message(&*payload).contains("more than MAX_PERMITS permits"));
         assert_eq!(semaphore.available(), Semaphore::MAX_PERMITS);
         assert_eq!(semaphore.try_acquire_many(Semaphore::MAX_PERMITS).unwrap().count(), Semaphore::MAX_PERMITS);
         assert!(catch_unwind(|| Semaphore::new(Semaphore::MAX_PERMITS + 1)).is_err());
         assert_eq!(Semaphore::new(0).try_acquire_many(0).unwrap().count(), 0);
     });
+}
+
+#[test]
+fn more_permits_than_a_semaphore_can_have_are_refused() {
+    alone(|| {
+        let semaphore = Semaphore::new(1);
+        let refused = |acquire: &dyn Fn(usize)| {
+            let payload = catch_unwind(AssertUnwindSafe(|| acquire(Semaphore::MAX_PERMITS + 1))).unwrap_err();
+            assert!(message(&*payload).contains("more than MAX_PERMITS permits"));
+        };
+        refused(&|count| drop(semaphore.acquire_many(count)));
+        refused(&|count| drop(semaphore.acquire_many_timeout(count, MS)));
+        refused(&|count| drop(semaphore.acquire_many_deadline(count, Instant::now())));
+        refused(&|count| drop(semaphore.try_acquire_many(count)));
+        refused(&|count| drop(sinew::task::block_on(semaphore.acquire_many_async(count))));
+        assert_eq!(semaphore.available(), 1);
+    });
+}
+
+#[test]
+fn a_post_serves_any_number_of_waiters_on_a_small_stack() {
+    const WAITERS: usize = 20_000;
+    wherever(
+        |setup| setup.processors == 2,
+        |rt, _| {
+            let semaphore = Arc::new(Semaphore::new(0));
+            let waiters: Vec<_> = (0..WAITERS)
+                .map(|_| {
+                    let semaphore = Arc::clone(&semaphore);
+                    rt.spawn(move || semaphore.wait())
+                })
+                .collect();
+            wait_until(|| format!("{semaphore:?}") == format!("Semaphore {{ available: 0, waiters: {WAITERS} }}"));
+            let gives = Arc::clone(&semaphore);
+            rt.spawn(move || gives.post(WAITERS + 1)).join().unwrap();
+            waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+            assert_eq!(semaphore.available(), 1);
+        },
+    );
 }
 
 #[test]
@@ -193,7 +231,7 @@ fn a_binary_semaphore_remembers_one_post() {
         assert!(semaphore.try_wait());
         assert!(!semaphore.try_wait());
         assert_eq!(semaphore.wait_timeout(MS), Err(AcquireError::TimedOut));
-        // Two take turns.
+        // Two fibres take turns.
         let (ping, pong) = (Arc::new(BinarySemaphore::new(true)), Arc::new(BinarySemaphore::new(false)));
         let turns = Arc::new(AtomicUsize::new(0));
         let player = |own: &Arc<BinarySemaphore>, other: &Arc<BinarySemaphore>| {

@@ -1,14 +1,14 @@
-//! Futures that are forgotten, moved elsewhere and woken by wakers that misbehave: nobody
-//! else suffers from that.
+//! Futures that are forgotten or moved to another runtime, and wakers that misbehave, do not harm
+//! anything else.
 #![allow(unsafe_code)]
 
 mod fixture;
 
-use fixture::{alone, wherever};
+use fixture::{alone, begin_sleep, wait_asleep_until, wherever};
 use sinew::io::{EventScope, OtherScope};
 use sinew::net::{TcpListener, TcpStream, UnixStream};
 use sinew::sync::{Condvar, Mutex, Semaphore, oneshot};
-use sinew::{Cluster, Runtime, block_on, task, time};
+use sinew::{Cluster, Runtime, block_on, task};
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::pin::Pin;
@@ -22,11 +22,11 @@ struct Panics;
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
-        panic!("a waker panics, as it should");
+        panic!("this panic is part of the test");
     }
 }
 
-/// Counts how often it is called.
+/// Counts its calls.
 #[derive(Default)]
 struct Counts(AtomicUsize);
 
@@ -38,19 +38,19 @@ impl Wake for Counts {
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Polls once, with this waker, and has to find that it is not ready.
+/// Polls the future once with this waker. It must be pending.
 fn begin<F: Future + ?Sized>(future: &mut Pin<Box<F>>, waker: &Waker) {
     assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
 }
 
-/// Polls once, with the caller's waker.
+/// Polls the future once with the caller's waker. It must be pending.
 fn begin_here<F: Future + ?Sized>(future: &mut Pin<Box<F>>) {
     let is_pending = block_on(poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())));
     assert!(is_pending);
 }
 
 #[test]
-fn a_socket_may_be_dropped_though_futures_of_it_were_forgotten() {
+fn a_socket_may_be_dropped_after_its_futures_were_forgotten() {
     wherever(
         |setup| setup.processors == 1,
         |runtime, _| {
@@ -70,7 +70,7 @@ fn a_socket_may_be_dropped_though_futures_of_it_were_forgotten() {
 }
 
 #[test]
-fn a_waker_may_drop_another_future_that_got_its_permit_at_the_same_time() {
+fn a_waker_may_drop_a_future_that_got_its_permit_at_the_same_time() {
     struct Drops(std::sync::Mutex<Option<Boxed<()>>>);
     impl Wake for Drops {
         fn wake(self: Arc<Self>) {
@@ -98,10 +98,8 @@ fn a_waker_that_panics_when_a_timer_calls_it_ends_no_processor() {
         |setup| setup.processors == 1,
         |runtime, _| {
             runtime.run(|| {
-                let mut sleep = Box::pin(time::sleep_async(Duration::from_millis(1)));
-                begin(&mut sleep, &Waker::from(Arc::new(Panics)));
-                sinew::sleep(Duration::from_millis(2));
-                assert!(sleep.is_elapsed());
+                let sleep = begin_sleep(Duration::from_millis(1), &Waker::from(Arc::new(Panics)));
+                wait_asleep_until(|| sleep.is_elapsed());
                 block_on(sleep);
             });
         },
@@ -149,7 +147,7 @@ fn a_waker_that_panics_when_a_poller_calls_it_ends_no_processor() {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_no_other_from_being_called() {
+fn a_waker_that_panics_does_not_keep_another_one_from_being_called() {
     alone(|| {
         let (condvar, counts) = (Condvar::new(), Arc::new(Counts::default()));
         let mutex = Mutex::new(());
@@ -170,16 +168,11 @@ fn a_waker_that_panics_keeps_no_other_from_being_called() {
 }
 
 #[test]
-fn a_sleep_that_began_in_a_runtime_that_has_ended_goes_on_elsewhere() {
+fn a_sleep_whose_runtime_has_ended_goes_on_elsewhere() {
+    const TIME: Duration = Duration::from_millis(20);
     alone(|| {
         let runtime = || Runtime::builder().processors(1).build().unwrap();
-        let asleep = || {
-            runtime().run(|| {
-                let mut sleep = Box::pin(time::sleep_async(Duration::from_millis(20)));
-                begin_here(&mut sleep);
-                sleep
-            })
-        };
+        let asleep = || runtime().run(|| block_on(poll_fn(|context| Poll::Ready(begin_sleep(TIME, context.waker())))));
         block_on(asleep());
         let sleep = asleep();
         runtime().run(|| block_on(sleep));
@@ -189,7 +182,7 @@ fn a_sleep_that_began_in_a_runtime_that_has_ended_goes_on_elsewhere() {
 }
 
 #[test]
-fn a_socket_that_was_waited_for_in_a_runtime_that_has_ended_is_waited_for_in_another() {
+fn a_socket_whose_runtime_has_ended_can_be_waited_for_in_another() {
     alone(|| {
         let runtime = || Runtime::builder().processors(1).build().unwrap();
         let session = |listener: TcpListener| {
@@ -213,9 +206,9 @@ fn a_socket_that_was_waited_for_in_a_runtime_that_has_ended_is_waited_for_in_ano
 }
 
 #[test]
-fn a_future_that_began_in_one_scope_does_not_touch_the_descriptors_of_another() {
+fn a_future_begun_in_one_event_scope_does_not_touch_descriptors_of_another() {
     alone(|| {
-        // SAFETY: nothing but sockets of Sinew's is moved between the scopes.
+        // SAFETY: only sockets of Sinew move between the event scopes.
         let scope = unsafe { EventScope::new() }.unwrap();
         let runtime = Runtime::builder().processors(1).build().unwrap();
         let cluster = runtime.cluster(Cluster::builder().processors(1).event_scope(&scope)).unwrap();

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::everywhere;
+use fixture::{LONG, everywhere};
 use futures::future::{Either, join_all, select, select_all, try_join_all};
 use futures::stream::{self, FuturesUnordered, StreamExt};
 use sinew::sync::mpsc;
@@ -11,10 +11,8 @@ use sinew::time::{sleep_async, sleep_until_async};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(3600);
-
 #[test]
-fn join_all_gives_the_results_of_tasks_in_order() {
+fn join_all_returns_the_results_of_tasks_in_order() {
     everywhere(|rt, _| {
         let results = rt.run(|| {
             let tasks: Vec<_> = (0..100u32)
@@ -32,7 +30,7 @@ fn join_all_gives_the_results_of_tasks_in_order() {
 }
 
 #[test]
-fn unordered_timers_all_end_and_none_before_its_time() {
+fn unordered_timers_all_end_and_none_ends_early() {
     everywhere(|rt, _| {
         let mut ended: Vec<(u64, bool)> = rt.run(|| {
             let begin = Instant::now();
@@ -50,7 +48,7 @@ fn unordered_timers_all_end_and_none_before_its_time() {
 }
 
 #[test]
-fn select_leaves_the_loser_to_go_on() {
+fn the_loser_of_a_select_can_go_on() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (sender, mut receiver) = mpsc::channel();
@@ -63,10 +61,10 @@ fn select_leaves_the_loser_to_go_on() {
             let received = task::spawn(async move {
                 let (message, limit) = (pin!(receiver.recv_async()), pin!(sleep_async(Duration::from_millis(1))));
                 let Either::Right(((), waits)) = select(message, limit).await else {
-                    panic!("nothing has been sent");
+                    panic!("a message came although none was sent");
                 };
                 go_on.send(()).unwrap();
-                // It has been waiting since before the timer ended.
+                // The receiver has waited since before the timer ended.
                 match select(waits, pin!(sleep_async(LONG))).await {
                     Either::Left((received, _)) => received.unwrap(),
                     Either::Right(_) => "nothing",
@@ -79,7 +77,7 @@ fn select_leaves_the_loser_to_go_on() {
 }
 
 #[test]
-fn the_first_of_many_tasks_ends_select_all_and_the_rest_are_aborted() {
+fn select_all_ends_with_the_first_task_and_the_rest_can_be_aborted() {
     everywhere(|rt, _| {
         rt.run(|| {
             let tasks: Vec<_> = (0..20)
@@ -100,7 +98,7 @@ fn the_first_of_many_tasks_ends_select_all_and_the_rest_are_aborted() {
 }
 
 #[test]
-fn a_stream_of_messages_is_worked_on_by_several_tasks_at_a_time() {
+fn several_tasks_at_a_time_work_on_a_stream_of_messages() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (sender, receiver) = mpsc::channel();

@@ -1,23 +1,23 @@
-//! The traits of `futures-io`, by the combinators of the crate `futures`.
+//! The traits of `futures-io`, used through the combinators of the crate `futures`.
 #![cfg(feature = "futures-io")]
 
 mod fixture;
 
 use fixture::everywhere;
+use fixture::loopback::listener;
 use futures::future::{join_all, select};
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{AsyncReadExt, AsyncWriteExt};
-use sinew::net::{TcpListener, TcpStream, UnixStream};
+use sinew::net::{TcpStream, UnixStream};
 use sinew::sync::mpmc;
 use sinew::task;
 use std::pin::pin;
 
 #[test]
-fn streams_are_split_copied_and_closed() {
+fn streams_can_be_split_copied_and_closed() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap();
+            let (listener, address) = listener();
             let server = task::spawn(async move {
                 let (stream, _) = listener.accept_async().await.unwrap();
                 let (reader, mut writer) = stream.split();
@@ -53,7 +53,7 @@ fn streams_are_split_copied_and_closed() {
 }
 
 #[test]
-fn combinators_with_wakers_of_their_own_wait_for_locks_and_channels() {
+fn combinators_with_their_own_wakers_can_wait_for_locks_and_channels() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (sender, receiver) = mpmc::sync_channel(1);

@@ -1,10 +1,11 @@
-//! Sockets, used by tasks and fibres.
+//! Sockets that tasks and fibres use.
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wait_until, wherever};
+use fixture::loopback::listener;
+use fixture::{Random, alone, everywhere, wait_until, wherever, within_turns};
 use sinew::io::Pollable;
-use sinew::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
+use sinew::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use sinew::{block_on, task, time};
 use std::future::poll_fn;
 use std::io::{Read, Write};
@@ -13,10 +14,9 @@ use std::os::unix::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::*};
-use std::task::Poll;
 use std::time::Duration;
 
-/// Echoes until the other end is done.
+/// Echoes until the peer closes.
 async fn echo(stream: TcpStream) -> std::io::Result<u64> {
     let (mut buffer, mut total) = ([0; 512], 0);
     loop {
@@ -30,24 +30,11 @@ async fn echo(stream: TcpStream) -> std::io::Result<u64> {
     }
 }
 
-/// What the future gives if it is ready within so many turns.
-async fn within<F: Future>(turns: u64, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..=turns {
-        if let Poll::Ready(value) = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await {
-            return Some(value);
-        }
-        task::yield_now_async().await;
-    }
-    None
-}
-
 #[test]
 fn tasks_serve_fibres_tasks_and_threads() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap();
+            let (listener, address) = listener();
             let server = task::spawn(async move {
                 let mut sessions = task::JoinSet::new();
                 for _ in 0..9 {
@@ -93,7 +80,7 @@ fn tasks_serve_fibres_tasks_and_threads() {
 }
 
 #[test]
-fn a_read_that_is_dropped_loses_no_byte() {
+fn dropping_a_read_loses_no_byte() {
     const BYTES: usize = 20_000;
     let seed = Random::new(u64::from(std::process::id()) | 1 << 41).below(u64::MAX);
     everywhere(|rt, _| {
@@ -113,10 +100,10 @@ fn a_read_that_is_dropped_loses_no_byte() {
                 loop {
                     random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
                     let turns = random >> 62;
-                    // Now one who is entered, now one who polls, is given up.
+                    // Gives up a read that is enqueued, or one that polls.
                     let count = match random >> 61 & 1 {
-                        0 => within(turns, here.read_async(&mut buffer)).await,
-                        _ => within(turns, poll_fn(|context| here.poll_read(context, &mut buffer))).await,
+                        0 => within_turns(turns, here.read_async(&mut buffer)).await,
+                        _ => within_turns(turns, poll_fn(|context| here.poll_read(context, &mut buffer))).await,
                     };
                     match count.map(Result::unwrap) {
                         None => {}
@@ -137,7 +124,7 @@ fn a_read_that_is_dropped_loses_no_byte() {
 }
 
 #[test]
-fn one_who_polls_is_woken_when_bytes_come_and_after_those_who_wait() {
+fn a_polling_reader_is_woken_when_bytes_come_and_after_enqueued_readers() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (here, mut there) = UnixStream::pair().unwrap();
@@ -185,7 +172,7 @@ fn one_who_polls_is_woken_when_bytes_come_and_after_those_who_wait() {
 }
 
 #[test]
-fn who_waits_for_bytes_takes_none_and_hears_of_the_end_too() {
+fn waiting_for_readiness_takes_no_bytes_and_also_ends_with_the_stream() {
     everywhere(|rt, _| {
         rt.run(|| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -198,7 +185,7 @@ fn who_waits_for_bytes_takes_none_and_hears_of_the_end_too() {
                 its.poll_readable(context)
             }));
             wait_until(|| polls.load(Relaxed) == 1);
-            // Those who are entered are all told, one after the other, and then who polls.
+            // All enqueued tasks are signalled, one after the other, and then the polling one.
             let entered: Vec<_> = (0..3)
                 .map(|_| {
                     let its = here.clone();
@@ -218,14 +205,14 @@ fn who_waits_for_bytes_takes_none_and_hears_of_the_end_too() {
             drop(there);
             end.join().unwrap().unwrap();
             assert_eq!(here.read(&mut buffer).unwrap(), 0);
-            // The end is there to stay.
+            // The stream stays at its end.
             block_on(here.readable_async()).unwrap();
         });
     });
 }
 
 #[test]
-fn no_byte_is_missed_by_one_who_waits_without_a_buffer() {
+fn a_task_that_waits_without_a_buffer_misses_no_byte() {
     const BYTES: usize = 3_000;
     let seed = Random::new(u64::from(std::process::id()) | 1 << 43).below(u64::MAX);
     everywhere(|rt, _| {
@@ -239,7 +226,7 @@ fn no_byte_is_missed_by_one_who_waits_without_a_buffer() {
                     (0..random >> 62).for_each(|_| sinew::yield_now());
                 }
             });
-            // Now a task waits, now a fibre reads: as sessions that come and go.
+            // A task waits, then a fibre reads, in turns: like sessions that come and go.
             let mut received = 0;
             loop {
                 let its = here.clone();
@@ -261,7 +248,7 @@ fn no_byte_is_missed_by_one_who_waits_without_a_buffer() {
 }
 
 #[test]
-fn tasks_that_accept_side_by_side_get_all_connections() {
+fn tasks_that_accept_side_by_side_get_every_connection() {
     everywhere(|rt, _| {
         rt.run(|| {
             let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
@@ -290,7 +277,7 @@ fn tasks_that_accept_side_by_side_get_all_connections() {
 }
 
 #[test]
-fn a_full_socket_lets_a_task_wait_until_there_is_room() {
+fn a_task_waits_until_a_full_socket_has_room() {
     everywhere(|rt, _| {
         rt.run(|| {
             let (here, mut there) = UnixStream::pair().unwrap();
@@ -309,7 +296,7 @@ fn a_full_socket_lets_a_task_wait_until_there_is_room() {
 }
 
 #[test]
-fn the_other_sockets_wait_for_tasks_too() {
+fn tasks_can_wait_for_the_other_kinds_of_socket() {
     everywhere(|rt, setup| {
         rt.run(|| {
             let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -355,7 +342,7 @@ fn the_other_sockets_wait_for_tasks_too() {
 }
 
 #[test]
-fn a_refused_connection_is_an_error_and_a_blocking_read_in_a_task_a_panic() {
+fn a_refused_connection_is_an_error_and_a_blocking_read_in_a_task_panics() {
     everywhere(|rt, _| {
         rt.run(|| {
             let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -395,4 +382,64 @@ fn a_busy_session_gives_way_to_fibres() {
             });
         },
     );
+}
+
+#[test]
+fn tasks_send_and_receive_unix_datagrams() {
+    everywhere(|rt, setup| {
+        rt.run(|| {
+            let name = |end: &str| {
+                let name = format!("sinew-datagram-{end}-{}-{setup:?}", std::process::id());
+                SocketAddr::from_abstract_name(name).unwrap()
+            };
+            let receiver = UnixDatagram::bind_addr(&name("receiver")).unwrap();
+            let (address, from) = (name("receiver"), name("sender"));
+            let sender = UnixDatagram::bind_addr(&from).unwrap();
+            let sends = task::spawn(async move {
+                // More than the kernel keeps.
+                for index in 0..100u8 {
+                    let sent = vec![index; index as usize + 1];
+                    assert_eq!(sender.send_to_addr_async(&sent, &address).await.unwrap(), sent.len());
+                }
+                sender.connect_addr(&address).unwrap();
+                for index in 0..100 {
+                    assert_eq!(sender.send_async(&[index]).await.unwrap(), 1);
+                }
+            });
+            let receives = task::spawn(async move {
+                let mut buffer = [0; 128];
+                for index in 0..100u8 {
+                    let (count, sender) = receiver.recv_from_async(&mut buffer).await.unwrap();
+                    assert_eq!(buffer[..count], vec![index; index as usize + 1]);
+                    assert_eq!(sender.as_abstract_name(), from.as_abstract_name());
+                }
+                for index in 0..100u8 {
+                    assert_eq!((receiver.recv_async(&mut buffer).await.unwrap(), buffer[0]), (1, index));
+                }
+            });
+            sends.join().unwrap();
+            receives.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_dropped_receive_loses_no_unix_datagram() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (one, other) = UnixDatagram::pair().unwrap();
+            let task = task::spawn(async move {
+                let mut buffer = [0; 16];
+                assert!(within_turns(3, other.recv_async(&mut buffer)).await.is_none());
+                assert!(within_turns(3, other.recv_from_async(&mut buffer)).await.is_none());
+                one.send_async(b"hello").await.unwrap();
+                let count = other.recv_async(&mut buffer).await.unwrap();
+                assert_eq!(&buffer[..count], b"hello");
+                let path = std::env::temp_dir().join(format!("sinew-nothing-{}", std::process::id()));
+                let error = one.send_to_async(b"x", &path).await.unwrap_err();
+                assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+            });
+            task.join().unwrap();
+        });
+    });
 }

@@ -1,8 +1,8 @@
-//! Tasks: spawning, joining, aborting, panicking, and what becomes of their futures.
+//! Tasks: spawning, joining, aborting, panics, and the end of their futures.
 
 mod fixture;
 
-use fixture::{alone, everywhere, happens_within, kernel_thread, message, wait_until};
+use fixture::{SOON, alone, everywhere, happens_within, kernel_thread, message, wait_until};
 use sinew::task::{self, AbortHandle, JoinSet, TaskBuilder};
 use sinew::{SpawnError, block_on};
 use std::cell::{Cell, RefCell};
@@ -15,9 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(10);
-
-/// Counts how many of it are there.
+/// Counts its living instances.
 struct Counted<'a>(&'a AtomicU32);
 
 impl<'a> Counted<'a> {
@@ -34,7 +32,7 @@ impl Drop for Counted<'_> {
 }
 
 #[test]
-fn a_task_is_joined_by_fibres_threads_and_tasks() {
+fn fibres_threads_and_tasks_can_join_a_task() {
     everywhere(|rt, _| {
         let (by_fibre, by_thread) = rt.run(|| {
             let by_fibre = task::spawn(async { 1 }).join().unwrap();
@@ -48,7 +46,7 @@ fn a_task_is_joined_by_fibres_threads_and_tasks() {
 }
 
 #[test]
-fn a_task_is_spawned_from_any_thread_on_a_cluster_that_is_named() {
+fn any_thread_can_spawn_a_task_on_a_named_cluster() {
     everywhere(|rt, _| {
         let task = TaskBuilder::new().cluster(rt.main_cluster()).spawn(async { 7 }).unwrap();
         assert_eq!(task.join().unwrap(), 7);
@@ -106,7 +104,7 @@ fn a_yield_lets_others_run_first() {
 }
 
 #[test]
-fn a_panic_in_poll_comes_back_from_join_and_await() {
+fn join_and_await_return_a_panic_of_poll() {
     everywhere(|rt, _| {
         rt.run(|| {
             let error = task::spawn(async { panic!("in a task") }).join().unwrap_err();
@@ -178,7 +176,7 @@ fn a_panic_in_the_destructor_of_an_unwanted_result_stays_in_the_task() {
 }
 
 #[test]
-fn an_aborted_task_is_dropped_where_it_waits() {
+fn an_aborted_task_is_dropped_while_it_waits() {
     static LEFT: AtomicU32 = AtomicU32::new(0);
     everywhere(|rt, _| {
         rt.run(|| {
@@ -188,7 +186,7 @@ fn an_aborted_task_is_dropped_where_it_waits() {
                 pending::<()>().await;
             });
             let handle = waits.abort_handle();
-            // Let it begin, or not: both are to work.
+            // Works whether the task has begun or not.
             sinew::yield_now();
             handle.abort();
             handle.abort();
@@ -201,7 +199,7 @@ fn an_aborted_task_is_dropped_where_it_waits() {
 }
 
 #[test]
-fn an_abort_that_comes_after_the_end_changes_nothing() {
+fn an_abort_after_the_end_changes_nothing() {
     everywhere(|rt, _| {
         rt.run(|| {
             let task = task::spawn(async { 7 });
@@ -238,7 +236,7 @@ fn a_task_that_aborts_itself_ends_at_its_next_await() {
 }
 
 #[test]
-fn a_result_that_nobody_wants_is_dropped_with_the_handle_or_with_the_task() {
+fn an_unwanted_result_is_dropped_with_the_handle_or_with_the_task() {
     static LEFT: AtomicU32 = AtomicU32::new(0);
     everywhere(|rt, _| {
         rt.run(|| {
@@ -262,7 +260,7 @@ fn a_result_that_nobody_wants_is_dropped_with_the_handle_or_with_the_task() {
 }
 
 #[test]
-fn a_handle_may_be_awaited_again_after_a_future_of_it_was_dropped() {
+fn a_handle_can_be_awaited_again_after_its_first_future_was_dropped() {
     everywhere(|rt, _| {
         rt.run(|| {
             let gate = Arc::new(AtomicBool::new(false));
@@ -287,7 +285,7 @@ fn a_handle_may_be_awaited_again_after_a_future_of_it_was_dropped() {
 }
 
 #[test]
-fn join_gives_up_after_its_limit_and_may_be_tried_again() {
+fn join_with_a_limit_returns_the_handle_and_can_be_repeated() {
     everywhere(|rt, _| {
         rt.run(|| {
             let gate = Arc::new(AtomicBool::new(false));
@@ -344,14 +342,14 @@ fn a_local_task_stays_on_its_kernel_thread_and_is_dropped_there() {
 }
 
 #[test]
-fn a_processor_that_retires_ends_after_its_local_tasks() {
+fn a_retiring_processor_ends_after_its_local_tasks() {
     fixture::wherever(
         |setup| setup.processors == 2,
         |rt, _| {
             let cluster = rt.main_cluster();
             rt.run(|| {
                 let gate = Arc::new(AtomicBool::new(false));
-                // On both processors, for each is held up by the other's.
+                // Each fibre keeps its processor until the other one has begun, so each processor gets a task.
                 let begun = Arc::new(AtomicU32::new(0));
                 let fibres: Vec<_> = (0..2)
                     .map(|_| {
@@ -374,13 +372,16 @@ fn a_processor_that_retires_ends_after_its_local_tasks() {
                 gate.store(true, Relaxed);
                 tasks.into_iter().for_each(|task| task.join().unwrap());
             });
-            assert!(happens_within(SOON, || cluster.retiring() == 0), "a processor waits for nobody");
+            assert!(
+                happens_within(SOON, || cluster.retiring() == 0),
+                "the processor does not end after its local tasks"
+            );
         },
     );
 }
 
 #[test]
-fn a_set_gives_its_tasks_as_they_end() {
+fn a_join_set_returns_its_tasks_as_they_end() {
     everywhere(|rt, _| {
         rt.run(|| {
             block_on(async {
@@ -432,7 +433,7 @@ fn a_fibre_joins_the_tasks_of_a_set_with_and_without_a_limit() {
 }
 
 #[test]
-fn a_set_tells_of_panics_and_aborts_and_aborts_what_is_left() {
+fn a_join_set_reports_panics_and_aborts_and_aborts_the_rest_when_dropped() {
     static LEFT: AtomicU32 = AtomicU32::new(0);
     everywhere(|rt, _| {
         rt.run(|| {
@@ -452,12 +453,12 @@ fn a_set_tells_of_panics_and_aborts_and_aborts_what_is_left() {
             assert!(set.join_next().unwrap().unwrap_err().is_aborted());
             set.spawn_local(async {});
         });
-        assert!(happens_within(SOON, || LEFT.load(Relaxed) == 0), "{} are left", LEFT.load(Relaxed));
+        assert!(happens_within(SOON, || LEFT.load(Relaxed) == 0), "{} futures are left", LEFT.load(Relaxed));
     });
 }
 
 #[test]
-fn a_task_that_would_block_its_processor_panics_instead() {
+fn a_task_that_would_block_its_processor_panics() {
     everywhere(|rt, _| {
         rt.run(|| {
             let blocks: [fn(); 4] = [
@@ -470,7 +471,7 @@ fn a_task_that_would_block_its_processor_panics_instead() {
                 let error = task::spawn(async move { block() }).join().unwrap_err();
                 assert!(error.to_string().contains("may not block its processor"), "{error}");
             }
-            // What need not wait may be called.
+            // Calls that need not wait are allowed.
             let lock = sinew::sync::Mutex::new(1);
             assert_eq!(task::spawn(async move { *lock.lock().unwrap() }).join().unwrap(), 1);
         });
@@ -478,7 +479,7 @@ fn a_task_that_would_block_its_processor_panics_instead() {
 }
 
 #[test]
-fn a_future_is_dropped_once_at_whatever_stage_it_is() {
+fn a_future_is_dropped_once_at_any_stage() {
     static LEFT: AtomicU32 = AtomicU32::new(0);
     everywhere(|rt, _| {
         rt.run(|| {
@@ -506,7 +507,7 @@ fn a_future_is_dropped_once_at_whatever_stage_it_is() {
 }
 
 #[test]
-fn what_a_task_holds_may_spawn_from_its_destructor() {
+fn the_destructor_of_a_task_s_value_may_spawn() {
     struct Spawns(Cell<Option<Arc<AtomicBool>>>);
     impl Drop for Spawns {
         fn drop(&mut self) {
@@ -529,7 +530,7 @@ fn what_a_task_holds_may_spawn_from_its_destructor() {
 }
 
 #[test]
-fn a_guard_poisons_if_its_task_panics_and_not_otherwise() {
+fn a_guard_poisons_its_lock_only_if_its_task_panics() {
     everywhere(|rt, _| {
         rt.run(|| {
             let lock = Arc::new(sinew::sync::Mutex::new(0));

@@ -1,8 +1,8 @@
-//! What fibres, tasks and kernel threads share: the same locks and channels, awaited.
+//! Locks and channels that fibres, tasks and kernel threads share.
 
 mod fixture;
 
-use fixture::{Random, alone, everywhere, wherever};
+use fixture::{Random, alone, everywhere, wait_until, wherever, within_turns};
 use sinew::sync::{
     Barrier, BinarySemaphore, Condvar, LazyLock, Mutex, Once, OnceLock, Policy, RwLock, Semaphore, WaitGroup, mpmc,
     mpsc, oneshot,
@@ -16,12 +16,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Polls a future once, with a waker that nobody hears.
+/// Polls a future once, with a waker that does nothing.
 fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Runs the same as fibres, as tasks and as kernel threads, so many of each.
+/// Runs the same work as fibres, as tasks and as kernel threads, `each` of every kind.
 fn on_all_kinds<F, A>(rt: &Runtime, each: usize, blocking: impl Fn() + Sync, awaiting: A)
 where
     A: Fn() -> F + Sync,
@@ -73,7 +73,7 @@ fn fibres_tasks_and_threads_exclude_each_other() {
 }
 
 #[test]
-fn fibres_tasks_and_threads_share_a_channel() {
+fn fibres_tasks_and_threads_can_share_a_channel() {
     const EACH: u64 = 3;
     const MESSAGES: u64 = 100;
     for capacity in [0, 1, 7, usize::MAX] {
@@ -121,7 +121,7 @@ fn fibres_tasks_and_threads_share_a_channel() {
 }
 
 #[test]
-fn each_primitive_lets_tasks_wait() {
+fn tasks_can_wait_for_each_primitive() {
     everywhere(|rt, _| {
         rt.run(|| {
             let semaphore = Arc::new(Semaphore::new(0));
@@ -223,7 +223,7 @@ fn readers_share_and_writers_exclude_across_tasks_and_fibres() {
 }
 
 #[test]
-fn conditions_are_awaited_and_notified_from_any_kind() {
+fn a_condition_can_be_awaited_and_notified_by_every_kind() {
     everywhere(|rt, _| {
         rt.run(|| {
             let shared = Arc::new((Mutex::new(0), Condvar::new()));
@@ -243,7 +243,7 @@ fn conditions_are_awaited_and_notified_from_any_kind() {
                 sinew::yield_now();
             }
             waits.into_iter().zip(1..).for_each(|(task, wanted)| assert!(task.join().unwrap() >= wanted));
-            // One that was notified and gives up passes it on.
+            // A waiter that was notified and gives up passes the notification on.
             let (mut first, mut second) = (
                 Box::pin(async { drop(shared.1.wait_async(shared.0.lock().unwrap()).await) }),
                 Box::pin(async { drop(shared.1.wait_async(shared.0.lock().unwrap()).await) }),
@@ -259,7 +259,7 @@ fn conditions_are_awaited_and_notified_from_any_kind() {
             assert!(poll_once(first.as_mut()).is_pending() && poll_once(second.as_mut()).is_pending());
             let guard = shared.0.lock().unwrap();
             shared.1.notify_one();
-            // Notified, it waits for the lock now.
+            // The waiter is notified, and now waits for the lock.
             assert!(poll_once(first.as_mut()).is_pending());
             drop(first);
             drop(guard);
@@ -269,7 +269,7 @@ fn conditions_are_awaited_and_notified_from_any_kind() {
 }
 
 #[test]
-fn what_an_abandoned_receiver_was_given_goes_to_the_next_though_the_last_sender_has_left() {
+fn the_message_of_an_abandoned_receiver_goes_to_the_next_after_the_last_sender_left() {
     alone(|| {
         let (sender, receiver) = mpmc::sync_channel(1);
         let (mut first, mut second) = (Box::pin(receiver.recv_async()), pin!(receiver.recv_async()));
@@ -282,7 +282,7 @@ fn what_an_abandoned_receiver_was_given_goes_to_the_next_though_the_last_sender_
 }
 
 #[test]
-fn what_an_abandoned_future_was_given_goes_to_the_next() {
+fn a_grant_to_an_abandoned_future_goes_to_the_next() {
     alone(|| {
         let semaphore = Semaphore::new(0);
         let (mut first, mut second) = (Box::pin(semaphore.wait_async()), pin!(semaphore.wait_async()));
@@ -291,7 +291,7 @@ fn what_an_abandoned_future_was_given_goes_to_the_next() {
         drop(first);
         assert!(poll_once(second.as_mut()).is_ready());
 
-        // One who wanted much and left no longer holds up the others.
+        // A waiter that wanted many permits and left does not hold up the others.
         let (mut first, mut second) = (Box::pin(semaphore.acquire_many_async(2)), pin!(semaphore.wait_async()));
         semaphore.post(1);
         assert!(poll_once(first.as_mut()).is_pending() && poll_once(second.as_mut()).is_pending());
@@ -323,7 +323,7 @@ fn what_an_abandoned_future_was_given_goes_to_the_next() {
         drop(first);
         assert_eq!(poll_once(second.as_mut()), Poll::Ready(Ok(1)));
 
-        // Nobody else waits: it comes before what was sent later, and nothing more is let in.
+        // No other receiver waits. The message stays before those sent later, and takes its room.
         let mut first = Box::pin(receiver.recv_async());
         assert!(poll_once(first.as_mut()).is_pending());
         sender.try_send(2).unwrap();
@@ -337,7 +337,7 @@ fn what_an_abandoned_future_was_given_goes_to_the_next() {
         assert!(poll_once(waits.as_mut()).is_ready());
         assert_eq!(receiver.try_recv(), Ok(4));
 
-        // A sender that gives up takes its message with it, unless that was accepted.
+        // A sender that gives up takes its message along, unless it was accepted.
         sender.try_send(5).unwrap();
         let mut waits = Box::pin(sender.send_async(6));
         assert!(poll_once(waits.as_mut()).is_pending());
@@ -360,7 +360,7 @@ fn what_an_abandoned_future_was_given_goes_to_the_next() {
     });
 }
 
-/// Has a task make a call that would block it, and checks that it is refused.
+/// Has a task make a call that would block, and checks that the call is refused.
 fn refused(rt: &Runtime, call: impl FnOnce() + Send + 'static) {
     let task = rt.run(|| task::spawn(async move { call() }));
     let said = task.join().unwrap_err().to_string();
@@ -368,25 +368,25 @@ fn refused(rt: &Runtime, call: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn a_task_that_is_refused_leaves_things_as_they_were() {
+fn a_refused_call_of_a_task_changes_nothing() {
     everywhere(|rt, _| {
         let barrier = Arc::new(Barrier::new(2));
         let its_own = Arc::clone(&barrier);
         refused(rt, move || {
             its_own.wait();
         });
-        assert!(barrier.wait_timeout(Duration::from_millis(1)).is_err(), "the task is counted");
+        assert!(barrier.wait_timeout(Duration::from_millis(1)).is_err(), "the refused task is counted");
 
         let semaphore = Arc::new(Semaphore::new(3));
         let its_own = Arc::clone(&semaphore);
         refused(rt, move || drop(its_own.acquire_many(5)));
-        assert!(semaphore.try_acquire().is_some(), "the task is in the queue");
+        assert!(semaphore.try_acquire().is_some(), "the refused task is in the queue");
 
         let lock = Arc::new(RwLock::new(0));
         let reader = lock.read().unwrap();
         let its_own = Arc::clone(&lock);
         refused(rt, move || *its_own.write().unwrap() += 1);
-        assert!(lock.try_read().is_ok(), "the task is in the queue");
+        assert!(lock.try_read().is_ok(), "the refused task is in the queue");
         drop(reader);
     });
 }
@@ -407,7 +407,7 @@ fn a_future_that_moves_to_another_waker_is_woken_there() {
             let waker = Waker::from(Arc::clone(counts));
             assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
-        assert_eq!(Arc::strong_count(&wakers[0]), 1, "the first waker is not kept");
+        assert_eq!(Arc::strong_count(&wakers[0]), 1, "the first waker is kept");
         semaphore.post(1);
         assert_eq!(wakers.each_ref().map(|counts| counts.0.load(Relaxed)), [0, 1]);
         assert_eq!(Arc::strong_count(&wakers[1]), 1);
@@ -416,8 +416,8 @@ fn a_future_that_moves_to_another_waker_is_woken_there() {
 }
 
 #[test]
-fn cancelled_waits_lose_neither_permits_nor_messages() {
-    const PERMITS: u64 = 3;
+fn abandoned_waits_lose_neither_permits_nor_messages() {
+    const PERMITS: usize = 3;
     let seeds = Random::new(u64::from(std::process::id()) | 1 << 40).below(u64::MAX);
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(PERMITS));
@@ -436,11 +436,13 @@ fn cancelled_waits_lose_neither_permits_nor_messages() {
                         let mut uses = 0;
                         for _ in 0..100 {
                             let turns = random.below(4);
-                            if let Some(permit) = within(turns, semaphore.acquire_many_async(1 + turns % 2)).await {
+                            if let Some(permit) =
+                                within_turns(turns, semaphore.acquire_many_async(1 + turns as usize % 2)).await
+                            {
                                 task::yield_now_async().await;
                                 drop(permit);
                             }
-                            if let Some(guard) = within(random.below(4), lock.lock_async()).await {
+                            if let Some(guard) = within_turns(random.below(4), lock.lock_async()).await {
                                 let mut guard = guard.unwrap();
                                 task::yield_now_async().await;
                                 *guard += 1;
@@ -449,8 +451,8 @@ fn cancelled_waits_lose_neither_permits_nor_messages() {
                             if number % 2 == 0 {
                                 let parcel = Parcel(1 + random.below(9), Arc::clone(&given_up));
                                 made.fetch_add(parcel.0, Relaxed);
-                                let _ = within(random.below(3), sender.send_async(parcel)).await;
-                            } else if let Some(message) = within(random.below(3), receiver.recv_async()).await {
+                                let _ = within_turns(random.below(3), sender.send_async(parcel)).await;
+                            } else if let Some(message) = within_turns(random.below(3), receiver.recv_async()).await {
                                 received.fetch_add(message.unwrap().open(), Relaxed);
                             }
                         }
@@ -467,7 +469,7 @@ fn cancelled_waits_lose_neither_permits_nor_messages() {
     });
 }
 
-/// A message that tells if it is dropped without having been opened.
+/// A message that notices if it is dropped unopened.
 #[derive(Debug)]
 struct Parcel(u64, Arc<AtomicU64>);
 
@@ -483,7 +485,7 @@ impl Drop for Parcel {
     }
 }
 
-/// As `Random`, without telling the seed again.
+/// A generator like `Random` that does not print its seed.
 struct RandomNumbers(u64);
 
 impl RandomNumbers {
@@ -493,20 +495,8 @@ impl RandomNumbers {
     }
 }
 
-/// What the future gives if it is ready within so many turns.
-async fn within<F: Future>(turns: u64, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..=turns {
-        if let Poll::Ready(value) = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await {
-            return Some(value);
-        }
-        task::yield_now_async().await;
-    }
-    None
-}
-
 #[test]
-fn sleeping_takes_as_long_as_it_says_and_limits_end_what_waits() {
+fn a_sleep_is_not_too_short_and_a_limit_ends_a_wait() {
     const MS: Duration = Duration::from_millis(1);
     everywhere(|rt, _| {
         rt.run(|| {
@@ -539,12 +529,12 @@ fn sleeping_takes_as_long_as_it_says_and_limits_end_what_waits() {
         });
         assert!(began.elapsed() >= 3 * MS);
         let refused = std::panic::catch_unwind(|| poll_once(pin!(time::sleep_async(MS))).is_ready());
-        assert!(fixture::message(&*refused.unwrap_err()).starts_with("no timers here"));
+        assert!(fixture::message(&*refused.unwrap_err()).contains("sinew::block_on"));
     });
 }
 
 #[test]
-fn a_sleep_that_is_dropped_or_moved_disturbs_nobody() {
+fn a_sleep_may_be_dropped_or_moved() {
     const MS: Duration = Duration::from_millis(1);
     everywhere(|rt, _| {
         rt.run(|| {
@@ -553,14 +543,14 @@ fn a_sleep_that_is_dropped_or_moved_disturbs_nobody() {
                     let mut sleep = Box::pin(time::sleep_async(1000 * MS));
                     assert!(poll_once(sleep.as_mut()).is_pending());
                     sleep.as_mut().reset(Instant::now() + MS);
-                    // It is over already if the kernel was away for so long.
+                    // The sleep may be over already, if the kernel paused this thread for longer.
                     let _ = poll_once(sleep.as_mut());
                 }
                 time::sleep_async(MS).await;
             })
             .join()
             .unwrap();
-            // Begun on a kernel thread, ended in a task.
+            // A sleep begins on a kernel thread and ends in a task.
             let moved = sinew::blocking(|| {
                 let mut sleep = Box::pin(time::sleep_async(60 * MS));
                 block_on(async { assert!(poll_once(sleep.as_mut()).is_pending()) });
@@ -572,7 +562,7 @@ fn a_sleep_that_is_dropped_or_moved_disturbs_nobody() {
 }
 
 #[test]
-fn a_value_is_made_once_by_tasks_and_fibres_together() {
+fn tasks_and_fibres_together_make_a_value_once() {
     everywhere(|rt, _| {
         let made = Arc::new(AtomicU32::new(0));
         let place = Arc::new(OnceLock::new());
@@ -600,12 +590,84 @@ fn a_value_is_made_once_by_tasks_and_fibres_together() {
         rt.run(|| {
             let lazy = Arc::new(LazyLock::new(|| 7));
             task::spawn(async move { assert_eq!(*LazyLock::force_async(&lazy).await, 7) }).join().unwrap();
-            // One who gives up leaves the place to the next.
+            // A task that gives up leaves the place to the next one.
             let place = OnceLock::new();
             let mut given_up = Box::pin(place.get_or_init_async(async || std::future::pending::<u32>().await));
             assert!(poll_once(given_up.as_mut()).is_pending());
             drop(given_up);
             assert_eq!(*place.get_or_init(|| 3), 3);
+        });
+    });
+}
+
+#[test]
+fn tasks_and_fibres_wait_for_the_closure_that_a_task_awaits() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let once = Arc::new((Once::new(), BinarySemaphore::new(false), AtomicU32::new(0)));
+            let its = Arc::clone(&once);
+            let first = task::spawn(async move {
+                let closure = async || {
+                    its.2.store(1, Relaxed);
+                    its.1.wait_async().await;
+                    its.2.store(2, Relaxed);
+                };
+                its.0.call_once_async(closure).await;
+            });
+            wait_until(|| once.2.load(Relaxed) == 1);
+            let its = Arc::clone(&once);
+            let task = task::spawn(async move {
+                its.0.call_once_async(async || unreachable!()).await;
+                its.2.load(Relaxed)
+            });
+            let its = Arc::clone(&once);
+            let fibre = sinew::spawn(move || {
+                its.0.call_once(|| unreachable!());
+                its.2.load(Relaxed)
+            });
+            wait_until(|| format!("{:?}", once.0) == "Once { stage: running, waiters: 2 }");
+            once.1.post();
+            first.join().unwrap();
+            assert_eq!((task.join().unwrap(), fibre.join().unwrap()), (2, 2));
+            assert!(once.0.is_completed());
+        });
+    });
+}
+
+#[test]
+fn a_once_whose_future_is_dropped_is_poisoned() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let once = Once::new();
+            let mut given_up = Box::pin(once.call_once_async(async || std::future::pending::<()>().await));
+            assert!(poll_once(given_up.as_mut()).is_pending());
+            let mut waits = Box::pin(once.wait_force_async());
+            assert!(poll_once(waits.as_mut()).is_pending());
+            drop(given_up);
+            assert!(poll_once(waits.as_mut()).is_pending(), "it waits for the next closure");
+            let call = Box::pin(once.call_once_force_async(async |state| assert!(state.is_poisoned())));
+            task::block_on(call);
+            assert!(poll_once(waits.as_mut()).is_ready());
+            assert!(poll_once(pin!(once.call_once_async(async || unreachable!()))).is_ready());
+        });
+    });
+}
+
+#[test]
+fn a_value_is_set_by_one_task() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let place = Arc::new(OnceLock::new());
+            let set = |value| {
+                let place = Arc::clone(&place);
+                task::spawn(async move { place.set_async(value).await })
+            };
+            let tasks: Vec<_> = (0..8u32).map(set).collect();
+            let outcomes: Vec<_> = tasks.into_iter().map(|task| task.join().unwrap()).collect();
+            let winner = *place.get().unwrap();
+            for (value, outcome) in (0..).zip(outcomes) {
+                assert_eq!(outcome, if value == winner { Ok(()) } else { Err(value) });
+            }
         });
     });
 }

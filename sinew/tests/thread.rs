@@ -1,13 +1,13 @@
-//! `sinew::thread`: what programs of threads find there, in fibres and outside of them.
+//! `sinew::thread`: std's functions for threads, called in fibres and outside of them.
 
-mod fixture;
 #[macro_use]
-mod rerun;
+mod fixture;
 
+use fixture::loopback::listener;
+use fixture::rerun::{Rerun, SIGABRT};
 use fixture::{everywhere, kernel_thread, message, wait_until};
-use rerun::{Rerun, SIGABRT};
 use sinew::fibre_local as thread_local;
-use sinew::net::{TcpListener, TcpStream};
+use sinew::net::TcpStream;
 use sinew::sync::{Arc, Barrier, Mutex, mpsc};
 use sinew::{Cluster, thread};
 use std::cell::Cell;
@@ -17,7 +17,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::panic::catch_unwind;
 use std::time::Duration;
 
-/// Runs the body in a process of its own, for what lasts as long as a process.
+/// Runs the body in a process of its own, because the process's runtime lasts as long as the
+/// process.
 macro_rules! alone {
     ($body:expr) => {
         let outcome = in_child!(Rerun::new(), || {
@@ -33,7 +34,7 @@ fn is_fibre() -> bool {
 }
 
 #[test]
-fn main_spawns_fibres_and_joins_them() {
+fn main_can_spawn_fibres_and_join_them() {
     alone!(|| {
         assert!(!is_fibre());
         let handle = thread::spawn(|| (is_fibre(), thread::current().id()));
@@ -76,7 +77,7 @@ fn all_kernel_threads_share_one_runtime() {
 }
 
 #[test]
-fn in_a_fibre_its_own_cluster_is_used() {
+fn a_fibre_spawns_on_its_own_cluster() {
     everywhere(|rt, _| {
         let of = || Cluster::current().unwrap().name().to_owned();
         let named = rt.cluster(Cluster::builder().name("named").processors(1)).unwrap();
@@ -97,7 +98,7 @@ fn a_scope_on_a_kernel_thread_lends_and_waits() {
         let mut numbers = [1u32, 2, 3, 4];
         let sum = thread::scope(|scope| {
             let (left, right) = numbers.split_at_mut(2);
-            // From here, from a fibre of it, and from another kernel thread.
+            // Spawns from here, from a fibre of the scope, and from another kernel thread.
             let left = scope.spawn(move || {
                 scope.spawn(move || left[0] *= 10).join().unwrap();
                 is_fibre()
@@ -121,7 +122,7 @@ fn a_scope_on_a_kernel_thread_lends_and_waits() {
 }
 
 #[test]
-fn the_root_of_the_crate_still_refuses_without_a_runtime() {
+fn functions_at_the_root_of_the_crate_still_need_a_runtime() {
     alone!(|| {
         thread::spawn(|| ()).join().unwrap();
         let payload = catch_unwind(|| drop(sinew::spawn(|| ()))).unwrap_err();
@@ -132,10 +133,9 @@ fn the_root_of_the_crate_still_refuses_without_a_runtime() {
 }
 
 #[test]
-fn main_waits_for_sockets_channels_locks_and_tokens_of_its_fibres() {
+fn main_can_wait_for_sockets_channels_locks_and_tokens_of_its_fibres() {
     alone!(|| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let (listener, address) = listener();
         let client = thread::spawn(move || {
             let mut stream = TcpStream::connect(address).unwrap();
             let mut question = [0; 4];
@@ -184,12 +184,12 @@ fn dig(kilobytes: usize) -> usize {
 }
 
 #[test]
-fn stacks_outside_of_fibres_are_as_large_as_those_of_threads() {
+fn stacks_spawned_outside_of_fibres_are_as_large_as_those_of_threads() {
     alone!(|| assert_eq!(thread::spawn(|| dig(500)).join().unwrap(), 1024 + 499));
 }
 
 #[test]
-fn the_environment_says_how_large_stacks_are() {
+fn an_environment_variable_sets_the_size_of_stacks() {
     let outcome = in_child!(Rerun::new().variable("RUST_MIN_STACK", "65536"), || {
         let _ = thread::spawn(|| dig(500)).join();
     });
@@ -197,7 +197,7 @@ fn the_environment_says_how_large_stacks_are() {
 }
 
 #[test]
-fn builders_give_errors_as_std_does() {
+fn builders_return_errors_as_in_std() {
     alone!(|| {
         let error = thread::Builder::new().name("a\0b".to_owned()).spawn(|| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -214,7 +214,7 @@ thread_local! {
 }
 
 #[test]
-fn fibre_local_stands_in_for_thread_local() {
+fn fibre_local_replaces_thread_local() {
     alone!(|| {
         let count = || CALLS.with(|calls| calls.replace(calls.get() + 1));
         assert_eq!([count(), count()], [0, 1]);
@@ -226,7 +226,7 @@ fn fibre_local_stands_in_for_thread_local() {
 }
 
 #[test]
-fn panicking_is_that_of_the_caller_though_another_unwinds_on_its_processor() {
+fn panicking_is_about_the_caller_even_if_another_fibre_unwinds_on_its_processor() {
     struct Asks(mpsc::Sender<bool>, mpsc::Receiver<()>);
     impl Drop for Asks {
         fn drop(&mut self) {

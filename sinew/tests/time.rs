@@ -2,15 +2,15 @@
 
 mod fixture;
 
-use fixture::{Random, everywhere, happens_while_spinning, happens_within, kernel_thread, wait_until, wherever};
+use fixture::{
+    LONG, Random, SOON, beside_yielding_fibres, everywhere, happens_while_spinning, happens_within, kernel_thread,
+    one_of, wait_until, wherever,
+};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
-
-/// Longer than anything here takes, unless a wake-up is lost.
-const LONG: Duration = Duration::from_secs(600);
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -62,9 +62,9 @@ fn a_park_with_a_limit_ends_early_with_an_unpark() {
 }
 
 #[test]
-fn a_limit_that_has_passed_wakes_nobody_later() {
+fn a_limit_that_has_passed_ends_no_later_wait() {
     everywhere(|rt, _| {
-        // An alarm that outlived its wait would end the next one early.
+        // A timer that outlived its wait would end the next wait early.
         let early = rt.run(|| {
             let round = || {
                 let (me, over) = (sinew::current(), Arc::new(AtomicBool::new(false)));
@@ -77,7 +77,7 @@ fn a_limit_that_has_passed_wakes_nobody_later() {
                     sinew::park_timeout(MS / 2);
                 }
                 unparking.join().unwrap();
-                // Takes the token, if it has not been taken yet.
+                // Takes the token, if it is still there.
                 sinew::park_timeout(Duration::ZERO);
                 let began = Instant::now();
                 sinew::park_timeout(2 * MS);
@@ -90,7 +90,7 @@ fn a_limit_that_has_passed_wakes_nobody_later() {
 }
 
 #[test]
-fn a_join_with_a_limit_gives_the_handle_back_when_the_time_is_up() {
+fn a_join_with_a_limit_returns_the_handle_when_the_time_is_up() {
     everywhere(|rt, _| {
         let go = Arc::new(AtomicBool::new(false));
         let waiting = || {
@@ -108,7 +108,7 @@ fn a_join_with_a_limit_gives_the_handle_back_when_the_time_is_up() {
             }
             handle
         };
-        // By a kernel thread, and by a fibre.
+        // On a kernel thread, and on a fibre.
         let handles = [joined_late(rt.spawn(waiting())), rt.run(|| joined_late(sinew::spawn(waiting())))];
         go.store(true, Ordering::Relaxed);
         let [one, other] = handles.map(|handle| handle.join_timeout(LONG).unwrap().unwrap());
@@ -120,7 +120,7 @@ fn a_join_with_a_limit_gives_the_handle_back_when_the_time_is_up() {
 }
 
 #[test]
-fn a_join_may_end_at_a_moment() {
+fn a_join_ends_at_its_deadline() {
     everywhere(|rt, _| {
         let go = Arc::new(AtomicBool::new(false));
         let may_end = Arc::clone(&go);
@@ -129,17 +129,19 @@ fn a_join_may_end_at_a_moment() {
         go.store(true, Ordering::Relaxed);
         handle.join_deadline(Instant::now() + LONG).unwrap().unwrap();
         rt.run(|| {
+            let go = AtomicBool::new(false);
             sinew::scope(|scope| {
-                let sleeper = scope.spawn(|| sinew::sleep(5 * MS));
-                let sleeper = sleeper.join_deadline(Instant::now()).unwrap_err();
-                sleeper.join_deadline(Instant::now() + LONG).unwrap().unwrap();
+                let waiting = scope.spawn(|| wait_until(|| go.load(Ordering::Relaxed)));
+                let waiting = waiting.join_deadline(Instant::now()).unwrap_err();
+                go.store(true, Ordering::Relaxed);
+                waiting.join_deadline(Instant::now() + LONG).unwrap().unwrap();
             });
         });
     });
 }
 
 #[test]
-fn a_join_with_a_limit_loses_no_result_when_both_come_at_once() {
+fn a_join_whose_limit_races_with_the_end_loses_no_result() {
     everywhere(|rt, _| {
         let mut random = Random::new(0x5eed_0005);
         rt.run(|| {
@@ -173,7 +175,7 @@ fn sleep_never_returns_early() {
         let waits = (0..200).map(|_| Duration::from_nanos(random.below(20_000_000)));
         let waits = waits.chain([Duration::ZERO, Duration::from_nanos(1)]);
         let sleepers: Vec<_> = waits.map(|wait| rt.spawn(sleeper(wait))).collect();
-        // Unparked all the while.
+        // The sleepers are unparked all the while.
         for sleeper in sleepers.iter().cycle().take(2000) {
             sleeper.fibre().unpark();
         }
@@ -186,7 +188,7 @@ fn sleep_never_returns_early() {
 }
 
 #[test]
-fn sleep_keeps_a_token_that_came_meanwhile() {
+fn sleep_keeps_a_token_that_comes_meanwhile() {
     everywhere(|rt, _| {
         for _ in 0..5 {
             let sleeping = Arc::new(AtomicBool::new(false));
@@ -202,7 +204,7 @@ fn sleep_keeps_a_token_that_came_meanwhile() {
             handle.fibre().unpark();
             handle.join().unwrap();
         }
-        // One that came before, too.
+        // It also keeps a token that came before.
         rt.run(|| {
             sinew::current().unpark();
             sinew::sleep(MS);
@@ -212,7 +214,7 @@ fn sleep_keeps_a_token_that_came_meanwhile() {
 }
 
 #[test]
-fn sleep_keeps_a_token_that_comes_together_with_its_alarm() {
+fn sleep_keeps_a_token_that_comes_together_with_its_end() {
     const SHORT: Duration = Duration::from_micros(30);
     everywhere(|rt, _| {
         let mut random = Random::new(0x5eed_0031);
@@ -254,8 +256,8 @@ fn ten_thousand_sleepers_wake_in_about_the_order_of_their_deadlines() {
             sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
             let woken = woken.lock().unwrap();
             assert_eq!(woken.len() as u64, SLEEPERS);
-            // A busy kernel may keep a processor, and those who wait there, for a while. They
-            // are compared with others who woke there.
+            // A busy kernel may hold up a processor, and the fibres that wait there, for a while.
+            // So each sleeper is compared with others that woke on the same processor.
             let mut latest = HashMap::new();
             let late = woken.iter().filter(|&&(thread, deadline)| {
                 let latest = latest.entry(thread).or_insert(deadline);
@@ -264,46 +266,28 @@ fn ten_thousand_sleepers_wake_in_about_the_order_of_their_deadlines() {
             });
             late.count() as u64
         };
-        // Those who may leave are helped by another processor, which has come further.
+        // Sleepers that migrate are helped by another processor, which may be further ahead.
         let stay = setup.processors == 1 || !setup.migrating;
         let in_order = (0..ATTEMPTS).any(|_| out_of_order() < SLEEPERS / 20 || !stay);
-        assert!(in_order, "many woke after others with much later deadlines");
+        assert!(in_order, "many sleepers woke after others with much later deadlines");
     });
-}
-
-/// Keeps all processors busy with fibres that yield, while `f` runs in another.
-fn among_yielding<T: Send>(rt: &sinew::Runtime, fibres: usize, f: impl FnOnce() -> T + Send) -> T {
-    let stop = Arc::new(AtomicBool::new(false));
-    let begun = Arc::new(AtomicUsize::new(0));
-    let yielding = || {
-        let (stop, begun) = (Arc::clone(&stop), Arc::clone(&begun));
-        move || {
-            begun.fetch_add(1, Ordering::Relaxed);
-            wait_until(|| stop.load(Ordering::Relaxed));
-        }
-    };
-    let handles: Vec<_> = (0..fibres).map(|_| rt.spawn(yielding())).collect();
-    wait_until(|| begun.load(Ordering::Relaxed) == fibres);
-    let result = rt.run(f);
-    stop.store(true, Ordering::Relaxed);
-    handles.into_iter().for_each(|handle| handle.join().unwrap());
-    result
 }
 
 #[test]
 fn timers_fire_while_all_processors_are_busy() {
     everywhere(|rt, setup| {
-        let mut late = among_yielding(rt, 4 * setup.processors, || {
-            let sleep = |_| {
-                let deadline = Instant::now() + 3 * MS;
-                sinew::sleep_until(deadline);
-                deadline.elapsed()
-            };
-            (0..15).map(sleep).collect::<Vec<_>>()
+        let sleep = |_| {
+            let deadline = Instant::now() + 3 * MS;
+            sinew::sleep_until(deadline);
+            deadline.elapsed()
+        };
+        // The median of several attempts counts, because the kernel may hold up a processor for longer.
+        one_of(5, || {
+            let mut late =
+                beside_yielding_fibres(rt, 4 * setup.processors, || rt.run(|| (0..15).map(sleep).collect::<Vec<_>>()));
+            late.sort();
+            if late[late.len() / 2] < 50 * MS { Ok(()) } else { Err(late) }
         });
-        late.sort();
-        // The median: the kernel may keep a processor for longer, now and then.
-        assert!(late[late.len() / 2] < 50 * MS, "late by {late:?}");
     });
 }
 
@@ -313,18 +297,18 @@ fn timers_fire_while_one_processor_does_not_yield() {
         |setup| setup.migrating && setup.processors > 1,
         |rt, _| {
             for _ in 0..10 {
-                // One fibre wakes and keeps its processor; another wakes later.
+                // One fibre wakes up and keeps its processor. Another one wakes up later.
                 let woken = Arc::new(AtomicBool::new(false));
                 let is_woken = Arc::clone(&woken);
                 let keeping = rt.spawn(move || {
                     sinew::sleep(2 * MS);
-                    happens_while_spinning(2000 * MS, || is_woken.load(Ordering::Relaxed))
+                    happens_while_spinning(SOON, || is_woken.load(Ordering::Relaxed))
                 });
                 let waking = rt.spawn(move || {
                     sinew::sleep(6 * MS);
                     woken.store(true, Ordering::Relaxed);
                 });
-                assert!(keeping.join().unwrap(), "nobody minded the clock");
+                assert!(keeping.join().unwrap(), "no processor minded the timers");
                 waking.join().unwrap();
             }
         },
@@ -334,7 +318,7 @@ fn timers_fire_while_one_processor_does_not_yield() {
 #[test]
 fn an_idle_runtime_wakes_for_its_timers() {
     everywhere(|rt, _| {
-        // All processors have had the time to fall asleep in between.
+        // All processors have time to fall asleep in between.
         for _ in 0..5 {
             let woken = Arc::new(AtomicUsize::new(0));
             let sleepers: Vec<_> = (0..10)

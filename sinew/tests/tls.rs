@@ -1,15 +1,14 @@
-//! rustls as it is, over Sinew's sockets: `examples/tls_echo.rs` and its clients.
+//! rustls over Sinew's sockets: `examples/tls_echo.rs` and its clients.
 
 mod fixture;
-mod loopback;
 
-// Its `main` is not.
+// The test does not use its `main`.
 #[allow(dead_code)]
 #[path = "../examples/tls_echo.rs"]
 mod tls_echo;
 
 use fixture::everywhere;
-use loopback::{SIZES, bytes, listener, narrow_pair, pair};
+use fixture::loopback::{SIZES, bytes, listener, narrow_pair, pair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use sinew::net::{Shutdown, SocketAddr, TcpStream};
@@ -35,7 +34,7 @@ fn run(rt: &Runtime, f: impl FnOnce() + Send) {
     rt.run(|| sinew::scope(|scope| drop(spawn(scope, f))));
 }
 
-/// A server, and clients that trust it.
+/// A server's configuration, and that of clients that trust it.
 struct Parties {
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
@@ -59,8 +58,8 @@ impl Parties {
         StreamOwned::new(self.connection(), TcpStream::connect(address).unwrap())
     }
 
-    /// Runs `f` with the client's end of a session, whose other end is in another fibre;
-    /// gives how both ended.
+    /// Runs `f` with the client's end of a session, whose other end is in another fibre. Returns
+    /// how both ended.
     fn with_session<T>(
         &self,
         (here, there): (TcpStream, TcpStream),
@@ -77,7 +76,7 @@ impl Parties {
 fn part(tls: &mut Client) {
     tls.conn.send_close_notify();
     tls.flush().unwrap();
-    assert_eq!(tls.read(&mut [0]).unwrap(), 0, "the other end says goodbye, too");
+    assert_eq!(tls.read(&mut [0]).unwrap(), 0, "the other end did not say goodbye");
 }
 
 fn exchange(tls: &mut Client, sent: &[u8]) {
@@ -88,10 +87,10 @@ fn exchange(tls: &mut Client, sent: &[u8]) {
 }
 
 #[test]
-fn two_hundred_sessions_at_once_get_back_what_they_send() {
+fn two_hundred_sessions_at_once_get_back_the_bytes_that_they_send() {
     let parties = Parties::new();
     everywhere(|rt, setup| {
-        // What the handshakes cost in a debug build sets the limit.
+        // The cost of handshakes in a debug build sets the limit.
         let clients = if setup.migrating { 40 } else { 200 };
         run(rt, || {
             let (listener, address) = listener();
@@ -116,8 +115,8 @@ fn two_hundred_sessions_at_once_get_back_what_they_send() {
     });
 }
 
-/// Sends and receives at the same time, over one connection: one fibre writes to the
-/// socket, the other reads from it, and each has the library to itself for a moment.
+/// Sends and receives at the same time over one connection. One fibre writes to the socket, the
+/// other reads from it, and each one locks the library for a moment.
 fn cross(connection: ClientConnection, stream: &TcpStream, sent: &[u8]) {
     let connection = Mutex::new(connection);
     let (mut writer, mut reader) = (stream, stream);
@@ -142,7 +141,7 @@ fn cross(connection: ClientConnection, stream: &TcpStream, sent: &[u8]) {
         let (mut received, mut records) = (Vec::new(), vec![0; 20_000]);
         while received.len() < sent.len() {
             let count = reader.read(&mut records).unwrap();
-            assert_ne!(count, 0, "the end after {} bytes", received.len());
+            assert_ne!(count, 0, "the stream ended after {} bytes", received.len());
             let (mut rest, mut locked) = (&records[..count], connection.lock().unwrap());
             while !rest.is_empty() {
                 locked.read_tls(&mut rest).unwrap();
@@ -158,7 +157,7 @@ fn cross(connection: ClientConnection, stream: &TcpStream, sent: &[u8]) {
 }
 
 #[test]
-fn more_than_the_sockets_hold_crosses_in_both_directions() {
+fn more_bytes_than_the_sockets_hold_cross_in_both_directions() {
     let parties = Parties::new();
     let sent = bytes(7, 1_500_000);
     everywhere(|rt, _| {
@@ -184,7 +183,7 @@ fn a_peer_that_vanishes_is_an_error_on_either_side() {
                 tls.sock.write_all(&hello[..hello.len() / 2]).unwrap();
             });
             assert_eq!(end.unwrap_err().kind(), ErrorKind::UnexpectedEof);
-            // After that message, of which it takes no answer.
+            // After that message, without reading the answer.
             let ((), end) = parties.with_session(pair(), |mut tls| {
                 let mut sock = &tls.sock;
                 tls.conn.write_tls(&mut sock).unwrap();
@@ -195,7 +194,7 @@ fn a_peer_that_vanishes_is_an_error_on_either_side() {
             let ((), end) = parties.with_session(pair(), |mut tls| exchange(&mut tls, b"and then I was gone"));
             assert_eq!(end.unwrap_err().kind(), ErrorKind::UnexpectedEof);
 
-            // A server that accepts, and is killed: with what it was sent still unread, or read.
+            // A server that accepts and is killed, with the client's bytes unread or read.
             for reads in [false, true] {
                 let (here, mut there) = pair();
                 let mut tls = StreamOwned::new(parties.connection(), here);
@@ -219,7 +218,7 @@ fn a_peer_that_vanishes_is_an_error_on_either_side() {
 }
 
 #[test]
-fn what_is_not_tls_is_an_error() {
+fn bytes_that_are_not_tls_are_an_error() {
     let parties = Parties::new();
     everywhere(|rt, _| {
         run(rt, || {
@@ -231,7 +230,7 @@ fn what_is_not_tls_is_an_error() {
 }
 
 #[test]
-fn goodbyes_are_seen_on_both_sides() {
+fn both_sides_see_a_goodbye() {
     let parties = Parties::new();
     everywhere(|rt, _| {
         run(rt, || {
@@ -245,7 +244,7 @@ fn goodbyes_are_seen_on_both_sides() {
 }
 
 #[test]
-fn a_read_timeout_goes_through_the_library_and_costs_nothing() {
+fn a_read_timeout_passes_through_the_library_and_the_session_goes_on() {
     const TIMEOUT: Duration = Duration::from_millis(5);
     let parties = Parties::new();
     everywhere(|rt, _| {
@@ -261,7 +260,7 @@ fn a_read_timeout_goes_through_the_library_and_costs_nothing() {
                 part(&mut tls);
             });
             end.unwrap();
-            // In the handshake: nobody answers.
+            // During the handshake, in which the server does not answer.
             let (here, _there) = pair();
             here.set_read_timeout(Some(TIMEOUT)).unwrap();
             let mut tls = StreamOwned::new(parties.connection(), here);

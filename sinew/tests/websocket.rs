@@ -1,18 +1,17 @@
-//! tungstenite as it is, over Sinew's sockets: `examples/websocket_echo.rs` and its clients.
+//! tungstenite over Sinew's sockets: `examples/websocket_echo.rs` and its clients.
 //!
-//! The library takes random numbers from a thread-local generator, in functions that also
-//! write to the socket. Where fibres migrate, that is what [`sinew::pinned`] is for.
+//! The library takes random numbers from a thread-local generator, in functions that also write to
+//! the socket. Where fibres migrate, such a function needs [`sinew::pinned`].
 
 mod fixture;
-mod loopback;
 
-// Its `main` is not.
+// The test does not use its `main`.
 #[allow(dead_code)]
 #[path = "../examples/websocket_echo.rs"]
 mod websocket_echo;
 
 use fixture::everywhere;
-use loopback::{SIZES, bytes, listener, narrow_pair, pair};
+use fixture::loopback::{SIZES, bytes, listener, narrow_pair, pair};
 use sinew::net::{Shutdown, TcpStream};
 use sinew::pinned;
 use sinew::sync::Barrier;
@@ -32,8 +31,8 @@ fn shake_hands(stream: TcpStream) -> Client {
     tungstenite::client("ws://localhost/", stream).unwrap().0
 }
 
-/// Runs `f` with the client's end of a session, whose other end is in another fibre; gives
-/// how both ended.
+/// Runs `f` with the client's end of a session, whose other end is in another fibre. Returns how
+/// both ended.
 fn with_session<T>((here, there): (TcpStream, TcpStream), f: impl FnOnce(TcpStream) -> T) -> (T, Result<(), Error>) {
     sinew::scope(|scope| {
         let session = scope.spawn(|| session(there));
@@ -41,7 +40,7 @@ fn with_session<T>((here, there): (TcpStream, TcpStream), f: impl FnOnce(TcpStre
     })
 }
 
-/// A message of this many bytes, as text or not.
+/// Returns a message of this many bytes, as text or as binary.
 fn message(seed: u64, size: usize) -> Message {
     let bytes = bytes(seed, size);
     if seed.is_multiple_of(2) {
@@ -60,7 +59,7 @@ fn exchange(client: &mut Client, sent: Message) {
 fn part(client: &mut Client) {
     let frame = CloseFrame { code: CloseCode::Away, reason: "enough".into() };
     client.close(Some(frame.clone())).unwrap();
-    assert_eq!(client.read().unwrap(), Message::Close(Some(frame)), "the other end closes, too");
+    assert_eq!(client.read().unwrap(), Message::Close(Some(frame)), "the other end did not close");
     assert!(matches!(client.read().unwrap_err(), Error::ConnectionClosed));
 }
 
@@ -72,7 +71,7 @@ fn kind(error: Error) -> ErrorKind {
 }
 
 #[test]
-fn two_hundred_sessions_at_once_get_back_what_they_send() {
+fn two_hundred_sessions_at_once_get_back_the_messages_that_they_send() {
     const CLIENTS: usize = 200;
     everywhere(|rt, _| {
         rt.run(|| {
@@ -99,7 +98,7 @@ fn two_hundred_sessions_at_once_get_back_what_they_send() {
 }
 
 #[test]
-fn more_than_the_sockets_hold_crosses_in_both_directions() {
+fn more_bytes_than_the_sockets_hold_cross_in_both_directions() {
     const MESSAGES: u64 = 10;
     const SIZE: usize = 150_000;
     everywhere(|rt, _| {
@@ -138,7 +137,7 @@ fn a_peer_that_vanishes_is_an_error_on_either_side() {
             });
             assert!(matches!(end.unwrap_err(), Error::Protocol(_)));
 
-            // A server that accepts, and is killed: with the request still unread, or read.
+            // A server that accepts and is killed, with the request unread or read.
             for reads in [false, true] {
                 let (here, mut there) = pair();
                 sinew::scope(|scope| {
@@ -163,7 +162,7 @@ fn a_peer_that_vanishes_is_an_error_on_either_side() {
 }
 
 #[test]
-fn closes_are_seen_on_both_sides() {
+fn both_sides_see_a_close() {
     everywhere(|rt, _| {
         rt.run(|| {
             let ((), end) = with_session(pair(), |stream| {
@@ -177,7 +176,7 @@ fn closes_are_seen_on_both_sides() {
 }
 
 #[test]
-fn a_read_timeout_goes_through_the_library_and_costs_nothing() {
+fn a_read_timeout_passes_through_the_library_and_the_session_goes_on() {
     const TIMEOUT: Duration = Duration::from_millis(5);
     everywhere(|rt, _| {
         rt.run(|| {
@@ -193,7 +192,7 @@ fn a_read_timeout_goes_through_the_library_and_costs_nothing() {
                 part(&mut client);
             });
             end.unwrap();
-            // In the handshake: nobody answers.
+            // During the handshake, in which the server does not answer.
             let (here, _there) = pair();
             here.set_read_timeout(Some(TIMEOUT)).unwrap();
             let interrupted = pinned(|| tungstenite::client("ws://localhost/", here).unwrap_err());

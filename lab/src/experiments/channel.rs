@@ -1,17 +1,17 @@
 //! `channel`: unbounded channels in three figures.
 //!
-//! - `ping-pong`: 100 pairs of strands with two channels between them; one sends
-//!   and waits for the reply. `ping-pong-1` has one pair. A reply that is there
-//!   before its receiver waits for it is counted apart.
-//! - `fan-in`: 64 senders and one receiver. Every sender sends 64 messages and
-//!   then waits until the receiver has had them, so that what is under way is
-//!   bounded where channels are not.
-//! - `pipeline`: 50 stages, each of which receives from the one before and sends
-//!   to the one after; ten messages go round.
+//! - `ping-pong`: 100 pairs of strands with two channels between them. One strand
+//!   sends and waits for the reply. `ping-pong-1` has one pair. A reply that arrives
+//!   before its receiver waits for it is counted apart: that round trip had no wait.
+//! - `fan-in`: 64 senders and one receiver. Every sender sends 64 messages and then
+//!   waits until the receiver has taken them. This bounds the messages under way,
+//!   which unbounded channels do not.
+//! - `pipeline`: 50 stages. Each receives from the stage before and sends to the stage
+//!   after it; ten messages go round.
 
 use std::sync::{Arc, Mutex};
 
-use super::{Experiment, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::Crowd;
 use crate::measure::window::{Audit, Tally, Window};
@@ -42,6 +42,11 @@ pub static CHANNEL: Experiment = Experiment {
         ]
     },
     measure: peers::measure::<Channel>,
+    bars: &[
+        // 0.6 and 0.8 of Tokio's time for a round trip.
+        Bar::of("sinew/fair", "ping-pong-1", 1).at_least(1.67).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "ping-pong", 2).at_least(1.25).over_peers(&["tokio"]),
+    ],
     ..PLAIN
 };
 
@@ -118,7 +123,7 @@ fn ping_pong<P: Peer>(peer: P, case: &Case) -> Reading {
     window.reading(&counts, timekeeper.span())
 }
 
-/// Who sends, and what lets it send more.
+/// What lets each sender send more.
 struct Credit<P: Peer>(Vec<P::Semaphore>);
 
 fn fan_in<P: Peer>(peer: P, case: &Case) -> Reading {

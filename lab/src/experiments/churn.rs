@@ -2,18 +2,18 @@
 //! random, does V on it, which lets another strand go on, and then P, which
 //! blocks until a third one comes by.
 //!
-//! In the beginning one strand waits at each semaphore. A V and a P leave the
-//! number of those who wait as it is, so that every P blocks, but for those
-//! that find another processor's V. How many do not is found by an audit, and
-//! they are counted apart. The semaphores of kernel threads, which are made of
-//! std's parts, let whoever runs take what it has just posted: almost none of
-//! their operations block.
+//! In the beginning one strand waits at each semaphore. A V and a P together leave the
+//! number of waiters unchanged, so that every P blocks unless it finds another
+//! processor's V. An audit finds the number of operations that did not block, and they
+//! are counted apart. The semaphores of kernel threads are made of std's parts. With
+//! them a running thread takes back what it has just posted: almost none of their
+//! operations block.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use super::{Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::Crowd;
 use crate::measure::random::Random;
@@ -41,11 +41,17 @@ pub static CHURN: Experiment = Experiment {
         variants
     },
     measure: peers::measure::<Churn>,
+    bars: &[
+        Bar::of("sinew/fair", "50", 1).at_least(2.0).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "50", 2).at_least(1.5).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "99", 1).at_least(2.0).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "99", 2).at_least(1.5).over_peers(&["tokio"]),
+    ],
     ..PLAIN
 };
 
-/// Yields of the root after the last standing waiter has been seen to begin its
-/// wait: it has blocked by then.
+/// Yields of the root after the last standing waiter is about to wait: it has blocked
+/// by then.
 const SETTLING_YIELDS: usize = 1000;
 
 /// A semaphore on lines of its own.
@@ -56,9 +62,9 @@ pub struct Spot<P: Peer>(pub P::Semaphore);
 pub struct Field<P: Peer> {
     pub spots: Vec<Spot<P>>,
     strands: usize,
-    /// Strands that begin by waiting and have come to that.
+    /// Strands that begin by waiting and are about to wait.
     standing: AtomicUsize,
-    /// Whether somebody has posted for all who wait at the end.
+    /// Whether the waiters at the end have been posted for.
     dissolved: AtomicBool,
 }
 
@@ -76,13 +82,13 @@ impl<P: Peer> Field<P> {
         random.below(self.spots.len())
     }
 
-    /// By a strand that begins by waiting, just before it does.
+    /// Called by a strand that begins by waiting, just before it waits.
     pub fn stand(&self) {
         self.standing.fetch_add(1, Relaxed);
     }
 
-    /// Begins with one strand waiting at each spot and the others after them, and returns
-    /// what all return.
+    /// Starts one strand that waits at each spot, then the others. Returns the results of
+    /// all strands.
     pub async fn run<F>(&self, strand: impl Fn(usize) -> F + Clone + Send + 'static) -> Vec<u64>
     where
         F: Future<Output = u64> + Send + 'static,
@@ -99,7 +105,7 @@ impl<P: Peer> Field<P> {
         counts
     }
 
-    /// Until all who begin by waiting do so.
+    /// Waits until all strands that begin by waiting do wait.
     async fn settle(&self) {
         while self.standing.load(Relaxed) < self.spots.len() {
             P::yield_now().await;
@@ -109,7 +115,7 @@ impl<P: Peer> Field<P> {
         }
     }
 
-    /// By the first strand that sees the end: lets all go on that wait.
+    /// Called by each strand that sees the end. The first call lets all waiters go on.
     pub fn dissolve(&self) {
         if !self.dissolved.swap(true, Relaxed) {
             self.spots.iter().for_each(|spot| P::post(&spot.0, self.strands));

@@ -1,31 +1,36 @@
 //! `cycle`: rings of five strands. Each unparks the next one and then parks.
 //!
-//! One token goes round each ring, so that every hop is one unpark of a parked
-//! strand, one park, and one dispatch. A token has four others to visit before
-//! it is back, so that a strand has parked by then, but for the rare case that
-//! its processor was held up.
+//! One token goes round each ring, so that every hop is one unpark of a parked strand,
+//! one park, and one dispatch. A token visits four other strands before it is back. A
+//! strand has parked by then, unless its processor was held up.
 //!
-//! A parked strand may be woken for no reason, and std says so of kernel threads;
-//! so the token is a flag beside the wake-up, as good as a binary semaphore. A strand
-//! that finds it there before it has parked did not have to wait: such hops are
-//! counted apart. That every hop was counted once is checked at the end: the counts
-//! of a ring's members differ by one at most.
+//! A strand may return from `park` for no reason; std says so of kernel threads. So the
+//! token is a flag beside the wake-up, as good as a binary semaphore. Bare `park` and
+//! `unpark`, as in the paper, would leave out one store and one load, but a single
+//! wake-up without a reason would break the ring. A strand that finds the token before it
+//! has parked does not wait: such hops are counted apart. A check at the end shows that
+//! every hop was counted once: the counts of a ring's members differ by one at most.
+//!
+//! In `mixed`, which only Sinew has, fibres and tasks take turns in each ring.
+
+mod mixed;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::{Crowd, Place, Roster};
-use crate::measure::window::{Audit, Tally, Window};
+use crate::measure::window::{Audit, Tally, Timekeeper, Window};
 use crate::peers::{self, Body, Peer};
 
 const RING: usize = 5;
+const MIXED: &str = "mixed";
 
 pub static CYCLE: Experiment = Experiment {
     name: "cycle",
     source: "Delisle 2022, 7.3",
-    measures: "Hops per second in rings of five strands, where each unparks the next and then parks: 100 rings for each processor (many) or one (few).",
+    measures: "Hops per second in rings of five strands, where each unparks the next and then parks: 100 rings for each processor (many) or one (few); in full also 100 rings of Sinew's fibres and tasks in turn (mixed).",
     good: "High, and twice as high with twice the processors. With few rings the ready queues run empty, and what counts is how a processor that finds nothing waits.",
     metrics: &[
         Metric::higher("ops_per_s", "million hops/s", 1e6),
@@ -33,10 +38,26 @@ pub static CYCLE: Experiment = Experiment {
         Metric::beside("void_per_s", "million hops/s without a wait", 1e6),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
-    variants: |_, processors, _| {
-        vec![Variant::new("many", RING * MANY * processors), Variant::new("few", RING * processors)]
+    variants: |depth, processors, peer| {
+        let many = RING * MANY * processors;
+        let mut variants = vec![Variant::new("many", many), Variant::new("few", RING * processors)];
+        // Only Sinew's fibres have clusters.
+        if depth == Depth::Full && peer.has_clusters {
+            variants.push(Variant::new(MIXED, many));
+        }
+        variants
     },
-    measure: peers::measure::<Cycle>,
+    measure: |case| match case.variant.as_str() {
+        MIXED => mixed::measure(case),
+        _ => peers::measure::<Cycle>(case),
+    },
+    bars: &[
+        Bar::of("sinew/fair", "many", 1).at_least(2.0).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "many", 2).at_least(1.7).over_processors(1),
+        Bar::of("sinew/fair", "few", 2).at_least(1.2).over_peers(&["tokio", "may"]),
+        Bar::of("sinew/fair", MIXED, 1).at_least(1.0).over_peers(&["tokio"]).over_variant("many"),
+        Bar::of("sinew/fair", MIXED, 2).at_least(1.0).over_peers(&["tokio"]).over_variant("many"),
+    ],
     ..PLAIN
 };
 
@@ -59,25 +80,34 @@ struct Member {
 impl Ring {
     /// A hop.
     #[inline(always)]
-    fn pass<P: Peer>(&self, member: usize, parker: &P::Parker) {
-        // Pairs with the load in `wait`.
+    fn pass(&self, member: usize, unpark: impl FnOnce()) {
+        // Pairs with the load in `take`.
         self.members[member].token.store(true, Ordering::Release);
-        P::unpark(parker);
+        unpark();
     }
 
-    /// Whether the token was there already.
+    /// Takes the token. Returns whether it was there.
+    #[inline(always)]
+    fn take(&self, member: usize) -> bool {
+        let token = &self.members[member].token;
+        // Pairs with the store in `pass`.
+        let is_there = token.load(Ordering::Acquire);
+        if is_there {
+            token.store(false, Ordering::Relaxed);
+        }
+        is_there
+    }
+
+    /// Waits for the token. Returns whether it was there already.
     #[inline(always)]
     async fn wait<P: Peer>(&self, member: usize, own: &P::Parker) -> bool {
-        let token = &self.members[member].token;
-        // Pairs with the store in `pass`, as the next one.
-        let was_there = token.load(Ordering::Acquire);
+        let was_there = self.take(member);
         if !was_there {
             P::park(own).await;
-            while !token.load(Ordering::Acquire) {
+            while !self.take(member) {
                 P::park(own).await;
             }
         }
-        token.store(false, Ordering::Relaxed);
         was_there
     }
 }
@@ -98,10 +128,10 @@ async fn strand<P: Peer>(place: Place<P>, rings: Arc<[Ring]>, mut tally: Tally) 
         if !tally.tick() {
             break;
         }
-        ring.pass::<P>((member + 1) % RING, &next);
+        ring.pass((member + 1) % RING, || P::unpark(&next));
     }
     if ring.seen_end.fetch_add(1, Ordering::Relaxed) < RING - 1 {
-        ring.pass::<P>((member + 1) % RING, &next);
+        ring.pass((member + 1) % RING, || P::unpark(&next));
     }
     tally.close()
 }
@@ -128,14 +158,19 @@ impl Body for Cycle {
             .await;
             crowd.release();
             for (number, ring) in rings.iter().enumerate() {
-                ring.pass::<P>(0, crowd.roster().parker(number * RING));
+                ring.pass(0, || P::unpark(crowd.roster().parker(number * RING)));
             }
             crowd.join().await
         });
-        for ring in counts.chunks(RING) {
-            let (least, most) = (ring.iter().min(), ring.iter().max());
-            assert!(most <= least.map(|least| least + 1).as_ref(), "hops of a ring that differ: {ring:?}");
-        }
-        window.reading(&counts, timekeeper.span())
+        reading(&window, &counts, timekeeper)
     }
+}
+
+/// Checks that every hop was counted once.
+fn reading(window: &Window, counts: &[u64], timekeeper: Timekeeper) -> Reading {
+    for ring in counts.chunks(RING) {
+        let (least, most) = (ring.iter().min(), ring.iter().max());
+        assert!(most <= least.map(|least| least + 1).as_ref(), "hops of a ring that differ: {ring:?}");
+    }
+    window.reading(counts, timekeeper.span())
 }

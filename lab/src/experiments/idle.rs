@@ -1,12 +1,12 @@
-//! `idle`: what a runtime with 10,000 parked strands and 1,000 idle connections
-//! does when nothing happens: nothing, one hopes.
+//! `idle`: a runtime with 10,000 parked strands and 1,000 idle connections, when nothing
+//! happens. It should do nothing.
 //!
-//! A kernel thread of the lab's own watches the others, after they have settled:
-//! first their CPU time and how often one of them was given a CPU, then, for as
-//! long again, their system calls with `strace`, which would disturb the former.
-//! A call counts when it returns: one in which a thread sleeps all along does
-//! not. Thousands of kernel threads are not traced: attaching to them takes longer
-//! than the rest, and whichever of them returned from a call was given a CPU.
+//! A kernel thread of the lab's own watches the others after they have settled. First it
+//! counts their CPU time and how often the kernel gave one of them a CPU. Then, for the
+//! same length of time, it counts their system calls with `strace`, which would disturb
+//! the other figures. A call counts when it returns: a call in which a thread sleeps all
+//! along does not. Thousands of kernel threads are not traced, because attaching to them
+//! takes longer than the rest. A thread that returns from a call was given a CPU.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Experiment, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::kernel;
 use crate::measure::crowd::Crowd;
@@ -31,7 +31,7 @@ const MOST_TRACED: usize = 100;
 pub static IDLE: Experiment = Experiment {
     name: "idle",
     source: "Sinew, after Delisle 2022, chapter 6",
-    measures: "CPU time, system calls and wake-ups per second of a runtime that has 10,000 parked strands and 1,000 connections on which nothing comes. So many kernel threads are not traced for their calls.",
+    measures: "CPU time, system calls and wake-ups per second of a runtime that has 10,000 parked strands and 1,000 connections on which nothing comes. Thousands of kernel threads are not traced for their calls.",
     good: "Zero of each: what sleeps costs nothing.",
     metrics: &[
         Metric::beside("cpu_us_per_s", "CPU µs per second", 1.0),
@@ -39,6 +39,11 @@ pub static IDLE: Experiment = Experiment {
         Metric::beside("wakeups_per_s", "wake-ups/s", 1.0),
     ],
     plots: &[Plot::Bars { metric: "cpu_us_per_s" }, Plot::Bars { metric: "calls_per_s" }],
+    bars: &[
+        Bar::of("sinew/fair", "-", 2).metric("calls_per_s").at_most(0.0).in_every_run(),
+        // A millisecond in five seconds.
+        Bar::of("sinew/fair", "-", 2).metric("cpu_us_per_s").at_most(200.0).in_every_run(),
+    ],
     most_repeats: 2,
     limit: |_| Duration::from_secs(30),
     variants: |_, _, peer| match STRANDS + CONNECTIONS {
@@ -52,12 +57,12 @@ pub static IDLE: Experiment = Experiment {
     ..PLAIN
 };
 
-/// A program of its own, which says when all is parked, and stays until its input ends.
+/// Watches Go's program. It says when all is parked, and ends when its input ends.
 fn watch_go(case: &Case) -> Outcome {
     let watched = || -> io::Result<Reading> {
         let mut program = go::start(case)?;
         let mut line = String::new();
-        // Kept until the end: it prints what a child of the lab prints.
+        // Kept until the end: the program prints its result.
         let mut output = BufReader::new(program.stdout.take().expect("a pipe"));
         output.read_line(&mut line)?;
         let reading = watch(program.id(), case.window());
@@ -88,8 +93,8 @@ fn watch(process: u32, window: Duration) -> Reading {
     reading
 }
 
-/// The system calls that these threads make per second; `None` without a
-/// working `strace`.
+/// Returns the system calls of these threads per second; `None` without a working
+/// `strace`.
 fn system_calls(threads: &[i32], window: Duration) -> Option<f64> {
     if threads.len() > MOST_TRACED {
         return None;
@@ -105,7 +110,7 @@ fn system_calls(threads: &[i32], window: Duration) -> Option<f64> {
         let lines = trace.lines().map_while(Result::ok).map(|line| (Instant::now(), line));
         lines.collect::<Vec<_>>()
     });
-    // Being attached to interrupts what a thread sleeps in.
+    // Attaching interrupts the call that a thread sleeps in.
     thread::sleep(SETTLE);
     let begun = Instant::now();
     thread::sleep(window);
@@ -120,14 +125,14 @@ fn system_calls(threads: &[i32], window: Duration) -> Option<f64> {
     attached.then(|| calls as f64 / elapsed.as_secs_f64())
 }
 
-/// A call that returned. What a thread is in when `strace` attaches or leaves
-/// has no result in the trace (`<unfinished ...>`, `<detached ...>`, `= ?`).
+/// Returns whether the line is a call that returned. A call that a thread is in when
+/// `strace` attaches or leaves has no result (`<unfinished ...>`, `<detached ...>`, `= ?`).
 fn is_returned_call(line: &str) -> bool {
     let result = line.rsplit_once(" = ").map(|(_, result)| result);
     result.is_some_and(|result| !result.starts_with('?'))
 }
 
-/// Both ends of idle connections.
+/// Returns both ends of idle connections.
 fn connections() -> Vec<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -1,9 +1,8 @@
-//! `locality`: `churn`, with an array of data for each strand, some random cells
-//! of which it increments before each V.
+//! `locality`: `churn`, with an array of data for each strand. The strand increments some
+//! random cells of the array before each V.
 //!
-//! In `noshare` each strand keeps its array. In `share` the array goes with the
-//! V to whoever it wakes: beside each semaphore there is a queue of arrays, which
-//! has one for each permit.
+//! In `noshare` each strand keeps its array. In `share` the array goes with the V to
+//! the strand that it wakes: a queue beside each semaphore has one array for each permit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -63,7 +62,7 @@ impl Shadow {
         self.0.lock().expect("no poison").push_back(data);
     }
 
-    /// `None` of a permit that came at the end, without an array.
+    /// Returns `None` for a permit of the end, which comes without an array.
     fn pop(&self) -> Option<Data> {
         self.0.lock().expect("no poison").pop_front()
     }

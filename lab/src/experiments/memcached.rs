@@ -1,77 +1,79 @@
-//! `memcached`: Sinew's server beside the real one, with nine reads to one write.
+//! `memcached`: Sinew's server beside the real one, with nine reads to one write of 100,000
+//! values of 100 bytes: more than the caches of a core hold.
+//!
+//! Variants are the number of connections; `16 at a time`, reads only, which each connection
+//! pipelines; and `busy`, in which the open loop has 50,000 requests per second: more than half
+//! of what one core can do.
+
+pub mod beside;
+pub mod memory;
+pub mod skew;
 
 use std::io;
 
-use super::web::{METRICS, drive};
+use super::serving::{self, METRICS, RATE};
 use super::{Depth, Experiment, PLAIN, Plot, Variant};
-use crate::case::{Case, Outcome};
-use crate::load::Request;
-use crate::load::server;
+use crate::case::{Case, Reading};
+use crate::load::memcached::{self, KEYS};
+use crate::load::{Load, Shape, memcaslap};
+use crate::peers::Contender;
 
-const VALUE_BYTES: usize = 100;
-const KEYS: usize = 100;
-const READS_PER_WRITE: usize = 9;
+const PIPELINED: &str = "16 at a time";
+const BUSY: &str = "busy";
+const BUSY_RATE: f64 = 50_000.0;
+const SETS_PERCENT: usize = 10;
 
 pub static MEMCACHED: Experiment = Experiment {
     name: "memcached",
     source: "Barghi's thesis, 4.6; Delisle 2022, 8.1",
-    measures: "Requests per second of a memcached server, nine reads to one write of 100 bytes under one of 100 keys, as fast as it can and for each second of its CPU time, and how long a reply takes when requests come at 10,000 per second whatever the server does.",
+    measures: "Requests per second of a memcached server, nine reads to one write of 100 bytes under one of 100,000 keys, as fast as it can and for each second of its CPU time, and how long a reply takes when requests come at 10,000 per second whatever the server does. In full also with reads that come 16 at a time, and (busy) when requests come at 50,000 per second.",
     good: "At least the real memcached’s throughput, and a p99 that is no worse.",
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
-    is_pinned: false,
+    concerns: is_memcached,
     variants: |depth, _, _| {
-        let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
-        connections.iter().map(|&many| Variant::new(format!("{many} connections"), many)).collect()
+        let mut variants = vec![Variant::new("64 connections", 64)];
+        if depth == Depth::Full {
+            variants.push(Variant::new("1000 connections", 1000));
+            variants.push(Variant::new(PIPELINED, 64));
+            variants.push(Variant::new(BUSY, 64));
+        }
+        variants
     },
-    measure,
-    serve: Some(serve),
+    measure: |case| measure(case).into(),
+    ..SERVED
+};
+
+/// The common part of all experiments with memcached servers.
+const SERVED: Experiment = Experiment {
+    is_pinned: false,
+    command: Some("memcached"),
+    concerns: is_memcached,
+    serve: Some(memcached::serve),
     ..PLAIN
 };
 
-fn whole_value(bytes: &[u8]) -> Option<usize> {
-    bytes.ends_with(b"END\r\n").then_some(bytes.len())
+/// `sinew memcached` under each scheduler, and the real one.
+fn is_memcached(peer: &Contender) -> bool {
+    peer.is_fibres() || peer.name == "memcached"
 }
 
-fn stored(bytes: &[u8]) -> Option<usize> {
-    bytes.ends_with(b"STORED\r\n").then_some(bytes.len())
-}
-
-/// The writes are first, so that there is something to read when the replies' lengths are
-/// learnt.
-fn requests() -> Vec<Request> {
-    let value = "v".repeat(VALUE_BYTES);
-    let write = |key| format!("set key-{key:02} 0 0 {VALUE_BYTES}\r\n{value}\r\n").into_bytes();
-    let read = |key| format!("get key-{key:02}\r\n").into_bytes();
-    let writes = (0..KEYS).map(|key| Request { bytes: write(key), whole: stored });
-    let reads = (0..READS_PER_WRITE * KEYS).map(|n| Request { bytes: read(n % KEYS), whole: whole_value });
-    writes.chain(reads).collect()
-}
-
-fn measure(case: &Case) -> Outcome {
-    match drive(case, requests(), None) {
-        Ok(reading) => Outcome::Measured(reading),
-        Err(error) => Outcome::Failed(error.to_string()),
+fn measure(case: &Case) -> io::Result<Reading> {
+    let server = serving::start(case)?;
+    memcached::fill(server.address, KEYS)?;
+    let (depth, sets) = if case.variant == PIPELINED { (16, 0) } else { (1, SETS_PERCENT) };
+    let shape = Shape { depth, ..Shape::plain(case.threads) };
+    let mut load = Load::connect(server.address, shape, memcached::traffic(sets))?;
+    let half = case.window() / 2;
+    let mut reading = Reading::default();
+    serving::closed(&server, &mut load, half, &mut reading)?;
+    if depth == 1 {
+        // The number of requests that the lab's own loop had answered.
+        let requests = (reading.get("ops_per_s").unwrap_or(0.0) * half.as_secs_f64()) as usize;
+        if let Some(rate) = memcaslap::per_second(server.address, case.threads, requests.max(case.threads)) {
+            reading.set("foreign_per_s", rate);
+        }
+        serving::open(&mut load, half, if case.variant == BUSY { BUSY_RATE } else { RATE }, &mut reading)?;
     }
-}
-
-/// In the server's process.
-fn serve(case: &Case) -> io::Result<()> {
-    let port = server::free_port()?;
-    let mut command = match case.peer.strip_prefix("sinew/") {
-        Some(scheduler) => {
-            let mut command = server::sinew_command(MEMCACHED.name).map_err(io::Error::other)?;
-            command.args(["--scheduler", scheduler]);
-            command
-        }
-        None => {
-            let mut command = server::installed("memcached")?;
-            command.args(["-u", "root"]);
-            command
-        }
-    };
-    let connections = case.threads + 100;
-    command.args(["-l", "127.0.0.1"]).arg("-p").arg(port.to_string());
-    command.arg("-t").arg(case.processors.to_string()).arg("-c").arg(connections.to_string());
-    Err(server::become_program(command, port))
+    Ok(reading)
 }

@@ -1,6 +1,6 @@
-//! `migrate`: a stress test of ready queues. Two clusters with as many processors
-//! each as the case says half of; their strands do nothing but migrate from one
-//! to the other and back.
+//! `migrate`: a stress test of ready queues. Two clusters have half of the case's
+//! processors each. Their strands do nothing but migrate from one cluster to the other
+//! and back.
 
 use super::{Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
@@ -20,6 +20,7 @@ pub static MIGRATE: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "ops_per_s" }],
     least_processors: 2,
     variants: |_, processors, _| vec![Variant::new("-", MANY * processors)],
+    cannot: |peer| (!peer.has_clusters).then_some("no clusters"),
     measure: |case| peers::measure::<Migrate>(&Case { processors: case.processors / 2, ..case.clone() }),
     ..PLAIN
 };

@@ -1,11 +1,11 @@
 //! `skew`: one processor has too much to do.
 //!
-//! - `burst`: one strand spawns 1000 strands at a time, of 10 µs of work each, and
+//! - `burst`: one strand spawns 1000 strands at a time, each with 10 µs of work, and
 //!   joins them: all of the work arises on one processor.
-//! - `hog`: 100 strands for each processor yield, while one computes for 5 ms at a
-//!   stretch. Who is queued behind it waits, unless somebody helps. Every gap
-//!   between two turns of a strand counts by its length, so that it is seen how
-//!   long somebody waits who becomes ready at a random moment.
+//! - `hog`: 100 strands for each processor yield, while one strand computes for 5 ms at
+//!   a stretch. The strands that are queued behind it wait unless another processor
+//!   helps. Every gap between two turns of a strand counts by its length. The figure is
+//!   then how long a strand waits that becomes ready at a random moment.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

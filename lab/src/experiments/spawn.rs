@@ -1,10 +1,10 @@
-//! `spawn`: what it costs to spawn a strand that returns at once, and to join
-//! it, from inside the runtime, with warm pools: one at a time, or a batch of
-//! 1000 that is spawned and then joined.
+//! `spawn`: the cost to spawn a strand that returns at once, and to join it. The caller
+//! is a strand of the runtime, and the pools are warm. Strands are spawned and joined one
+//! at a time, or a batch of 1000 is spawned and then joined.
 
 use std::time::{Duration, Instant};
 
-use super::{Experiment, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::kernel::cpu_time;
 use crate::peers::{self, Body, Peer};
@@ -19,8 +19,14 @@ pub static SPAWN: Experiment = Experiment {
         Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
     ],
     plots: &[Plot::Bars { metric: "spawn_join_ns" }],
-    variants: |_, _, _| vec![Variant::new(SINGLE, 1), Variant::new("batch", STRANDS_PER_ROUND as usize)],
+    variants: |_, _, _| vec![Variant::new(SINGLE, 1), Variant::new(BATCH, STRANDS_PER_ROUND as usize)],
     measure: peers::measure::<Spawn>,
+    bars: &[
+        Bar::of("sinew/fair", BATCH, 1).at_most(0.3).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", SINGLE, 1).at_most(0.3).over_peers(&["tokio"]),
+        Bar::of("sinew/tasks", BATCH, 1).at_most(0.6).over_peers(&["tokio"]),
+        Bar::of("sinew/tasks", SINGLE, 1).at_most(0.6).over_peers(&["tokio"]),
+    ],
     check: |_, reading| match reading.get("spawn_join_ns") {
         Some(ns) if ns > 1.0 => Ok(()),
         other => Err(format!("a spawn and join in {other:?} ns")),
@@ -29,6 +35,7 @@ pub static SPAWN: Experiment = Experiment {
 };
 
 const SINGLE: &str = "single";
+const BATCH: &str = "batch";
 
 /// Strands between two looks at the clock, in both variants.
 const STRANDS_PER_ROUND: u64 = 1000;

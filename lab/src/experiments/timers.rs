@@ -4,26 +4,31 @@
 //! - `sleep`: one strand sleeps for 1 ms again and again, in a runtime with
 //!   nothing else to do.
 //! - `crowd`: 1000 strands sleep for 1 to 10 ms each.
-//! - `cost-N`: two strands take turns; each unparks the other and parks, in one
-//!   round with a timeout of an hour, in the next without one. The difference is
-//!   what arming and cancelling cost, while N other strands wait for an hour.
+//! - `cost-N`: two strands take turns while N other strands wait for an hour or more.
+//!   Each unparks the other and parks, in one round with a timeout of an hour, in the
+//!   next without one. The difference of the two rounds is what arming and cancelling
+//!   cost. The median of all differences counts: two rounds that follow each other see
+//!   the same machine. The first two rounds warm up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Depth, Experiment, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Depth, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::{Crowd, Place};
 use crate::measure::latency::Latency;
 use crate::measure::random::Random;
 use crate::peers::{self, Body, Peer};
+use crate::rows::median;
 
 const CROWD: usize = 1000;
 const HOUR: Duration = Duration::from_secs(3600);
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// Turns in a round of `cost`.
 const TURNS: usize = 2000;
+/// Rounds of `cost` with timeouts, and without, that count at least.
+const LEAST_ROUNDS: usize = 3;
 
 pub static TIMERS: Experiment = Experiment {
     name: "timers",
@@ -38,9 +43,11 @@ pub static TIMERS: Experiment = Experiment {
         Metric::beside("p9999_us", "p99.99", 1.0),
         Metric::beside("max_us", "max", 1.0),
         Metric::lower("arm_cancel_ns", "ns to arm and cancel", 1.0),
+        Metric::beside("timed_ns", "ns of a wait with a timeout", 1.0),
+        Metric::beside("plain_ns", "without", 1.0),
     ],
     plots: &[Plot::Quantiles, Plot::Bars { metric: "arm_cancel_ns" }],
-    limit: |_| Duration::from_secs(60),
+    limit: |_| Duration::from_secs(120),
     variants: |depth, _, peer| {
         let pending: &[usize] = match depth {
             Depth::Tour => &[0, 10_000],
@@ -51,6 +58,10 @@ pub static TIMERS: Experiment = Experiment {
         [Variant::new("sleep", 1), Variant::new("crowd", CROWD)].into_iter().chain(costs).collect()
     },
     measure: peers::measure::<Timers>,
+    bars: &[
+        Bar::of("sinew/fair", "cost-1000000", 1).metric("arm_cancel_ns").at_most(100.0),
+        Bar::of("sinew/fair", "sleep", 2).metric("p50_us").at_most(300.0),
+    ],
     ..PLAIN
 };
 
@@ -102,7 +113,7 @@ fn lateness<P: Peer>(peer: P, case: &Case) -> Reading {
 /// Two strands that take turns.
 #[derive(Default)]
 struct Rally {
-    /// Whose turn it is.
+    /// The player that has its turn.
     turn: AtomicUsize,
     timed: AtomicBool,
     over: AtomicBool,
@@ -127,28 +138,51 @@ impl Rally {
     }
 }
 
-/// Who leads the rally: nanoseconds of the two waits of a turn, in rounds with
-/// timeouts and in those without.
-async fn lead<P: Peer>(rally: &Rally, place: &Place<P>, window: Duration) -> (Vec<f64>, Vec<f64>) {
-    let (mut timed, mut plain) = (Vec::new(), Vec::new());
+/// Nanoseconds of a wait in two rounds that follow each other.
+#[derive(Clone, Copy)]
+struct Rounds {
+    timed_ns: f64,
+    plain_ns: f64,
+}
+
+/// Leads the rally. Returns the times of all rounds but the first two.
+async fn lead<P: Peer>(rally: &Rally, place: &Place<P>, window: Duration) -> Vec<Rounds> {
+    let mut rounds = Vec::new();
     let begun = Instant::now();
-    while begun.elapsed() < window || plain.len() < 3 {
-        for is_timed in [true, false] {
+    while begun.elapsed() < window || rounds.len() <= LEAST_ROUNDS {
+        let mut times_ns = [0.0; 2];
+        for (is_timed, ns) in [true, false].into_iter().zip(&mut times_ns) {
             rally.timed.store(is_timed, Ordering::Relaxed);
             let round = Instant::now();
             for _ in 0..TURNS {
                 rally.pass(place).await;
             }
-            let ns = round.elapsed().as_nanos() as f64 / (2 * TURNS) as f64;
-            if is_timed { timed.push(ns) } else { plain.push(ns) }
+            // Both players have waited once in each turn.
+            *ns = round.elapsed().as_nanos() as f64 / (2 * TURNS) as f64;
         }
+        let [timed_ns, plain_ns] = times_ns;
+        rounds.push(Rounds { timed_ns, plain_ns });
     }
-    (timed, plain)
+    rounds.split_off(1)
+}
+
+fn reading_of(rounds: &[Rounds]) -> Reading {
+    let middle = |figure: fn(&Rounds) -> f64| {
+        let figures: Vec<f64> = rounds.iter().map(figure).collect();
+        median(&figures).expect("rounds")
+    };
+    Reading::of([
+        ("arm_cancel_ns", middle(|round| round.timed_ns - round.plain_ns).max(0.0)),
+        ("timed_ns", middle(|round| round.timed_ns)),
+        ("plain_ns", middle(|round| round.plain_ns)),
+    ])
 }
 
 fn cost<P: Peer>(peer: P, case: &Case) -> Reading {
     let (pending, window) = (case.threads - 2, case.window());
-    let ns = peer.run(async move {
+    let results = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = results.clone();
+    peer.run(async move {
         let over = Arc::new(AtomicBool::new(false));
         let standing = Arc::new(AtomicUsize::new(0));
         let sleepers = Crowd::<P>::gather(pending, {
@@ -175,7 +209,7 @@ fn cost<P: Peer>(peer: P, case: &Case) -> Reading {
         let players = Crowd::<P>::gather(2, {
             let rally = rally.clone();
             move |place| {
-                let rally = rally.clone();
+                let (rally, noted) = (rally.clone(), noted.clone());
                 async move {
                     if place.number == 1 {
                         while !rally.over.load(Ordering::Relaxed) {
@@ -183,24 +217,20 @@ fn cost<P: Peer>(peer: P, case: &Case) -> Reading {
                         }
                         return 0;
                     }
-                    let (timed, plain) = lead(&rally, &place, window).await;
+                    let rounds = lead(&rally, &place, window).await;
+                    *noted.lock().expect("no poison") = rounds;
                     rally.over.store(true, Ordering::Relaxed);
                     P::unpark(place.roster.parker(1));
-                    let median = |mut times: Vec<f64>| {
-                        times.sort_by(f64::total_cmp);
-                        times[times.len() / 2]
-                    };
-                    (median(timed) - median(plain)).max(0.0).to_bits()
+                    0
                 }
             }
         })
         .await;
         players.release();
-        let ns = players.join().await[0];
+        players.join().await;
         over.store(true, Ordering::Relaxed);
         (0..pending).for_each(|number| P::unpark(sleepers.roster().parker(number)));
         sleepers.join().await;
-        f64::from_bits(ns)
     });
-    Reading::of([("arm_cancel_ns", ns)])
+    reading_of(&results.lock().expect("no poison"))
 }

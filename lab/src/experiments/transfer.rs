@@ -1,25 +1,24 @@
 //! `transfer`: leadership over 100 strands per processor, by a leader that
 //! spins. A coarse test of how soon every strand runs once.
 //!
-//! The leader spins, without yielding, until all others have acknowledged its term;
-//! then it begins the next one, under another leader that it picks at random. The
-//! others acknowledge the term that they see and, by variant, park or yield. In the
-//! parking variant the old leader unparks everybody. Whoever is still queued where
-//! the new leader begins to spin must be taken over by another processor: that of
-//! `park` runs out of work and looks for some, that of `yield` never does.
+//! The leader spins, without yielding, until all others have acknowledged its term.
+//! Then it picks the next leader at random and begins that leader's term. The others
+//! acknowledge the term that they see and, by variant, park or yield. In the parking
+//! variant the old leader unparks all others. Another processor must take over the
+//! strands that are still queued where the new leader begins to spin. In `park` that
+//! processor runs out of work and looks for some; in `yield` it never does.
 //!
-//! The paper's leader begins its own term, when others may already have been woken,
-//! have acknowledged the old one and parked for ever.
+//! In the paper a leader begins its own term. Others may then already have woken up,
+//! acknowledged the old term and parked for ever.
 //!
-//! A peer that leaves a ready strand behind the leader for ever does not
-//! complete.
+//! A peer that leaves a ready strand behind the leader for ever does not complete.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::{Crowd, Place, Roster};
 use crate::measure::latency::Latency;
@@ -27,6 +26,7 @@ use crate::measure::random::Random;
 use crate::peers::{self, Body, Peer};
 
 const PARK: &str = "park";
+const YIELD: &str = "yield";
 const NOBODY: usize = usize::MAX;
 /// Transfers that warm up.
 const WARM_UP: u64 = 10;
@@ -53,9 +53,16 @@ pub static TRANSFER: Experiment = Experiment {
     },
     variants: |_, processors, _| {
         let strands = MANY * processors;
-        vec![Variant::new(PARK, strands), Variant::new("yield", strands)]
+        vec![Variant::new(PARK, strands), Variant::new(YIELD, strands)]
     },
     measure: peers::measure::<Transfer>,
+    bars: &[
+        Bar::of("sinew/fair", PARK, 2).at_most(200.0),
+        Bar::of("sinew/fair", PARK, 2).metric("max_us").at_most(20_000.0).in_every_run(),
+        Bar::of("sinew/fair", YIELD, 2).at_most(200.0),
+        Bar::of("sinew/fair", YIELD, 2).metric("max_us").at_most(20_000.0).in_every_run(),
+        Bar::of("sinew/tasks", YIELD, 2).at_most(200.0),
+    ],
     ..PLAIN
 };
 
@@ -99,7 +106,7 @@ impl Election {
         }
     }
 
-    /// By the leader, or by the root before the first term.
+    /// Called by the leader, or by the root before the first term.
     fn begin_term<P: Peer>(&self, leader: usize, by: usize, roster: &Roster<P>) {
         // Pairs with the load in `acknowledge`.
         self.term.store(self.term.load(Relaxed) + 1, Release);
@@ -131,7 +138,7 @@ impl Election {
         self.seen[member].0.store(term, Release);
     }
 
-    /// One term. Does not suspend: this is the strand that nobody gets past.
+    /// Leads one term. Does not suspend: no other strand runs on this processor meanwhile.
     fn lead<P: Peer>(&self, own: usize, roster: &Roster<P>) {
         let term = self.term.load(Relaxed);
         self.seen[own].0.store(term, Relaxed);

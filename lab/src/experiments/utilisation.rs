@@ -1,10 +1,10 @@
 //! `utilisation`: how many cores T loops over L locks keep busy, measured, and
 //! computed by two models.
 //!
-//! As in the thesis there are half as many locks as processors, so that their
-//! limit, L (t_cs + t_ncs) / t_cs, is the number of processors when a loop is as
-//! long inside of a lock as outside. Both models know neither the number of
-//! processors nor what anything costs; they are cut off at the processors.
+//! As in the thesis, there is one lock for two processors. The limit of the locks,
+//! L (t_cs + t_ncs) / t_cs, is then the number of processors when a loop is as long
+//! inside of a lock as outside. Both models know neither the number of processors nor
+//! the cost of anything; their curves are cut off at the number of processors.
 
 use std::time::Duration;
 

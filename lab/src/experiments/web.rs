@@ -2,113 +2,81 @@
 //! epoll loop, nginx, and `sinew web`: a real server, which parses what it is asked
 //! and says the date.
 //!
-//! The server is a process of its own on as many CPUs as the case has processors;
-//! the load comes from the others, if there are any. First all connections ask as
-//! fast as they get replies, then those of `wrk` if it is installed, then requests
-//! come at a fixed rate.
+//! Variants are the number of connections that stay, and one in which each request has a
+//! connection of its own: accept, read, write, close. That one has no open loop.
+//!
+//! Tokio is there twice: on its multi-thread runtime, as everywhere, and on the thread that
+//! runs everything, which is the faster one for a single core.
 
-use std::fs;
 use std::io;
-use std::time::Duration;
 
-use super::{Depth, Experiment, Metric, PLAIN, Plot, Variant};
+use super::serving::{self, METRICS, RATE};
+use super::{Depth, Experiment, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
-use crate::kernel;
-use crate::load::server::{self, Server};
-use crate::load::{Load, Request, floor, wrk};
-use crate::peers::{self, Body, Peer};
+use crate::load::http::{self, PLAINTEXT, ROOM, Stay, requests};
+use crate::load::{Load, Shape, floor, server, sites, wrk};
+use crate::peers::{self, Body, Contender, Peer};
 
-/// Where `sinew web` has the fixed reply; the others have it everywhere.
-const PATH: &str = "/plaintext";
-const REQUEST: &[u8] = b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n";
-const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
-
-/// Requests per second of the open loop: a fraction of what one core can do.
-pub const RATE: f64 = 10_000.0;
-
-pub const METRICS: &[Metric] = &[
-    Metric::higher("ops_per_s", "thousand requests/s, closed loop", 1e3),
-    Metric::higher("ops_per_cpu_s", "thousand requests per second of server CPU", 1e3),
-    Metric::beside("wrk_per_s", "thousand requests/s by wrk", 1e3),
-    Metric::beside("p50_us", "µs at 10,000/s, median", 1.0),
-    Metric::beside("p90_us", "p90", 1.0),
-    Metric::beside("p99_us", "p99", 1.0),
-    Metric::beside("p999_us", "p99.9", 1.0),
-    Metric::beside("p9999_us", "p99.99", 1.0),
-    Metric::beside("max_us", "max", 1.0),
-    Metric::beside("lost", "requests without a reply", 1.0),
-];
+/// The variant with a connection for each request.
+const ONE_EACH: &str = "a connection for each request";
 
 pub static WEB: Experiment = Experiment {
     name: "web",
     source: "Karsten & Barghi 2020, 5.2; Delisle 2022, 8.2",
-    measures: "Requests per second of a plaintext web server with a thread for each connection, as fast as it can and for each second of its CPU time, and how long a reply takes when requests come at 10,000 per second whatever the server does.",
+    measures: "Requests per second of a plaintext web server with a thread for each connection, as fast as it can and for each second of its CPU time, and how long a reply takes when requests come at 10,000 per second whatever the server does; in full also with a connection for each request.",
     good: "At least the bare epoll loop’s figure for each second of CPU: threads are then free.",
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     is_pinned: false,
+    concerns: serves_plaintext,
     variants: |depth, _, peer| {
         let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
         let most = connections.iter().filter(|&&connections| connections <= peer.most_strands);
-        most.map(|&many| Variant::new(format!("{many} connections"), many)).collect()
+        let mut variants: Vec<_> = most.map(|&many| Variant::new(format!("{many} connections"), many)).collect();
+        if depth == Depth::Full {
+            variants.push(Variant::new(ONE_EACH, 64));
+        }
+        variants
     },
-    measure,
+    measure: |case| measure(case).into(),
     serve: Some(serve),
     ..PLAIN
 };
 
-fn whole_reply(bytes: &[u8]) -> Option<usize> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let (head, _) = text.split_once("\r\n\r\n")?;
-    let field =
-        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:").map(str::to_owned));
-    let length = head.len() + 4 + field?.trim().parse::<usize>().ok()?;
-    (bytes.len() >= length).then_some(length)
+/// Everybody who answers `/plaintext`.
+pub fn serves_plaintext(peer: &Contender) -> bool {
+    peer.is_runtime() || ["tokio/current", "epoll", "sinew/web", "nginx"].contains(&peer.name)
 }
 
-fn measure(case: &Case) -> Outcome {
-    let request = Request { bytes: REQUEST.to_vec(), whole: whole_reply };
-    match drive(case, vec![request], Some(PATH)) {
-        Ok(reading) => Outcome::Measured(reading),
-        Err(error) => Outcome::Failed(error.to_string()),
-    }
+fn stay(case: &Case) -> Stay {
+    if case.variant == ONE_EACH { Stay::Close } else { Stay::Open }
 }
 
-/// Starts the case's server and puts load on it, each way for half of the time. Only
-/// what has a path for `wrk` is asked by it.
-pub fn drive(case: &Case, requests: Vec<Request>, path: Option<&str>) -> io::Result<Reading> {
-    kernel::raise_descriptor_limit()?;
-    let server = Server::start(case)?;
-    let cpus = kernel::allowed_cpus()?.len();
-    if cpus > case.processors {
-        kernel::pin_to(case.processors..cpus)?;
-    }
-    let mut load = Load::connect(server.address, case.threads, requests)?;
+/// Puts load on the server of a case that answers `/plaintext`.
+pub fn measure(case: &Case) -> io::Result<Reading> {
+    let stay = stay(case);
+    let server = serving::start(case)?;
+    let traffic = http::traffic(server.address, stay.request(PLAINTEXT))?;
+    let shape = Shape { renews: stay == Stay::Close, ..Shape::plain(case.threads) };
+    let mut load = Load::connect(server.address, shape, traffic)?;
     let half = case.window() / 2;
-    load.closed(half.min(Duration::from_millis(50)))?;
-    let used = server.cpu();
-    let rate = load.closed(half)?;
-    let used = (server.cpu() - used).as_secs_f64();
-    let by_wrk = path.and_then(|path| wrk::per_second(server.address, path, case.threads, half));
-    let served = load.open(half, RATE)?;
-    let mut reading = Reading::of([
-        ("ops_per_s", rate.per_second),
-        ("ops_per_cpu_s", rate.all as f64 / used),
-        ("lost", served.lost as f64),
-    ]);
-    if let Some(rate) = by_wrk {
-        reading.set("wrk_per_s", rate);
+    let mut reading = Reading::default();
+    serving::closed(&server, &mut load, half, &mut reading)?;
+    let url = format!("http://{}{PLAINTEXT}", server.address);
+    if let Some(rate) = wrk::run(&url, stay, case.threads, half) {
+        reading.set("foreign_per_s", rate.per_second);
     }
-    served.times.read_into(&mut reading);
+    if stay == Stay::Open {
+        serving::open(&mut load, half, RATE, &mut reading)?;
+    }
     Ok(reading)
 }
 
 /// In the server's process.
-fn serve(case: &Case) -> io::Result<()> {
+pub fn serve(case: &Case) -> io::Result<()> {
     match case.peer.as_str() {
-        "epoll" => floor::serve(server::listener()?, REPLY),
-        "nginx" => Err(nginx(case)?),
-        "sinew/web" => Err(sinew_web(case)?),
+        "epoll" => floor::serve(server::listener()?, stay(case)),
+        "nginx" | "sinew/web" => sites::serve(case, sites::Scheme::Http),
         _ => match peers::measure::<Serve>(case) {
             Outcome::Measured(_) => Ok(()),
             other => Err(io::Error::other(format!("{other:?}"))),
@@ -116,80 +84,44 @@ fn serve(case: &Case) -> io::Result<()> {
     }
 }
 
-/// As its documentation advises for a fixed reply: workers as there are processors,
-/// connections kept, no log.
-fn nginx(case: &Case) -> io::Result<io::Error> {
-    let port = server::free_port()?;
-    let folder = server::folder_of(std::process::id());
-    fs::create_dir_all(&folder)?;
-    let path = folder.join("nginx.conf");
-    let master = if case.processors == 1 { "off" } else { "on" };
-    fs::write(
-        &path,
-        format!(
-            "daemon off; master_process {master}; worker_processes {}; pid {}; error_log /dev/null;\n\
-             events {{ worker_connections 8192; }}\n\
-             http {{ access_log off; keepalive_requests 1000000000; server_tokens off;\n\
-             server {{ listen 127.0.0.1:{port}; location / {{ default_type text/plain; return 200 'Hello, world!'; }} }} }}\n",
-            case.processors,
-            folder.join("pid").display(),
-        ),
-    )?;
-    let mut command = server::installed("nginx")?;
-    command.arg("-p").arg(&folder).arg("-c").arg(&path);
-    Ok(server::become_program(command, port))
-}
-
-/// It serves an empty folder besides.
-fn sinew_web(case: &Case) -> io::Result<io::Error> {
-    let port = server::free_port()?;
-    let folder = server::folder_of(std::process::id());
-    fs::create_dir_all(&folder)?;
-    let mut command = server::sinew_command("web").map_err(io::Error::other)?;
-    command.arg("--plaintext").arg("--listen").arg(format!("127.0.0.1:{port}"));
-    // Those of wrk come beside the lab's own.
-    command.arg("--threads").arg(case.processors.to_string());
-    command.arg("--connections").arg((2 * case.threads + 100).to_string()).arg(folder);
-    Ok(server::become_program(command, port))
-}
-
-struct Serve;
+/// A server with one strand for each connection.
+pub struct Serve;
 
 impl Body for Serve {
-    fn measure<P: Peer>(peer: P, _: &Case) -> Reading {
-        peer.run(async {
+    fn measure<P: Peer>(peer: P, case: &Case) -> Reading {
+        let stay = stay(case);
+        peer.run(async move {
             let listener = server::listener().expect("a port");
             let mut listener = P::listener(listener).expect("a listener");
             while let Ok(stream) = P::accept(&mut listener).await {
-                P::spawn(session::<P>(stream));
+                P::spawn(session::<P>(stream, stay));
             }
         });
         Reading::default()
     }
 }
 
-async fn session<P: Peer>(mut stream: P::Stream) -> u64 {
-    let mut buffer = [0; 2048];
+async fn session<P: Peer>(mut stream: P::Stream, stay: Stay) -> u64 {
+    let (mut buffer, mut filled) = ([0; ROOM], 0);
     loop {
-        let count = match P::read(&mut stream, &mut buffer).await {
+        filled += match P::read(&mut stream, &mut buffer[filled..]).await {
             Ok(0) | Err(_) => return 0,
             Ok(count) => count,
         };
-        for _ in buffer[..count].windows(4).filter(|w| w == b"\r\n\r\n") {
-            if P::write_all(&mut stream, REPLY).await.is_err() {
+        let (asked, end) = requests(&buffer[..filled]);
+        for _ in 0..asked {
+            if P::write_all(&mut stream, stay.reply()).await.is_err() {
                 return 0;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{REPLY, whole_reply};
-
-    #[test]
-    fn a_reply_is_whole_when_its_body_is() {
-        assert_eq!(whole_reply(REPLY), Some(REPLY.len()));
-        assert_eq!(whole_reply(&REPLY[..REPLY.len() - 1]), None);
+        if asked > 0 && stay == Stay::Close {
+            return 0;
+        }
+        buffer.copy_within(end..filled, 0);
+        filled -= end;
+        // A request that is longer than the buffer is refused.
+        if filled == ROOM {
+            return 0;
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! `yield`: strands that do nothing but yield.
 //!
-//! A yield that finds nobody else to run is no switch. How many those are is
-//! found by an audit, or for kernel threads from the kernel's own count, and
-//! they are counted apart. With one strand for each processor almost all are.
+//! A yield that finds nobody else to run is no switch. An audit finds the number of
+//! those yields, and they are counted apart; for kernel threads the kernel counts the
+//! switches itself. With one strand for each processor almost all yields are such.
 
-use super::{Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Depth, Experiment, MANY, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::measure::crowd::Crowd;
 use crate::measure::window::{Audit, Tally, Window};
@@ -31,6 +31,13 @@ pub static YIELD: Experiment = Experiment {
         Some(ratio) if ratio < 1.0 => Err(format!("the most turns are {ratio} of the fewest")),
         _ => Ok(()),
     },
+    bars: &[
+        Bar::of("sinew/fair", "many", 1).at_least(2.2).over_peers(&["tokio"]),
+        Bar::of("sinew/fair", "many", 2).at_least(1.8).over_processors(1),
+        Bar::of("sinew/fair", "many", 1).metric("turns_max_min_ratio").at_most(1.5),
+        Bar::of("sinew/fair", "many", 2).metric("turns_max_min_ratio").at_most(1.5),
+        Bar::of("sinew/tasks", "many", 1).at_least(1.5).over_peers(&["tokio"]),
+    ],
     ..PLAIN
 };
 

@@ -5,40 +5,18 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::{Epoll, Request};
+use super::epoll::{Epoll, Interest};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Connection {
     stream: TcpStream,
-    /// When the request was due whose reply is waited for, and how many bytes of
-    /// that are missing.
-    waiting: Option<(Instant, usize)>,
-    /// What was due meanwhile.
+    /// Whether anything was sent on it.
+    pub is_used: bool,
+    /// When each request was due that is under way, and the bytes that its reply still lacks.
+    under_way: VecDeque<(Instant, usize)>,
+    /// When those requests were due that wait until nothing is under way.
     late: VecDeque<Instant>,
-}
-
-/// Sends each request once, in their order, and says how long the replies are.
-pub fn learn(address: SocketAddr, requests: &[Request]) -> io::Result<Vec<usize>> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    requests.iter().map(|request| length_of_reply(&mut stream, request)).collect()
-}
-
-fn length_of_reply(stream: &mut TcpStream, request: &Request) -> io::Result<usize> {
-    stream.write_all(&request.bytes)?;
-    let mut reply = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        match stream.read(&mut buffer)? {
-            0 => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
-            count => reply.extend_from_slice(&buffer[..count]),
-        }
-        if let Some(length) = (request.whole)(&reply) {
-            return Ok(length);
-        }
-    }
 }
 
 impl Connection {
@@ -46,12 +24,12 @@ impl Connection {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        epoll.add(&stream, number)?;
-        Ok(Connection { stream, waiting: None, late: VecDeque::new() })
+        epoll.add(&stream, number, Interest::Input)?;
+        Ok(Connection { stream, is_used: false, under_way: VecDeque::new(), late: VecDeque::new() })
     }
 
     pub fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
+        !self.under_way.is_empty()
     }
 
     pub fn postpone(&mut self, due: Instant) {
@@ -62,39 +40,50 @@ impl Connection {
         self.late.pop_front()
     }
 
-    /// Requests are far smaller than a socket's buffer, and one is under way at a
-    /// time: they are written whole.
-    pub fn send(&mut self, request: &[u8], reply_bytes: usize, due: Instant) -> io::Result<()> {
-        self.waiting = Some((due, reply_bytes));
-        match self.stream.write(request)? {
-            count if count == request.len() => Ok(()),
-            _ => Err(io::Error::new(ErrorKind::WriteZero, "a request that was cut short")),
+    /// Notes a request that [`Connection::send`] is about to send.
+    pub fn expect(&mut self, reply_bytes: usize, due: Instant) {
+        self.under_way.push_back((due, reply_bytes));
+    }
+
+    /// Sends requests. They are far smaller than a socket's buffer, and nothing else is
+    /// under way: they are written whole.
+    pub fn send(&mut self, requests: &[u8]) -> io::Result<()> {
+        self.is_used = true;
+        match self.stream.write(requests)? {
+            count if count == requests.len() => Ok(()),
+            _ => Err(io::Error::new(ErrorKind::WriteZero, "a request was cut short")),
         }
     }
 
-    /// When the request was due whose reply is complete now, if one is.
-    pub fn receive(&mut self) -> io::Result<Option<Instant>> {
-        let mut buffer = [0; 16 * 1024];
-        loop {
-            let Some((due, missing)) = self.waiting else { return Ok(None) };
-            match self.stream.read(&mut buffer) {
+    /// Takes the bytes that have come. Calls `done` for each reply that is complete with the
+    /// moment when its request was due, and returns their number.
+    pub fn receive(&mut self, buffer: &mut [u8], mut done: impl FnMut(Instant)) -> io::Result<u64> {
+        let mut replies = 0;
+        while self.is_waiting() {
+            let mut count = match self.stream.read(buffer) {
                 Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed a connection")),
-                Ok(count) if count > missing => {
-                    return Err(io::Error::new(ErrorKind::InvalidData, "a reply that is longer than the first one"));
-                }
-                Ok(count) if count == missing => {
-                    self.waiting = None;
-                    return Ok(Some(due));
-                }
-                Ok(count) => self.waiting = Some((due, missing - count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
+            };
+            while count > 0 {
+                let Some((due, missing)) = self.under_way.front_mut() else {
+                    return Err(io::Error::new(ErrorKind::InvalidData, "a reply is longer than the first one"));
+                };
+                let taken = count.min(*missing);
+                (*missing, count) = (*missing - taken, count - taken);
+                if *missing == 0 {
+                    done(*due);
+                    replies += 1;
+                    self.under_way.pop_front();
+                }
             }
         }
+        Ok(replies)
     }
 
-    /// When those were due that have no reply.
+    /// When those requests were due that have no reply.
     pub fn unanswered(&self) -> impl Iterator<Item = Instant> {
-        self.waiting.iter().map(|waiting| waiting.0).chain(self.late.iter().copied())
+        self.under_way.iter().map(|(due, _)| *due).chain(self.late.iter().copied())
     }
 }

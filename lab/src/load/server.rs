@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::case::Case;
 use crate::kernel;
-use crate::measure::procfs::Usage;
+use crate::measure::procfs::{self, Usage};
 
 /// The hidden command of a server.
 pub const COMMAND: &str = "serve";
+
+/// Connections that a server is to allow beyond those of the case: a foreign generator has its
+/// own, and slow clients have.
+pub const FURTHER_CONNECTIONS: usize = 1100;
 
 const STARTING: Duration = Duration::from_secs(5);
 
@@ -24,7 +28,7 @@ pub struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Who has been waited for has no family any more.
+        // A process that has been waited for has no family any more.
         if let Ok(None) = self.process.try_wait() {
             kernel::kill_family(&self.process);
         }
@@ -72,9 +76,21 @@ impl Server {
         Err(io::Error::other(format!("a server that says {line:?} and does not listen: {complaint}")))
     }
 
-    /// CPU time of all its threads and of processes that it has started.
+    /// CPU time of it and of processes that it has started, also of threads that have ended: a
+    /// server with a thread for each connection has many.
     pub fn cpu(&self) -> Duration {
-        Duration::from_nanos(Usage::of_process(self.process.id()).cpu_ns)
+        procfs::family_of(self.process.id()).into_iter().filter_map(kernel::process_cpu_time).sum()
+    }
+
+    /// CPU time of each of its threads, with the thread's number.
+    pub fn cpu_by_thread(&self) -> Vec<(i32, Duration)> {
+        let threads = procfs::other_threads(self.process.id()).into_iter();
+        threads.map(|thread| (thread, Duration::from_nanos(Usage::of(&[thread]).cpu_ns))).collect()
+    }
+
+    /// Resident bytes that are no file's, of it and of processes that it has started.
+    pub fn anonymous_bytes(&self) -> u64 {
+        procfs::family_of(self.process.id()).into_iter().map(procfs::anonymous_bytes).sum()
     }
 }
 

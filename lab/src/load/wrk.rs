@@ -1,42 +1,60 @@
-//! `wrk`, where it is installed: a closed loop by somebody else, beside the lab's own.
+//! `wrk`, where it is installed: a closed loop by somebody else, beside the lab's own. It also
+//! speaks TLS, which the lab's does not.
 
-use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::http::Stay;
+use super::server;
 use crate::kernel;
 
-/// It looks at whether it shall stop no more often.
+const NAME: &str = "wrk";
+
+/// `wrk` checks this often whether it shall stop.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// Requests per second; `None` without `wrk`. It runs where the caller may run.
-pub fn per_second(address: SocketAddr, path: &str, connections: usize, length: Duration) -> Option<f64> {
+pub struct Rate {
+    pub per_second: f64,
+    pub requests: f64,
+}
+
+pub fn is_installed() -> bool {
+    server::path_of(NAME).is_some()
+}
+
+/// Asks for one thing again and again; `None` without `wrk`, or if some replies were wrong. It
+/// runs where the caller may run.
+pub fn run(url: &str, stay: Stay, connections: usize, length: Duration) -> Option<Rate> {
     let length = length.max(LEAST);
     let threads = kernel::allowed_cpus().map_or(1, |cpus| cpus.len()).min(connections);
+    let close: &[&str] = if stay == Stay::Close { &["-H", "Connection: close"] } else { &[] };
     // It counts in whole seconds, and ends earlier when it is interrupted. What it is
     // told is what it runs for should its parent be stopped.
-    let wrk = Command::new("wrk")
+    let wrk = Command::new(server::path_of(NAME)?)
         .args(["-t", &threads.to_string(), "-c", &connections.to_string()])
         .args(["-d", &format!("{}s", length.as_secs() + 1)])
-        .arg(format!("http://{address}{path}"))
+        .args(close)
+        .arg(url)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
     std::thread::sleep(length);
-    // Whoever cannot be interrupted has ended.
+    // One that cannot be interrupted has ended.
     let _ = kernel::interrupt(&wrk);
     rate(&String::from_utf8_lossy(&wrk.wait_with_output().ok()?.stdout))
 }
 
-/// What it says, unless some replies were wrong.
-fn rate(said: &str) -> Option<f64> {
+fn rate(said: &str) -> Option<Rate> {
     let field = |name: &str| said.lines().find_map(|line| line.trim_start().strip_prefix(name));
-    match field("Non-2xx or 3xx responses:") {
-        Some(_) => None,
-        None => field("Requests/sec:")?.trim().parse().ok(),
+    if field("Non-2xx or 3xx responses:").is_some() {
+        return None;
     }
+    let requests = said.lines().find(|line| line.contains(" requests in "))?;
+    let requests: f64 = requests.split_whitespace().next()?.parse().ok()?;
+    let per_second = field("Requests/sec:")?.trim().parse().ok()?;
+    (requests > 0.0).then_some(Rate { per_second, requests })
 }
 
 #[cfg(test)]
@@ -45,9 +63,10 @@ mod tests {
 
     #[test]
     fn wrong_replies_are_no_rate() {
-        let good = "  2 threads and 64 connections\nRequests/sec:  84123.45\nTransfer/sec:  8.18MB\n";
-        assert_eq!(rate(good), Some(84123.45));
-        assert_eq!(rate(&format!("  Non-2xx or 3xx responses: 12\n{good}")), None);
-        assert_eq!(rate(""), None);
+        let good = "  2 threads and 64 connections\n  84123 requests in 1.00s, 8.18MB read\nRequests/sec:  84123.45\n";
+        let found = rate(good).expect("a rate");
+        assert_eq!((found.per_second, found.requests), (84123.45, 84123.0));
+        assert!(rate(&format!("  Non-2xx or 3xx responses: 12\n{good}")).is_none());
+        assert!(rate("").is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! Strands that have all been started before any of them begins its work.
 //!
-//! Without this, strands that never block could keep others from ever being
-//! started (may's workers look for new coroutines only when they have nothing
-//! else), and an experiment would measure its own beginning.
+//! Without this, strands that never block could keep others from ever being started: may's
+//! workers look for new coroutines only when they have nothing else. And an experiment
+//! would measure its own beginning.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,18 +15,18 @@ pub struct Crowd<P: Peer> {
     handles: Vec<P::Handle>,
 }
 
-/// Who is in the crowd.
+/// The strands of the crowd.
 pub struct Roster<P: Peer> {
     /// Strands still on their way to the gate.
     missing: AtomicUsize,
     open: AtomicBool,
-    /// Who waits for the last strand to arrive.
+    /// The strand that waits until the last one has arrived.
     gatherer: P::Parker,
     /// Each strand sets its own before it comes to the gate.
     parkers: Vec<OnceLock<P::Parker>>,
 }
 
-/// What a strand knows about itself.
+/// A strand's own part of the crowd.
 pub struct Place<P: Peer> {
     pub number: usize,
     pub own: P::Parker,
@@ -34,9 +34,8 @@ pub struct Place<P: Peer> {
 }
 
 impl<P: Peer> Crowd<P> {
-    /// Spawns strands and returns when all stand before the gate: parked, but
-    /// perhaps for the last. Called from a strand. Once released, each does
-    /// `work`.
+    /// Spawns strands and returns when all stand before the gate. All but perhaps the
+    /// last are parked. Called from a strand. Each strand does `work` after the release.
     pub async fn gather<F>(strands: usize, work: impl Fn(Place<P>) -> F + Clone + Send + 'static) -> Crowd<P>
     where
         F: Future<Output = u64> + Send + 'static,
@@ -74,12 +73,12 @@ impl<P: Peer> Crowd<P> {
         }
     }
 
-    /// To unpark strands by.
+    /// Unparks strands.
     pub fn roster(&self) -> &Roster<P> {
         &self.roster
     }
 
-    /// What the strands return.
+    /// Returns the results of the strands.
     pub async fn join(self) -> Vec<u64> {
         let mut results = Vec::with_capacity(self.handles.len());
         for handle in self.handles {

@@ -25,8 +25,8 @@ impl Latency {
         self.0.saturating_record(time.as_nanos().max(1) as u64);
     }
 
-    /// Counts a time as often as it has microseconds: the distribution is then
-    /// what somebody finds who comes at a random moment, not at the end of a wait.
+    /// Counts a time once for each of its microseconds. The distribution is then what an
+    /// observer finds at a random moment, not at the end of a wait.
     #[inline]
     pub fn note_by_length(&mut self, time: Duration) {
         self.0.saturating_record_n(time.as_nanos().max(1) as u64, 1 + time.as_micros() as u64);
@@ -44,8 +44,8 @@ impl Latency {
         self.0.mean() / 1e3
     }
 
-    /// Sets `p50_us` and so on. Quantiles that fewer than ten times lie beyond
-    /// are not set, but for the maximum.
+    /// Sets `p50_us` and so on. Does not set a quantile that fewer than ten times lie
+    /// beyond, except for the maximum.
     pub fn read_into(&self, reading: &mut Reading) {
         if self.count() == 0 {
             return;

@@ -19,17 +19,17 @@ pub struct Plan {
     pub policy: String,
 }
 
-/// A lock on lines of its own: small ones are not to share theirs with others.
+/// A lock on lines of its own: small locks must not share a line.
 #[repr(align(128))]
 struct Padded<P: Peer>(P::Mutex);
 
-/// What the loops did.
+/// The turns of the loops.
 pub struct Turns {
     /// Of every loop.
     pub counts: Vec<u64>,
     pub span: Span,
-    /// What the private work really took, without locks and with nothing else
-    /// to do, before and after.
+    /// The measured length of the private work, without locks and with nothing else to
+    /// do: the mean of before and after.
     pub unit_ns: f64,
 }
 
@@ -38,18 +38,24 @@ impl Turns {
         self.counts.iter().sum()
     }
 
-    /// How many cores it would keep busy without any cost for locks and switches.
+    /// Returns the number of cores that the turns would keep busy if locks and switches
+    /// cost nothing.
     pub fn cores(&self) -> f64 {
         self.total() as f64 * 2.0 * self.unit_ns / self.span.elapsed.as_nanos() as f64
     }
 
-    /// CPU time for one turn.
+    /// Returns the share of the processors' time that the process had.
+    pub fn cpu_share(&self, processors: usize) -> f64 {
+        self.span.cpu.as_secs_f64() / (self.span.elapsed.as_secs_f64() * processors as f64)
+    }
+
+    /// Returns the CPU time of one turn.
     pub fn cpu_ns(&self) -> f64 {
         self.span.cpu.as_nanos() as f64 / self.total() as f64
     }
 }
 
-/// `case.threads` loops.
+/// Runs `case.threads` loops.
 pub fn run<P: Peer>(peer: P, case: &Case, plan: Plan) -> Turns {
     let loops = case.threads;
     let at_once = case.processors.min(loops);

@@ -11,6 +11,12 @@ pub fn resident_bytes() -> u64 {
     field(&status, "VmRSS:").expect("VmRSS in /proc/self/status") * 1024
 }
 
+/// Resident bytes of a process that are no file's; 0 if it has ended.
+pub fn anonymous_bytes(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    field(&status, "RssAnon:").unwrap_or(0) * 1024
+}
+
 /// The kernel threads of a process but for the calling one.
 pub fn other_threads(process: u32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
@@ -22,7 +28,7 @@ fn threads_of(process: u32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// A process and those that it has started, and they; the eldest first.
+/// Returns a process and all its descendants, the eldest first.
 pub fn family_of(process: u32) -> Vec<u32> {
     let mut family = vec![process];
     let mut next = 0;
@@ -36,7 +42,7 @@ pub fn family_of(process: u32) -> Vec<u32> {
     family
 }
 
-/// What some threads have used up so far.
+/// The CPU time and turns of some threads so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub cpu_ns: u64,
@@ -48,12 +54,6 @@ impl Usage {
     /// Of threads of any process.
     pub fn of(threads: &[i32]) -> Usage {
         Usage::sum(threads.iter().map(|thread| format!("/proc/{thread}/task/{thread}")))
-    }
-
-    /// Of another process, and of those that it has started.
-    pub fn of_process(process: u32) -> Usage {
-        let threads = family_of(process).into_iter().flat_map(threads_of);
-        Usage::sum(threads.map(|thread| thread.display().to_string()))
     }
 
     fn sum(folders: impl Iterator<Item = String>) -> Usage {
@@ -70,8 +70,14 @@ impl Usage {
     }
 }
 
-/// The number that follows `name` at the start of a line.
+/// Returns the number that follows `name` at the start of a line.
 fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes of this process's page tables. The kernel keeps them; they are not resident bytes.
+pub fn page_table_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
+    field(&status, "VmPTE:").expect("VmPTE in /proc/self/status") * 1024
 }

@@ -1,10 +1,9 @@
 //! Counting what many strands do during one window of time.
 //!
-//! A kernel thread of its own, asleep but for the few moments at which it turns
-//! the phase, opens the window when all strands have started and have warmed
-//! up. The strands count in a local variable and look at the phase once per
-//! operation, so that counting costs every peer the same: one load of a line
-//! that nobody writes.
+//! A kernel thread of its own opens the window when all strands have started and warmed
+//! up. It sleeps except for the few moments at which it turns the phase. The strands count
+//! in a local variable and look at the phase once per operation. So counting costs every
+//! peer the same: one load of a line that is not written.
 //!
 //! After the window an [`Audit`] can follow, which finds the share of *void*
 //! operations: those that were meant to let other strands run, and did not.
@@ -20,9 +19,9 @@ use crate::kernel::cpu_time;
 
 const LONGEST_WARM_UP: Duration = Duration::from_millis(50);
 const LONGEST_AUDIT: Duration = Duration::from_millis(30);
-/// On a machine with fifty times as much to do as it has CPUs, one window in a hundred of
-/// 0.1 s passed before any strand ran. Nothing is known from that, so that a window in which
-/// the process had less than a hundredth of a CPU stays open for longer, but no longer than this.
+/// On a machine with fifty times more work than CPUs, one window of 0.1 s in a hundred passed
+/// before any strand ran. Such a window says nothing. So a window in which the process had
+/// less than a hundredth of a CPU stays open for longer, but no longer than this.
 const LONGEST_EXTENSION: Duration = Duration::from_secs(5);
 
 /// The phase only grows.
@@ -31,16 +30,16 @@ const OPEN: u8 = 1;
 const AUDITING: u8 = 2;
 const OVER: u8 = 3;
 
-/// What a strand's [`Tally`] never holds: leads to the slow path each time.
+/// No phase: a [`Tally`] that holds it takes the slow path each time.
 const NEVER: u8 = u8::MAX;
 
-/// How void operations are found, after the window so that it costs nothing
+/// How void operations are found. That happens after the window, so that it costs nothing
 /// inside of it.
 #[derive(Clone, Copy)]
 pub enum Audit {
     None,
-    /// Each strand notes on its kernel thread that it ran last. One that returns
-    /// from a yield and finds its own note has yielded to nobody.
+    /// Each strand notes on its kernel thread that it ran last. A strand that returns from
+    /// a yield and finds its own note has let no other strand run.
     Turns,
     /// Each strand tries before it waits: see [`Tally::probe`].
     Probes,
@@ -60,7 +59,7 @@ pub struct Window {
     void: AtomicU64,
 }
 
-/// Ends with what the window really was.
+/// The thread that opens and closes the window; it returns the real span.
 pub struct Timekeeper(thread::JoinHandle<Span>);
 
 /// How long a window was open, and the CPU time that all threads used in it.
@@ -124,15 +123,15 @@ impl Window {
         self.phase.load(Relaxed) == OVER
     }
 
-    /// The share of audited operations that were void, if there was an audit.
+    /// Returns the share of audited operations that were void, if there was an audit.
     pub fn void_share(&self) -> Option<f64> {
         let audited = self.audited.load(Relaxed);
         (audited > 0).then(|| self.void.load(Relaxed) as f64 / audited as f64)
     }
 
-    /// Sets `ops_per_s`, of those that were not void, `void_per_s` where that was
-    /// looked for, and `cpu_ns_per_op` of both: what a machine with other work
-    /// disturbs least.
+    /// Returns `ops_per_s` of the operations that were not void, `void_per_s` if there was
+    /// an audit, and `cpu_ns_per_op` of both. Other work on the machine disturbs the last
+    /// one least.
     pub fn reading(&self, counts: &[u64], span: Span) -> Reading {
         let count = counts.iter().sum::<u64>() as f64;
         let rate = count / span.elapsed.as_secs_f64();
@@ -158,7 +157,7 @@ pub struct Tally {
     counted: u64,
     audited: u64,
     void: u64,
-    /// What the kernel had counted when the window opened.
+    /// The kernel's count when the window opened.
     switches: u64,
 }
 
@@ -170,7 +169,7 @@ impl Tally {
         Tally { window, strand, count: 0, phase: WARMING, counted: 0, audited: 0, void: 0, switches: 0 }
     }
 
-    /// Counts one operation; whether there shall be another.
+    /// Counts one operation. Returns whether there shall be another.
     #[inline(always)]
     pub fn tick(&mut self) -> bool {
         self.count += 1;
@@ -178,7 +177,7 @@ impl Tally {
         phase == self.phase || self.turn_slow(phase)
     }
 
-    /// As `tick`, by a strand that only carries others' operations along.
+    /// Returns whether the window goes on, for a strand whose operations do not count.
     #[inline(always)]
     pub fn goes_on(&mut self) -> bool {
         !self.window.is_over()
@@ -196,7 +195,7 @@ impl Tally {
             }
             AUDITING | OVER if self.phase == OPEN => {
                 self.counted = self.count;
-                // Who ran before the audit left no note.
+                // A strand that ran before the audit left no note.
                 ran_last(self.strand);
                 if matches!(self.window.audit, Audit::Counted) {
                     self.audited = self.count;
@@ -217,15 +216,15 @@ impl Tally {
         phase != OVER
     }
 
-    /// Before a wait, with the attempt that can spare it. Makes the attempt only
-    /// in an audit, and says whether it succeeded: then there is nothing to wait
-    /// for, and the operation was void.
+    /// Called before a wait, with the attempt that can spare it. Makes the attempt only in
+    /// an audit. Returns whether it succeeded: then there is nothing to wait for, and the
+    /// operation was void.
     #[inline(always)]
     pub fn probe(&mut self, attempt: impl FnOnce() -> bool) -> bool {
         self.phase == NEVER && self.note(attempt())
     }
 
-    /// The operation that is counted next was void.
+    /// Notes that the operation that is counted next was void.
     #[inline(always)]
     pub fn was_void(&mut self) {
         if self.phase != NEVER {
@@ -239,7 +238,7 @@ impl Tally {
         void
     }
 
-    /// The operations inside the window.
+    /// Returns the number of operations inside the window.
     pub fn close(mut self) -> u64 {
         if self.phase == OPEN {
             // The last operation came before the end was seen.
@@ -255,7 +254,7 @@ thread_local! {
     static RAN_LAST: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Which strand called this last on the calling kernel thread.
+/// Returns the strand that called this last on the calling kernel thread.
 ///
 /// Never inlined and returning a value: a caller that was suspended and moved
 /// must not use the address of another thread's variable.
@@ -269,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_stays_open_until_somebody_ran() {
+    fn a_window_stays_open_until_a_strand_ran() {
         let length = Duration::from_millis(1);
         let window = Window {
             audit: Audit::None,

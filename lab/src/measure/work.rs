@@ -5,13 +5,13 @@ use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long one calibration looks.
+/// The least length of one calibration.
 const CALIBRATION: Duration = Duration::from_millis(15);
 
-/// ... and how often at least.
+/// The least number of rounds of one calibration.
 const LEAST_ROUNDS: u32 = 5;
 
-/// A piece of computing: so many steps, each of which needs the one before.
+/// A piece of computing: a number of steps, each of which needs the one before.
 #[derive(Clone, Copy)]
 pub struct Unit {
     steps: u64,
@@ -31,7 +31,7 @@ impl Unit {
         black_box(x);
     }
 
-    /// What takes that long when as many threads compute at once.
+    /// Returns the unit that takes `length` when that number of threads compute at once.
     pub fn calibrate(length: Duration, threads: usize) -> Unit {
         let mut unit = Unit { steps: (length.as_nanos() as u64 / 2).max(10) };
         for _ in 0..3 {
@@ -41,8 +41,8 @@ impl Unit {
         unit
     }
 
-    /// The CPU time that it takes, the mean of that many threads at once, each the
-    /// shortest of its rounds: in that one nobody disturbed it.
+    /// Returns the CPU time of the unit: the mean over that number of threads at once. Each
+    /// thread takes the shortest of its rounds, which nothing disturbed.
     pub fn measured_ns(self, threads: usize) -> f64 {
         let rounds = move || {
             let begun = Instant::now();

@@ -4,6 +4,7 @@ use std::future::{Future, ready};
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
+use sinew::io::Polling;
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sched::{Fair, Inverted, Shared};
 use sinew::sync::mpsc::{Receiver, Sender, channel};
@@ -32,13 +33,19 @@ pub fn builder(processors: usize, name: &str) -> ClusterBuilder {
 }
 
 impl Fibres {
-    #[allow(unsafe_code)]
     pub fn new(processors: usize, name: &str) -> Fibres {
+        Fibres::with_polling(processors, name, Polling::default())
+    }
+
+    #[allow(unsafe_code)]
+    pub fn with_polling(processors: usize, name: &str, polling: Polling) -> Fibres {
         // SAFETY: no fibre of the lab keeps anything that belongs to a kernel
         // thread across a suspension. The only thread-local variable, that of
         // `window::ran_last`, is read and written inside one call that is never
         // inlined and returns a plain number.
-        let runtime = unsafe { Builder::from(builder(processors, name)).migrating() }.build().expect("a runtime");
+        let runtime = unsafe { Builder::from(builder(processors, name).polling(polling)).migrating() }
+            .build()
+            .expect("a runtime");
         Fibres { runtime, processors, scheduler: name.to_owned() }
     }
 }
@@ -123,7 +130,7 @@ impl Peer for Fibres {
 
     #[inline(always)]
     fn post(semaphore: &Semaphore, permits: usize) {
-        semaphore.post(permits as u64);
+        semaphore.post(permits);
     }
 
     #[inline(always)]

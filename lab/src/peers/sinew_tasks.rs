@@ -13,13 +13,20 @@ use sinew::{Builder, Runtime, task, time};
 
 use super::Peer;
 use super::fibres::builder;
+use crate::case::Case;
 
 pub struct SinewTasks(Runtime);
 
 impl SinewTasks {
-    /// On the scheduler of those fibres.
-    pub fn new(processors: usize, fibres: &str) -> SinewTasks {
-        SinewTasks(Builder::from(builder(processors, fibres)).build().expect("a runtime"))
+    /// On the scheduler that the case's peer names.
+    pub fn of(case: &Case) -> SinewTasks {
+        let fibres = match case.peer.as_str() {
+            "sinew/tasks" => "sinew/fair",
+            "sinew/tasks/inverted" => "sinew/inverted",
+            "sinew/tasks/shared" => "sinew/shared",
+            other => panic!("no scheduler for {other}"),
+        };
+        SinewTasks(Builder::from(builder(case.processors, fibres)).build().expect("a runtime"))
     }
 }
 
@@ -86,7 +93,7 @@ impl Peer for SinewTasks {
     }
 
     fn post(semaphore: &Semaphore, permits: usize) {
-        semaphore.post(permits as u64);
+        semaphore.post(permits);
     }
 
     fn wait(semaphore: &Semaphore) -> impl Future<Output = ()> + Send {

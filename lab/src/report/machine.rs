@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::escaped;
-use crate::experiments::Depth;
+use crate::experiments::{Depth, Experiment};
 use crate::load::server;
 use crate::peers::{self, Kind, go};
 use crate::run::plan::Wish;
@@ -42,13 +42,18 @@ fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Programs that an experiment uses where they are installed, and what makes them say
+/// Programs that some experiments use where they are installed, and what makes them say
 /// their version.
-fn programs_of(experiment: &str) -> &'static [(&'static str, &'static str)] {
-    match experiment {
-        "web" => &[("nginx", "-v"), ("wrk", "-v")],
-        _ => &[("memcached", "-V")],
+fn programs_of(experiments: &[&Experiment]) -> Vec<(&'static str, &'static str)> {
+    let serving = || experiments.iter().filter(|experiment| experiment.serve.is_some());
+    let mut programs = Vec::new();
+    if serving().any(|experiment| experiment.command.is_none()) {
+        programs.extend([("nginx", "-v"), ("wrk", "-v")]);
     }
+    if serving().any(|experiment| experiment.command.is_some()) {
+        programs.extend([("memcached", "-V"), ("memcaslap", "-V")]);
+    }
+    programs
 }
 
 /// Of what a program says in either way, whether it succeeds or not: `wrk` does not.
@@ -101,10 +106,8 @@ impl Setting {
         if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
             add("Go", go::version());
         }
-        for experiment in wish.experiments.iter().filter(|experiment| experiment.serve.is_some()) {
-            for (name, argument) in programs_of(experiment.name) {
-                add(name, first_line_of(name, argument));
-            }
+        for (name, argument) in programs_of(&wish.experiments) {
+            add(name, first_line_of(name, argument));
         }
         let command: Vec<String> = std::env::args().collect();
         add("Command", Some(command.join(" ")));

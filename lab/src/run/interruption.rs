@@ -1,4 +1,4 @@
-//! Ctrl-C: what the lab has started ends with it, and what was put down is taken away.
+//! Ctrl-C: ends the processes that the lab has started, and removes their files.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -14,7 +14,7 @@ use crate::peers::go;
 /// Whether the lab is about to end.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Watches from now on.
+/// Watches for signals from now on.
 pub fn watch() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
@@ -32,7 +32,7 @@ pub fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// By whoever sees that a child has ended: if the lab ends, too, that is no result.
+/// Blocks for ever if the lab is about to end: a child that ended with it has no result.
 pub fn stand_aside() {
     // Pairs with the store in `watch`.
     while INTERRUPTED.load(Acquire) {

@@ -1,4 +1,4 @@
-//! Which cases are measured.
+//! The plan: the cases that are measured, in order.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ pub struct Plan {
     pub depth: Depth,
     pub cases: Vec<Planned>,
     pub repeats: usize,
-    /// After this long, only what has not been measured at all is measured.
+    /// After this time only cases without any measurement are measured.
     pub budget: Option<Duration>,
     /// In place of the experiments' own.
     pub limit: Option<Duration>,
-    /// What cannot be, and why.
+    /// What is not measured, and why.
     pub refusals: Vec<String>,
 }
 
@@ -24,13 +24,13 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Whether a server and the load on it have to share these CPUs.
+    /// Returns whether a server and the load on it have to share these CPUs.
     pub fn shares_cpus(&self, cpus: usize) -> bool {
         !self.experiment.is_pinned && self.case.processors >= cpus
     }
 }
 
-/// What is asked for.
+/// What the caller asks for.
 pub struct Wish {
     pub depth: Depth,
     pub experiments: Vec<&'static Experiment>,
@@ -42,6 +42,8 @@ pub struct Wish {
     pub limit: Option<Duration>,
     /// Only the first variant of each.
     pub only_first: bool,
+    /// Only these variants; all if there is none.
+    pub variants: Vec<String>,
 }
 
 /// Experiments whose tour has one processor as well as two.
@@ -57,7 +59,7 @@ impl Plan {
                 refusals.push(format!("{}: needs {least} processors", experiment.name));
                 continue;
             }
-            let concerned: Vec<_> = wish.peers.iter().filter(|peer| experiment.concerns(peer)).collect();
+            let concerned: Vec<_> = wish.peers.iter().filter(|peer| (experiment.concerns)(peer)).collect();
             let refused = concerned.iter().filter_map(|peer| Some((peer.name, experiment.refusal(peer)?)));
             for (why, peers) in group(refused) {
                 refusals.push(format!("{}: {}: {why}", experiment.name, peers.join(", ")));
@@ -82,6 +84,7 @@ impl Plan {
                     if variants.is_empty() && !lacking.contains(&peer.name) {
                         lacking.push(peer.name);
                     }
+                    variants.retain(|variant| wish.variants.is_empty() || wish.variants.contains(&variant.name));
                     cases.extend(variants.into_iter().map(|variant| Planned {
                         experiment,
                         case: Case {
@@ -99,12 +102,17 @@ impl Plan {
                 refusals.push(format!("{}: {}: not that many strands", experiment.name, lacking.join(", ")));
             }
         }
+        for variant in &wish.variants {
+            if cases.iter().all(|planned| planned.case.variant != *variant) {
+                refusals.push(format!("no variant of these is called '{variant}'"));
+            }
+        }
         interleave(&mut cases);
         let Wish { depth, repeats, budget, limit, .. } = wish;
         Plan { depth, cases, repeats, budget, limit, refusals }
     }
 
-    /// Without a peer that turned out not to be there.
+    /// Leaves out a peer that turned out not to be there.
     pub fn leave_out(&mut self, peer: &str, why: &str) {
         self.cases.retain(|planned| planned.case.peer != peer);
         self.refusals.push(format!("{peer}: {why}"));
@@ -115,7 +123,7 @@ impl Plan {
         own + Duration::from_secs_f64(3.0 * planned.case.seconds)
     }
 
-    /// One case for each configuration that a model computes.
+    /// Returns one case for each configuration that a model computes.
     pub fn cases_with_models(&self) -> impl Iterator<Item = &Planned> {
         let mut seen = Vec::new();
         self.cases.iter().filter(move |planned| {
@@ -130,7 +138,7 @@ impl Plan {
     }
 }
 
-/// All peers' cases of one configuration follow each other.
+/// Sorts the cases, so that all peers' cases of one configuration follow each other.
 fn interleave(cases: &mut [Planned]) {
     let mut configurations: Vec<(&str, usize, String)> = Vec::new();
     let mut place = |planned: &Planned| {
@@ -170,6 +178,7 @@ mod tests {
             budget: None,
             limit: None,
             only_first: false,
+            variants: Vec::new(),
         })
     }
 
@@ -198,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_clusters_is_named_and_not_measured() {
+    fn a_peer_without_clusters_is_named_and_not_measured() {
         let plan = plan(Depth::Tour);
         assert!(plan.refusals.iter().any(|refusal| refusal.contains("migrate") && refusal.contains("tokio")));
         assert!(

@@ -1,9 +1,9 @@
-//! Keys in base64, as memcached has them: what is no digit is skipped, and the digits come
-//! in fours.
+//! Keys in base64, as memcached reads them: it skips characters that are no digits, and the digits
+//! come in groups of four.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The value of a digit; padding counts as one, of value 0.
+/// Returns the value of a digit. Padding counts as a digit of value 0.
 fn value(byte: u8) -> Option<u32> {
     let value = match byte {
         b'A'..=b'Z' => byte - b'A',
@@ -17,9 +17,9 @@ fn value(byte: u8) -> Option<u32> {
     Some(value.into())
 }
 
-/// Decodes `text` into `out`, and returns the part of it that it fills.
+/// Decodes `text` into `out`, and returns the part of `out` that it fills.
 ///
-/// `None` if it is not base64, if it is empty, or if there is no room for it.
+/// Returns `None` if `text` is not base64, is empty, or does not fit into `out`.
 pub fn decode<'a>(text: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
     let digits = || text.iter().copied().filter_map(|byte| value(byte).map(|value| (byte, value)));
     let count = digits().count();

@@ -2,7 +2,7 @@
 
 use crate::{LONGEST_KEY, Verb};
 
-/// The first byte of a request; by the first byte of a connection its protocol is known.
+/// The first byte of a request. The first byte of a connection shows its protocol.
 pub const REQUEST: u8 = 0x80;
 
 /// The first byte of an answer.
@@ -11,7 +11,7 @@ pub const RESPONSE: u8 = 0x81;
 /// The length of a header.
 pub const HEADER: usize = 24;
 
-/// What an answer says of how it went.
+/// The status of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 #[allow(missing_docs)]
@@ -29,7 +29,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The text in the answer.
+    /// Returns the text of an answer with this status.
     pub fn text(self) -> &'static str {
         match self {
             Status::Success => "",
@@ -46,38 +46,38 @@ impl Status {
     }
 }
 
-/// What the bytes received so far begin with.
+/// The first request of the bytes received so far.
 #[derive(Clone, Copy, Debug)]
 pub enum Frame<'a> {
-    /// A request, up to where its value begins.
+    /// A request, up to the beginning of its value.
     Whole {
         /// The request.
         request: Request<'a>,
-        /// How many bytes it takes, without its value.
+        /// The number of bytes that it takes, without its value.
         taken: usize,
     },
-    /// There is more to come.
+    /// The request is not complete.
     Partial,
-    /// It is not a request: nothing that follows can be understood.
+    /// The bytes are not a request. The bytes after them have no meaning.
     Garbage,
 }
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What is asked for; goes back with the answer.
+    /// The opcode. The answer repeats it.
     pub opcode: u8,
-    /// Goes back with the answer, as it is.
+    /// A number of the client's. The answer repeats it.
     pub opaque: [u8; 4],
-    /// The unique number that an item is to have, or 0.
+    /// The unique number that the item must have, or 0.
     pub unique: u64,
-    /// Whether the usual answer is not wanted.
+    /// Whether the client does not want the usual answer.
     pub quiet: bool,
-    /// What is asked for.
+    /// The command.
     pub command: Command<'a>,
 }
 
-/// What is asked for.
+/// A command of the binary protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Command<'a> {
@@ -101,7 +101,7 @@ pub enum Command<'a> {
     Delete {
         key: &'a [u8],
     },
-    /// An expiry of all ones: not to be made if it is not there.
+    /// If `expiry` has all bits set, the item is not created.
     Arithmetic {
         key: &'a [u8],
         add: bool,
@@ -118,11 +118,11 @@ pub enum Command<'a> {
         key: &'a [u8],
     },
     Quit,
-    /// Not known, or not supported; so many bytes are to be skipped.
+    /// An unknown or unsupported opcode. This number of bytes is to be skipped.
     Unknown {
         swallow: u32,
     },
-    /// Known, but malformed: the connection is closed.
+    /// A known opcode in a malformed request: the connection is closed.
     Malformed,
     /// Lengths that contradict each other: the connection is closed.
     Inconsistent,
@@ -134,7 +134,7 @@ fn number_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     number
 }
 
-/// The first request of `bytes`.
+/// Parses the first request of `bytes`.
 pub fn parse(bytes: &[u8]) -> Frame<'_> {
     match bytes.first() {
         Some(&REQUEST) if bytes.len() >= HEADER => {}
@@ -162,7 +162,7 @@ pub fn parse(bytes: &[u8]) -> Frame<'_> {
     Frame::Whole { request, taken }
 }
 
-/// The opcode of the form that answers, and whether this one does not.
+/// Returns the opcode of the variant that answers, and whether this opcode is the quiet variant.
 fn loud(opcode: u8) -> (u8, bool) {
     let loud = match opcode {
         0x09 => 0x00,
@@ -219,7 +219,7 @@ impl<'a> Parts<'a> {
             0x20 if bare => Command::Unknown { swallow: 0 },
             0x21 | 0x22 if has_key && extras == 0 => Command::Unknown { swallow: value },
             0x00..=0x08 | 0x0a..=0x0c | 0x0e..=0x10 | 0x1c | 0x1d | 0x20..=0x23 => Command::Malformed,
-            // What has been taken of it is skipped once more: memcached does that.
+            // memcached skips the body once more after it has read it.
             _ => Command::Unknown { swallow: self.body },
         }
     }
@@ -248,20 +248,20 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What an answer consists of, beside its value.
+/// The parts of an answer, without its value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Answer<'a> {
-    /// Behind the header.
+    /// The bytes after the header.
     pub extras: &'a [u8],
-    /// Behind the extras.
+    /// The key after the extras.
     pub key: &'a [u8],
-    /// The length of what is to follow.
+    /// The length of the value that follows.
     pub value_length: u32,
     /// The unique number of the item.
     pub unique: u64,
 }
 
-/// Appends an answer, except for its value.
+/// Appends an answer without its value.
 pub fn push_answer(out: &mut Vec<u8>, request: &Request<'_>, status: Status, answer: Answer<'_>) {
     let body = (answer.extras.len() + answer.key.len()) as u32 + answer.value_length;
     let mut header = [0; HEADER];

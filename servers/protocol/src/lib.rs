@@ -11,28 +11,28 @@ pub mod text;
 
 pub use line::{LONGEST_LINE, Line, Tokens, line};
 
-/// The longest key that there may be.
+/// The length of the longest key.
 pub const LONGEST_KEY: usize = 250;
 
-/// A request that gets an error for an answer, and changes nothing.
+/// A request that is answered with an error and changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The answer, without the end of its line.
+    /// The answer, without its line end.
     pub text: &'static str,
-    /// Whether the request asked for no answer: then it gets none.
+    /// Whether the request asked for no answer. Then it gets none.
     pub noreply: bool,
-    /// As many bytes of data follow that are to be skipped, the end of their line
-    /// included. The answer comes after them.
+    /// The number of bytes of data that follow and are to be skipped, including their line end. The
+    /// answer comes after them.
     pub swallow: u32,
 }
 
 impl Refusal {
-    /// One that is always said, with nothing to skip.
+    /// Returns a refusal that is always sent, with nothing to skip.
     pub const fn new(text: &'static str) -> Refusal {
         Refusal { text, noreply: false, swallow: 0 }
     }
 
-    /// The answer to what is no command.
+    /// The answer to a line that is not a command.
     pub const ERROR: Refusal = Refusal::new("ERROR");
 
     pub(crate) const FORMAT: Refusal = Refusal::new("CLIENT_ERROR bad command line format");
@@ -46,19 +46,19 @@ impl Refusal {
     }
 }
 
-/// What a request to store something is to do.
+/// What a request to store a value does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Store.
+    /// Stores in any case.
     Set,
-    /// Store what is not there.
+    /// Stores if there is no item.
     Add,
-    /// Store in place of what is there.
+    /// Stores if there is an item.
     Replace,
-    /// Put behind what is there.
+    /// Puts the value after that of the item.
     Append,
-    /// Put in front of what is there.
+    /// Puts the value before that of the item.
     Prepend,
-    /// Store in place of what is there, if it is what the client thinks.
+    /// Stores if the item has the unique number that the client knows.
     Cas,
 }

@@ -1,32 +1,32 @@
 //! Lines, and the words in them.
 
-/// A client that has sent more than this without the end of a line is no client of ours,
-/// unless it asks for many keys.
+/// The length of the longest line. A longer line without its end is not a request, unless it asks
+/// for many keys.
 pub const LONGEST_LINE: usize = 2048;
 
-/// As many blanks may stand before a long request for many keys.
+/// The largest number of blanks before a long request for many keys.
 const MOST_BLANKS: usize = 100;
 
-/// What the bytes received so far begin with.
+/// The first line of the bytes received so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     /// A line, without its end.
     Whole {
         /// The line.
         line: &'a [u8],
-        /// How many bytes it takes, with its end.
+        /// The number of bytes that it takes, including its end.
         taken: usize,
     },
-    /// The end of the line has not come yet.
+    /// The end of the line has not arrived yet.
     Partial,
-    /// It is not going to be a line.
+    /// The line is too long.
     Endless,
 }
 
-/// The first line of `bytes`.
+/// Returns the first line of `bytes`.
 ///
-/// It ends with a line feed; a carriage return before it is no part of the line, unless it
-/// is all there is. A NUL hides the rest of its line, as it does from memcached.
+/// A line ends with a line feed. A carriage return before it is not part of the line, unless the
+/// line has no other byte. A NUL hides the rest of its line, as in memcached.
 #[inline]
 pub fn line(bytes: &[u8]) -> Line<'_> {
     let Some(end) = memchr::memchr(b'\n', bytes) else { return unfinished(bytes) };
@@ -52,19 +52,19 @@ fn unfinished(bytes: &[u8]) -> Line<'_> {
     if blanks <= MOST_BLANKS && is_get { Line::Partial } else { Line::Endless }
 }
 
-/// The words of a line: what stands between blanks.
+/// The words of a line, separated by blanks.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Tokens<'a> {
-    /// The words of `line`.
+    /// Returns the words of `line`.
     pub fn new(line: &'a [u8]) -> Tokens<'a> {
         Tokens { rest: line }
     }
 
-    /// What has not been given out yet.
+    /// Returns the part of the line that has not been split yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -84,17 +84,16 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// Whether the last word of a line that begins with `name`, which is no command, is a version of
-/// HTTP.
+/// Returns whether an unknown command that begins with `name` ends with a version of HTTP.
 #[cold]
 pub(crate) fn is_http(name: &[u8], others: Tokens<'_>) -> bool {
     others.last().unwrap_or(name).starts_with(b"HTTP/")
 }
 
-/// The words of a command that takes few of them.
+/// The words of a command that takes few words.
 pub(crate) struct Few<'a, const MOST: usize> {
     words: [&'a [u8]; MOST],
-    /// `MOST + 1` if there are more.
+    /// The number of words; `MOST + 1` if there are more.
     count: usize,
 }
 
@@ -114,7 +113,7 @@ impl<'a, const MOST: usize> Few<'a, MOST> {
         self.count
     }
 
-    /// Whether the last word says that no answer is wanted.
+    /// Returns whether the last word says that no answer is wanted.
     pub(crate) fn noreply(&self) -> bool {
         self.count > 0 && self.count <= MOST && self.words[self.count - 1] == b"noreply"
     }

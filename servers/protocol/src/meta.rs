@@ -3,18 +3,18 @@
 use crate::text::data_length;
 use crate::{LONGEST_KEY, Refusal, Tokens, Verb, base64, number};
 
-/// As many words may a request have, its name included.
+/// The largest number of words of a request, including its name.
 const MOST_WORDS: usize = 19;
 
-/// The longest token that is handed back, its letter included.
+/// The length of the longest token that is sent back, including its letter.
 const LONGEST_OPAQUE: usize = 32;
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub enum Command<'a> {
-    /// `mn`: only an answer is wanted.
+    /// `mn`: asks only for an answer.
     Noop,
-    /// `me`: what is known of an item.
+    /// `me`: asks what is known about an item.
     Debug(Key<'a>),
     /// `mg`.
     Get(Request<'a>),
@@ -24,7 +24,7 @@ pub enum Command<'a> {
         request: Request<'a>,
         /// How to store it.
         verb: Verb,
-        /// How much data follows, without the end of its line.
+        /// The length of the data that follows, without its line end.
         length: u32,
     },
     /// `md`.
@@ -33,7 +33,7 @@ pub enum Command<'a> {
     Arithmetic {
         /// Key and flags.
         request: Request<'a>,
-        /// Whether to add; otherwise to subtract.
+        /// Whether to add. Otherwise to subtract.
         add: bool,
     },
 }
@@ -43,12 +43,12 @@ pub enum Command<'a> {
 pub enum Key<'a> {
     /// The key itself.
     Plain(&'a [u8]),
-    /// The key in base64. It has been seen to be that.
+    /// The key in base64. It has been checked that it can be decoded.
     Base64(&'a [u8]),
 }
 
 impl<'a> Key<'a> {
-    /// The key itself, decoded into `room` if need be.
+    /// Returns the key itself. Decodes it into `room` if it is in base64.
     pub fn decode(self, room: &'a mut [u8; LONGEST_KEY + 2]) -> &'a [u8] {
         match self {
             Key::Plain(key) => key,
@@ -56,46 +56,46 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Whether it was sent in base64.
+    /// Returns whether it was sent in base64.
     pub fn is_base64(self) -> bool {
         matches!(self, Key::Base64(_))
     }
 }
 
-/// A key, and what its flags say.
+/// A key and what its flags say.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Whose item.
+    /// The key of the item.
     pub key: Key<'a>,
     /// `v`: the value is wanted.
     pub value: bool,
-    /// `u`: the item does not count as used.
+    /// `u`: the request does not count as a use of the item.
     pub unnoticed: bool,
     /// `q`: the usual answer is not wanted.
     pub quiet: bool,
-    /// `I`: what is outdated may be stored, or: the item becomes outdated.
+    /// `I`: `ms` may store an outdated value, and `md` marks the item as outdated.
     pub stale: bool,
-    /// `N`: an item is made if there is none; it expires then.
+    /// `N`: an item is created if there is none, with this expiry.
     pub vivify: Option<i32>,
-    /// `T`: when it expires from now on.
+    /// `T`: the new expiry.
     pub expiry: Option<i32>,
-    /// `R`: if it expires before this, one client is told to renew it.
+    /// `R`: if the item expires before this, one client is told to renew it.
     pub recache: Option<i32>,
-    /// `F`: what the client wants back with it.
+    /// `F`: the client's flags for the item.
     pub client_flags: u32,
-    /// `C`: only if the item has this unique number.
+    /// `C`: the unique number that the item must have.
     pub unique: Option<u64>,
-    /// `D`: how much to add or subtract.
+    /// `D`: the number to add or subtract.
     pub delta: u64,
-    /// `J`: the value of an item that is made.
+    /// `J`: the value of an item that is created.
     pub initial: u64,
-    /// `M`, or 0.
+    /// `M`: the mode, or 0.
     mode: u8,
     flags: Tokens<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// The flags in the order they were sent in.
+    /// Returns the flags in the order in which they were sent.
     pub fn flags(&self) -> Tokens<'a> {
         self.flags
     }
@@ -105,7 +105,7 @@ const OPAQUE_TOO_LONG: Refusal = Refusal::new("CLIENT_ERROR opaque token too lon
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 const BAD_FLAG: Refusal = Refusal::new("CLIENT_ERROR invalid or duplicate flag");
 
-/// What the words behind `m` and `letter` ask for.
+/// Parses a meta command: `letter` is its second letter, the words follow.
 #[inline(never)]
 pub(crate) fn parse(letter: u8, mut tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
     let count = 1 + tokens.take(MOST_WORDS).count();
@@ -177,18 +177,18 @@ fn arithmetic<'a>(key: &'a [u8], tokens: Tokens<'a>) -> Result<Command<'a>, Refu
     Ok(Command::Arithmetic { request, add })
 }
 
-/// `ma` finds out only when it has done its work: see there.
+/// Refuses a token that is too long to be sent back. `ma` refuses it only after its work is done.
 fn short_opaque(request: Request<'_>) -> Result<Request<'_>, Refusal> {
     if request.has_long_opaque() { Err(OPAQUE_TOO_LONG) } else { Ok(request) }
 }
 
 impl Request<'_> {
-    /// Whether a token is to be handed back that is too long for that.
+    /// Returns whether a token is too long to be sent back.
     pub fn has_long_opaque(&self) -> bool {
         self.flags().any(|flag| flag[0] == b'O' && flag.len() > LONGEST_OPAQUE)
     }
 
-    /// The answer to one that has.
+    /// Returns the answer to a request with such a token.
     pub fn refusal_of_opaque(&self) -> Refusal {
         OPAQUE_TOO_LONG
     }
@@ -211,7 +211,7 @@ fn request<'a>(key: &'a [u8], flags: Tokens<'a>) -> Result<Request<'a>, Refusal>
         mode: 0,
         flags,
     };
-    // A flag that makes no sense is noted, for there may be a worse one behind it.
+    // A faulty flag does not end the loop: a later flag may have a fault with another answer.
     let mut fault = None;
     let mut seen = 0u128;
     for flag in flags {
@@ -231,8 +231,8 @@ fn request<'a>(key: &'a [u8], flags: Tokens<'a>) -> Result<Request<'a>, Refusal>
 }
 
 impl<'a> Request<'a> {
-    /// Notes one flag. The outer error is for letters that mean nothing, the inner one for
-    /// arguments that do not.
+    /// Notes one flag. The outer error is for unknown letters, the inner error for faulty
+    /// arguments.
     fn take(
         &mut self,
         letter: u8,

@@ -1,9 +1,8 @@
-//! Numbers as memcached reads them: with the C library, and so with its habits. White space
-//! and a sign may stand before a number, white space or NUL and anything after that behind
-//! it; what does not fit into 64 bits is no number, but what does is then cut to the size
-//! wanted.
+//! Numbers as memcached reads them: with the C library and its habits. White space and a sign may
+//! come before a number. White space or a NUL may come after it, and then anything. A number that
+//! does not fit into 64 bits is an error. Other numbers are cut to the size that is wanted.
 
-/// A signed number of 32 bits, cut from one of 64.
+/// Parses a signed number of 32 bits, cut from 64 bits.
 pub fn signed(word: &[u8]) -> Option<i32> {
     let (negative, magnitude) = parts(word)?;
     let limit = if negative { 1 << 63 } else { (1 << 63) - 1 };
@@ -14,26 +13,26 @@ pub fn signed(word: &[u8]) -> Option<i32> {
     Some(value as i32)
 }
 
-/// An unsigned number of 64 bits.
+/// Parses an unsigned number of 64 bits.
 pub fn unsigned(word: &[u8]) -> Option<u64> {
     let (negative, magnitude) = parts(word)?;
     let value = if negative { magnitude.wrapping_neg() } else { magnitude };
-    // A sign is forgiven if the result looks positive.
+    // As in memcached, a minus sign is accepted if the result looks positive.
     let is_large = value >> 63 == 1;
     if is_large && word.contains(&b'-') { None } else { Some(value) }
 }
 
-/// An unsigned number of 32 bits, cut from one of 64.
+/// Parses an unsigned number of 32 bits, cut from 64 bits.
 pub fn unsigned_short(word: &[u8]) -> Option<u32> {
     unsigned(word).map(|value| value as u32)
 }
 
-/// White space as C has it.
+/// Returns whether a byte is white space in C.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | 9..=13)
 }
 
-/// Whether it has a minus sign, and its digits' value.
+/// Returns whether there is a minus sign, and the value of the digits.
 #[inline]
 fn parts(word: &[u8]) -> Option<(bool, u64)> {
     let mut rest = word;

@@ -1,4 +1,4 @@
-//! The text protocol: one line is one request, possibly with data behind it.
+//! The text protocol: a request is one line, and data may follow it.
 
 use crate::line::{Few, is_http};
 use crate::{LONGEST_KEY, Refusal, Tokens, Verb, meta, number};
@@ -12,34 +12,34 @@ pub enum Command<'a> {
     Store(Store<'a>),
     /// `delete`.
     Delete {
-        /// Whose item.
+        /// The key of the item.
         key: &'a [u8],
         /// Whether no answer is wanted.
         noreply: bool,
     },
     /// `incr`, `decr`.
     Arithmetic {
-        /// Whose item.
+        /// The key of the item.
         key: &'a [u8],
-        /// Whether to add; otherwise to subtract.
+        /// Whether to add. Otherwise to subtract.
         add: bool,
-        /// How much.
+        /// The number to add or subtract.
         delta: u64,
         /// Whether no answer is wanted.
         noreply: bool,
     },
     /// `touch`.
     Touch {
-        /// Whose item.
+        /// The key of the item.
         key: &'a [u8],
-        /// When it expires, as the client says it.
+        /// When it expires, in the client's number.
         expiry: i32,
         /// Whether no answer is wanted.
         noreply: bool,
     },
     /// `flush_all`.
     FlushAll {
-        /// When, as the client says it; now, if it is not positive.
+        /// When to flush, in the client's number. Now if it is not positive.
         delay: i32,
         /// Whether no answer is wanted.
         noreply: bool,
@@ -51,26 +51,26 @@ pub enum Command<'a> {
         /// Whether no answer is wanted.
         noreply: bool,
     },
-    /// `stats`, with what stands behind it.
+    /// `stats` and the words after it.
     Stats(Tokens<'a>),
     /// `version`.
     Version,
     /// `quit`.
     Quit,
-    /// The first line of a request over HTTP: a browser sends it, on behalf of a page that may
-    /// come from anywhere. The page chooses what follows, so nothing of that may be read.
+    /// The first line of a request over HTTP. A browser sends it for a page that may come from
+    /// anywhere. The page chooses the bytes that follow, so none of them may be read.
     Http,
-    /// `shutdown`, with what stands behind it.
+    /// `shutdown` and the words after it.
     Shutdown(Tokens<'a>),
-    /// `watch`, with what stands behind it.
+    /// `watch` and the words after it.
     Watch(Tokens<'a>),
-    /// `slabs`, with what stands behind it.
+    /// `slabs` and the words after it.
     Slabs(Tokens<'a>),
-    /// `lru`, with what stands behind it.
+    /// `lru` and the words after it.
     Lru(Tokens<'a>),
-    /// `lru_crawler`, with what stands behind it.
+    /// `lru_crawler` and the words after it.
     Crawler(Tokens<'a>),
-    /// `extstore`, with what stands behind it.
+    /// `extstore` and the words after it.
     External(Tokens<'a>),
     /// `refresh_certs`.
     RefreshCertificates,
@@ -83,29 +83,29 @@ pub enum Command<'a> {
     },
     /// One of the meta commands.
     Meta(meta::Command<'a>),
-    /// What cannot be done.
+    /// A line that is refused.
     Refused(Refusal),
 }
 
 /// A request for values.
 #[derive(Clone, Copy, Debug)]
 pub struct Get<'a> {
-    /// Whose.
+    /// The keys of the values.
     pub keys: Keys<'a>,
-    /// Whether their unique numbers are wanted, too.
+    /// Whether unique numbers are wanted, too.
     pub unique: bool,
-    /// When they expire from now on, as the client says it.
+    /// The new expiry, in the client's number.
     pub touch: Option<i32>,
 }
 
-/// The keys of a request, one after the other.
+/// The keys of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
     tokens: Tokens<'a>,
 }
 
 impl<'a> Keys<'a> {
-    /// A key that is too long refuses the whole request.
+    /// Checks all keys: one that is too long refuses the whole request.
     #[inline]
     fn new(tokens: Tokens<'a>) -> Result<Keys<'a>, Refusal> {
         let has_room = tokens.rest().len() > LONGEST_KEY;
@@ -126,23 +126,23 @@ impl<'a> Iterator for Keys<'a> {
 /// A request to store the data that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
-    /// How.
+    /// How to store the data.
     pub verb: Verb,
-    /// Under what.
+    /// The key of the item.
     pub key: &'a [u8],
-    /// What the client wants back with it.
+    /// The client's flags for the item.
     pub flags: u32,
-    /// When it expires, as the client says it.
+    /// When it expires, in the client's number.
     pub expiry: i32,
-    /// How much data follows, without the end of its line.
+    /// The length of the data that follows, without its line end.
     pub length: u32,
-    /// Which value is to be replaced; 0 except for [`Verb::Cas`].
+    /// The unique number of the item to be replaced; 0 except for [`Verb::Cas`].
     pub unique: u64,
     /// Whether no answer is wanted.
     pub noreply: bool,
 }
 
-/// What the line asks for.
+/// Parses a line.
 #[inline]
 pub fn parse(line: &[u8]) -> Command<'_> {
     let mut tokens = Tokens::new(line);
@@ -234,7 +234,7 @@ fn try_store(verb: Verb, tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
     Ok(Command::Store(Store { verb, key, flags, expiry, length, unique, noreply }))
 }
 
-/// The end of its line has to be counted in the same type.
+/// Returns the length of the data. The length with its line end must fit into the same type.
 pub(crate) fn data_length(length: i32) -> Option<u32> {
     if length > i32::MAX - 2 { None } else { u32::try_from(length).ok() }
 }
@@ -266,7 +266,7 @@ fn touch(tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
     Ok(Command::Touch { key, expiry, noreply })
 }
 
-/// A delay of 0 is allowed, from the time when there were others.
+/// Parses `delete`. A delay of 0 is allowed, because old clients send one.
 fn delete(tokens: Tokens<'_>) -> Result<Command<'_>, Refusal> {
     let words = Few::<3>::of(tokens);
     if !(1..=3).contains(&words.count()) {

@@ -1,4 +1,4 @@
-//! Parsing takes no memory.
+//! Parsing allocates no memory.
 #![allow(unsafe_code)]
 
 use sinew_memcached_protocol::{LONGEST_KEY, Line, binary, line, meta, text};
@@ -13,7 +13,7 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: it does what the system's allocator does.
+// SAFETY: it forwards to the system's allocator, which upholds the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);

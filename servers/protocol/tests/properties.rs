@@ -1,14 +1,14 @@
-//! What holds for any bytes.
+//! Properties that hold for any bytes.
 
 use proptest::prelude::*;
 use sinew_memcached_protocol::{LONGEST_KEY, LONGEST_LINE, Line, Verb, base64, binary, line, meta, number, text};
 
-/// A key: no blank, no line feed, no NUL, no carriage return at the end.
+/// Returns keys: no blank, no line feed, no NUL, no carriage return at the end.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(33u8..=255, 1..=LONGEST_KEY)
 }
 
-/// Bytes that look like requests, often.
+/// Returns bytes that often look like requests.
 fn requestlike() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::sample::select(vec![
         "get",
@@ -57,7 +57,7 @@ fn requestlike() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
         if let Line::Whole { line, taken } = line(&bytes) {
             prop_assert!(taken <= bytes.len() && line.len() < taken);
             let _ = format!("{:?}", text::parse(line));
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn what_looks_like_requests_never_panics(words in requestlike()) {
+    fn bytes_like_requests_never_panic(words in requestlike()) {
         let command = text::parse(&words);
         if let text::Command::Get(get) = command {
             prop_assert!(get.keys.into_iter().all(|key| !key.is_empty() && key.len() <= LONGEST_KEY));
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn a_line_is_found_only_when_it_is_whole(words in prop::collection::vec(1u8..=9, 0..200), rest in prop::collection::vec(any::<u8>(), 0..50)) {
+    fn a_line_is_found_only_when_it_is_complete(words in prop::collection::vec(1u8..=9, 0..200), rest in prop::collection::vec(any::<u8>(), 0..50)) {
         let mut bytes = words.clone();
         bytes.extend_from_slice(b"\r\n");
         let length = bytes.len();
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn a_line_without_end_is_given_up(mut words in prop::collection::vec(11u8..=255, LONGEST_LINE + 1..LONGEST_LINE + 100), many in any::<bool>()) {
+    fn a_line_that_is_too_long_is_refused(mut words in prop::collection::vec(11u8..=255, LONGEST_LINE + 1..LONGEST_LINE + 100), many in any::<bool>()) {
         if many {
             words.splice(..0, *b"  get ");
         }
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn storing_is_read_as_it_was_written(key in key(), flags in any::<u32>(), expiry in any::<i32>(), length in 0..i32::MAX - 1, unique in any::<u64>(), noreply in any::<bool>(), verb in 0..6usize) {
+    fn store_requests_are_parsed_as_they_were_written(key in key(), flags in any::<u32>(), expiry in any::<i32>(), length in 0..i32::MAX - 1, unique in any::<u64>(), noreply in any::<bool>(), verb in 0..6usize) {
         let (name, verb) = [
             ("set", Verb::Set), ("add", Verb::Add), ("replace", Verb::Replace), ("append", Verb::Append),
             ("prepend", Verb::Prepend), ("cas", Verb::Cas),
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_come_out_in_order(keys in prop::collection::vec(key(), 1..40), blanks in 1..4usize) {
+    fn keys_are_returned_in_order(keys in prop::collection::vec(key(), 1..40), blanks in 1..4usize) {
         let line = [&[b"get".to_vec()], &keys[..]].concat().join(" ".repeat(blanks).as_bytes());
         let text::Command::Get(get) = text::parse(&line) else { panic!("not to get") };
         prop_assert!(get.keys.eq(keys.iter().map(Vec::as_slice)));
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_that_is_too_long_refuses_everything(keys in prop::collection::vec(key(), 0..5), at in 0..5usize) {
+    fn a_key_that_is_too_long_refuses_the_request(keys in prop::collection::vec(key(), 0..5), at in 0..5usize) {
         let mut words = vec![b"gets".to_vec()];
         words.extend(keys);
         words.insert(words.len().min(at + 1), vec![b'k'; LONGEST_KEY + 1]);
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn meta_flags_are_read_as_they_were_written(key in key(), expiry in any::<i32>(), unique in any::<u64>(), length in 0..i32::MAX - 1, quiet in any::<bool>()) {
+    fn meta_flags_are_parsed_as_they_were_written(key in key(), expiry in any::<i32>(), unique in any::<u64>(), length in 0..i32::MAX - 1, quiet in any::<bool>()) {
         let quiet_flag = if quiet { " q" } else { "" };
         let mut words = b"ms ".to_vec();
         words.extend_from_slice(&key);
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_are_read_as_they_were_written(value in any::<u64>(), signed in any::<i32>()) {
+    fn numbers_are_parsed_as_they_were_written(value in any::<u64>(), signed in any::<i32>()) {
         let mut text = Vec::new();
         number::push(&mut text, value);
         prop_assert_eq!(String::from_utf8_lossy(&text), value.to_string());
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn base64_comes_back(bytes in prop::collection::vec(any::<u8>(), 1..=180), noise in prop::collection::vec(0usize..200, 0..5)) {
+    fn base64_decodes_to_the_same_bytes(bytes in prop::collection::vec(any::<u8>(), 1..=180), noise in prop::collection::vec(0usize..200, 0..5)) {
         let mut text = Vec::new();
         base64::push(&mut text, &bytes);
         prop_assert_eq!(text.len() % 4, 0);
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn binary_requests_are_whole_when_all_but_the_value_is_there(key in key(), value in prop::collection::vec(any::<u8>(), 0..50), flags in any::<u32>(), expiry in any::<u32>(), unique in any::<u64>()) {
+    fn binary_requests_are_complete_without_their_value(key in key(), value in prop::collection::vec(any::<u8>(), 0..50), flags in any::<u32>(), expiry in any::<u32>(), unique in any::<u64>()) {
         let mut bytes = vec![binary::REQUEST, 0x01];
         bytes.extend_from_slice(&(key.len() as u16).to_be_bytes());
         bytes.extend_from_slice(&[8, 0, 0, 0]);

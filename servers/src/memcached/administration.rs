@@ -1,4 +1,4 @@
-//! Commands for those who look after a server.
+//! Commands for operators.
 
 use super::session::{Next, PIECE_COUNTS, Session};
 use super::store::{Number, STEP, Shard};
@@ -14,7 +14,7 @@ const ERROR: &str = "ERROR";
 const MALFORMED: &str = "CLIENT_ERROR bad command line format";
 const BAD_CLASS: &str = "BADCLASS invalid class id";
 
-/// The words of a command, and whether the last says that no answer is wanted.
+/// Returns the words of a command, and whether the last word says that no answer is wanted.
 fn words(tokens: Tokens<'_>) -> (Vec<&[u8]>, bool) {
     let words: Vec<&[u8]> = tokens.collect();
     let noreply = words.last() == Some(&b"noreply".as_slice());
@@ -25,7 +25,7 @@ fn fraction(word: &[u8]) -> Option<f64> {
     std::str::from_utf8(word).ok()?.parse().ok().filter(|fraction: &f64| fraction.is_finite())
 }
 
-/// Classes of sizes in a list with commas, as bits; `None` if one of them cannot be.
+/// Returns the classes of a list with commas, as bits; `None` if one of them is not a class.
 fn classes(word: &[u8]) -> Option<store::ClassBits> {
     if word == b"all" || word == b"hash" {
         return Some(u64::MAX);
@@ -37,12 +37,12 @@ fn classes(word: &[u8]) -> Option<store::ClassBits> {
 }
 
 impl<S: Stream> Session<'_, S> {
-    /// Whether answers to other requests wait to be sent, which memcached would have.
+    /// Returns whether answers to other requests are unsent that memcached would have unsent, too.
     fn is_pipelined(&self) -> bool {
         !self.out.is_empty() && self.out.len() != self.settled
     }
 
-    /// `shutdown`: the signal does the rest.
+    /// `shutdown`: sends a signal to this process, which does the rest.
     pub(super) fn shut_down(&mut self, tokens: Tokens<'_>) -> Option<Next> {
         let signal = match words(tokens).0.as_slice() {
             _ if !self.server.options.enable_shutdown => {
@@ -57,7 +57,7 @@ impl<S: Stream> Session<'_, S> {
             }
         };
         self.entry.set_reason(Reason::Shutdown);
-        // A process may send signals to itself.
+        // A process may always send signals to itself.
         let _ = kill_process(getpid(), signal);
         Some(Next::Close)
     }
@@ -97,7 +97,7 @@ impl<S: Stream> Session<'_, S> {
         self.say(answer, noreply);
     }
 
-    /// `slabs`: there is nothing to be moved from one class to another.
+    /// `slabs`: answers as memcached does. No memory has to move from one class to another here.
     pub(super) fn slabs(&mut self, tokens: Tokens<'_>) {
         let (words, noreply) = words(tokens);
         let mut extended = self.server.extended_mut();
@@ -125,7 +125,8 @@ impl<S: Stream> Session<'_, S> {
         self.say(answer, noreply);
     }
 
-    /// `lru`: what it tunes is kept, but for `temp_ttl` there is one order of use.
+    /// `lru`: keeps the numbers that it sets. Only `temp_ttl` has an effect: there is one order of
+    /// use.
     pub(super) fn lru(&mut self, tokens: Tokens<'_>) {
         let (words, noreply) = words(tokens);
         let answer = match words.as_slice() {
@@ -199,7 +200,7 @@ impl<S: Stream> Session<'_, S> {
         Ok(())
     }
 
-    /// `extstore`: numbers for a storage that is not there are taken and forgotten.
+    /// `extstore`: accepts numbers for a storage that does not exist here, and ignores them.
     pub(super) fn external(&mut self, tokens: Tokens<'_>) {
         let (words, noreply) = words(tokens);
         let is_number = |word: &[u8]| number::unsigned_short(word).is_some();
@@ -219,7 +220,7 @@ impl<S: Stream> Session<'_, S> {
         self.say(if is_known { "OK" } else { ERROR }, noreply && words.len() > 1);
     }
 
-    /// `lru_crawler metadump`: a line for each item.
+    /// `lru_crawler metadump`: sends a line for each item.
     fn dump(&mut self, classes: store::ClassBits) -> io::Result<()> {
         self.walk(classes, |session, shard, item| {
             let (blocks, clock) = (&shard.blocks, &session.server.clock);
@@ -242,8 +243,8 @@ impl<S: Stream> Session<'_, S> {
         Ok(())
     }
 
-    /// Calls `each` with all items of these classes, a few under one lock. Answers are sent in
-    /// between, if there are many.
+    /// Calls `each` with all items of these classes, a few of them under one lock. Sends answers in
+    /// between if there are many.
     pub(super) fn walk(
         &mut self,
         classes: store::ClassBits,

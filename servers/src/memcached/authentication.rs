@@ -1,7 +1,7 @@
 //! Names and passwords of clients: `-Y`.
 //!
-//! A client says who it is by a `set`, of whatever key, whose value is its name and its password
-//! with a blank between them. Until then nothing else is heard.
+//! A client authenticates itself with a `set` of any key. The value is its name and its password
+//! with a blank between them. Before that no other request is answered.
 
 use super::session::{Next, Session, Step};
 use super::stream::Stream;
@@ -10,13 +10,13 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The longest name and password together. memcached's buffer is no longer.
+/// The longest name and password together: the length of memcached's buffer.
 const LONGEST: u32 = 2048;
 
-/// The most pairs of a name and a password. memcached's number.
+/// The largest number of pairs of a name and a password. memcached's number.
 const MOST_PAIRS: usize = 8;
 
-/// Names with their passwords, and how often they were asked for.
+/// Names with their passwords, and how often clients tried them.
 #[derive(Default)]
 pub struct Authentication {
     pairs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -25,10 +25,10 @@ pub struct Authentication {
 }
 
 impl Authentication {
-    /// Reads the lines of a file, each of the form `name:password`.
+    /// Reads a file whose lines have the form `name:password`.
     ///
     /// # Errors
-    /// If it cannot be read, or has other lines, or too many.
+    /// If the file cannot be read, or has other lines, or too many.
     pub fn read(path: Option<&Path>) -> io::Result<Authentication> {
         let Some(path) = path else { return Ok(Authentication::default()) };
         let explain = |text: &dyn std::fmt::Display| io::Error::other(format!("{}: {text}", path.display()));
@@ -40,26 +40,26 @@ impl Authentication {
                 Some((line[..colon].to_vec(), line[colon + 1..].to_vec()))
             })
             .collect();
-        let pairs = pairs.ok_or_else(|| explain(&"not all lines have the form name:password"))?;
+        let pairs = pairs.ok_or_else(|| explain(&"each line must have the form name:password"))?;
         if pairs.is_empty() || pairs.len() > MOST_PAIRS {
-            return Err(explain(&format_args!("between 1 and {MOST_PAIRS} lines are needed")));
+            return Err(explain(&format_args!("the file must have between 1 and {MOST_PAIRS} lines")));
         }
         Ok(Authentication { pairs: Some(pairs), ..Authentication::default() })
     }
 
-    /// Whether clients have to say who they are.
+    /// Returns whether clients have to authenticate themselves.
     pub fn is_needed(&self) -> bool {
         self.pairs.is_some()
     }
 
-    /// How often somebody tried, and how often in vain.
+    /// Returns how often clients tried, and how often they failed.
     pub fn numbers(&self) -> (u64, u64) {
         (self.attempts.load(Relaxed), self.errors.load(Relaxed))
     }
 
     fn check(&self, name: &[u8], password: &[u8]) -> bool {
         self.attempts.fetch_add(1, Relaxed);
-        // All are compared to the end, so that time tells nothing.
+        // All pairs are compared to the end, so that the time of the comparison tells nothing.
         let is_known = self
             .pairs
             .iter()
@@ -75,7 +75,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl<S: Stream> Session<'_, S> {
-    /// Hears who the client is. Nothing is taken as long as something is missing.
+    /// Reads the client's name and password. Takes nothing until the request is complete.
     #[cold]
     #[inline(never)]
     pub(super) fn authenticate(&mut self, bytes: &[u8]) -> Step {

@@ -1,37 +1,38 @@
-//! Seconds, as memcached counts them.
+//! Time in seconds, as memcached counts it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::store::{Fresh, Moment};
 
-/// The clock begins with this, so that 1 is always in the past.
+/// The first second of the clock. It is above 1, so that 1 is always in the past.
 const START: u32 = 2;
 
-/// An item that expires at this second has expired.
+/// An item with this expiry has expired.
 const PAST: u32 = 1;
 
-/// What is further away than this is no duration, but a date.
+/// The longest duration in seconds. A client's number above it is a date.
 const LONGEST_DURATION: i64 = 60 * 60 * 24 * 30;
 
-/// Time since the server began, and what was flushed when.
+/// The time since the server started, and what was flushed when.
 pub struct Clock {
     began: Instant,
     /// The date at which this clock would have shown 0.
     zero: i64,
-    /// Items with no higher unique number are gone.
+    /// Items with a unique number up to this one are flushed.
     flushed: AtomicU64,
-    /// Items that are stored until the end of this second are gone when it has begun; 0 is none.
+    /// When this second begins, all items that exist then or are stored in it are flushed; 0 is no
+    /// such second.
     flush_at: AtomicU32,
-    /// The second that the last flush was about, for those who ask.
+    /// The second of the last flush, for `stats settings`.
     flush_shown: AtomicU32,
-    /// Whether a flush takes exactly what was there before. Without unique numbers memcached also
-    /// takes what is stored in the same second.
+    /// Whether a flush removes exactly the items that were stored before it. Without unique numbers
+    /// memcached also removes items that are stored in the same second.
     is_exact: bool,
 }
 
 impl Clock {
-    /// Begins now.
+    /// Returns a clock that starts now.
     pub fn start(is_exact: bool) -> Clock {
         let date = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |date| date.as_secs());
         Clock {
@@ -44,7 +45,7 @@ impl Clock {
         }
     }
 
-    /// What it shows.
+    /// Returns the current second of this clock.
     #[inline]
     pub fn now(&self) -> u32 {
         self.at(Instant::now())
@@ -55,27 +56,27 @@ impl Clock {
         START + instant.saturating_duration_since(self.began).as_secs() as u32
     }
 
-    /// The date.
+    /// Returns the current date.
     pub fn date(&self) -> i64 {
         self.zero + i64::from(self.now())
     }
 
-    /// How long the server has been running.
+    /// Returns the number of seconds that the server has been running.
     pub fn uptime(&self) -> u32 {
         self.now() - START
     }
 
-    /// The date at which this clock shows `second`.
+    /// Returns the date at which this clock shows `second`.
     pub fn date_of(&self, second: u32) -> i64 {
         self.zero + i64::from(second)
     }
 
-    /// The second that the last flush was about.
+    /// Returns the second of the last flush.
     pub fn oldest(&self) -> u32 {
         self.flush_shown.load(Relaxed)
     }
 
-    /// An instant that is now, and what has been flushed until then.
+    /// Returns the moment of an instant: its second, and what has been flushed until then.
     #[inline]
     pub fn moment(&self, instant: Instant, fresh: &Fresh) -> Moment {
         let now = self.at(instant);
@@ -97,8 +98,8 @@ impl Clock {
         Moment { now, flushed: self.flushed.load(Relaxed) }
     }
 
-    /// Flushes everything, now or later. A date before the server began is never: what was to be
-    /// flushed later stays, too.
+    /// Flushes everything, now or later. A date before the server started flushes nothing, and a
+    /// flush that was to come later stays.
     pub fn flush(&self, delay: i64, now: u32, fresh: &Fresh) {
         let second = if delay > 0 { self.expiry(delay, now) } else { now };
         let last = if self.is_exact { second - 1 } else { second };
@@ -110,8 +111,8 @@ impl Clock {
         }
     }
 
-    /// When something expires of which a client says so: 0 is never, a small number is a
-    /// duration, a large one a date, a negative one the past.
+    /// Returns when an item expires that a client gives this expiry. 0 is never, a small number is
+    /// a duration, a large number is a date, a negative number is the past.
     #[inline]
     pub fn expiry(&self, said: i64, now: u32) -> u32 {
         match said {
@@ -130,7 +131,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn durations_dates_and_the_past() {
+    fn an_expiry_is_a_duration_a_date_or_the_past() {
         let clock = Clock::start(true);
         let now = clock.now();
         assert_eq!(clock.expiry(0, now), 0);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn flushing_later_takes_what_is_stored_until_the_second_is_over() {
+    fn a_later_flush_removes_items_stored_until_its_second_is_over() {
         let (clock, fresh) = (Clock::start(true), Fresh::default());
         let at = |second: u64| clock.began + Duration::from_secs(second);
         clock.flush(3, START, &fresh);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn flushing_at_a_date_before_the_beginning_takes_nothing() {
+    fn a_flush_at_a_date_before_the_start_removes_nothing() {
         let (clock, fresh) = (Clock::start(true), Fresh::default());
         let at = |second: u64| clock.began + Duration::from_secs(second);
         clock.flush(2, START, &fresh);
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn without_unique_numbers_flushing_takes_the_whole_second() {
+    fn without_unique_numbers_a_flush_removes_items_of_its_whole_second() {
         let (clock, fresh) = (Clock::start(false), Fresh::default());
         clock.flush(0, START, &fresh);
         assert_eq!(clock.moment(clock.began, &fresh).flushed, u64::MAX);

@@ -1,7 +1,7 @@
-//! What a session has received and not yet answered.
+//! The bytes that a session has received and not yet answered.
 //!
-//! Most requests are short. So a session reads into a small buffer on its stack, and takes a
-//! large one from the heap only while more than that comes at a time.
+//! Most requests are short. A session reads into a small buffer on its stack. It takes a large
+//! buffer from the heap only while more bytes than that arrive at a time.
 
 use super::stream::Stream;
 use crate::memory;
@@ -9,27 +9,28 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The small buffer. A fibre's frames and this fit into half a page, which is what a stack
-/// has of its first page at least; 1024 cost a second page for two thirds of all sessions.
+/// The size of the small buffer. The buffer and a fibre's frames fit into half a page, and a stack
+/// has at least half of its first page. With 1024 bytes, two thirds of all sessions took a second
+/// page.
 pub const SMALL: usize = 512;
 
-/// The large one. Requests of which more has to be at hand are requests for many keys.
+/// The size of the large buffer. Only requests for many keys need more bytes at a time.
 pub const LARGE: usize = 16 * 1024;
 
-/// The largest request for many keys. memcached has no limit.
+/// The length of the longest request for many keys. memcached has no limit.
 const LARGEST: usize = 16 * 1024 * 1024;
 
-/// Requests of more than [`LARGE`] take so many bytes together, beyond that. A request that does
-/// not end keeps its memory, and there may be one on each connection.
+/// The bytes that all requests longer than [`LARGE`] take together, beyond that length. A request
+/// that does not end keeps its memory, and each connection may have one.
 const LARGEST_TOGETHER: usize = 4 * LARGEST;
 
-/// What all sessions together may still have for long requests.
+/// The memory that is left to all sessions together for long requests.
 pub struct Allowance {
     left: AtomicUsize,
 }
 
 impl Allowance {
-    /// All of it.
+    /// Returns an allowance of which nothing is taken.
     pub fn new() -> Allowance {
         Allowance { left: AtomicUsize::new(LARGEST_TOGETHER) }
     }
@@ -44,48 +45,48 @@ impl Allowance {
     }
 }
 
-/// Bytes of a session, in one of its two buffers.
+/// The bytes of a session, in one of its two buffers.
 pub struct Input<'a> {
     small: [u8; SMALL],
-    /// Empty if it is not in use.
+    /// The large buffer. Empty if it is not in use.
     large: Vec<u8>,
     start: usize,
     end: usize,
-    /// Whether the last read was more than the small buffer holds.
+    /// Whether the last read was longer than the small buffer.
     is_busy: bool,
-    /// For what the large one has beyond [`LARGE`].
+    /// Limits what the large buffer has beyond [`LARGE`].
     allowance: &'a Allowance,
 }
 
 impl<'a> Input<'a> {
-    /// Nothing.
+    /// Returns an empty input.
     pub fn new(allowance: &'a Allowance) -> Input<'a> {
         Input { small: [0; SMALL], large: Vec::new(), start: 0, end: 0, is_busy: false, allowance }
     }
 
-    /// What there is.
+    /// Returns the bytes that have not been consumed.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let buffer: &[u8] = if self.large.is_empty() { &self.small } else { &self.large };
         &buffer[self.start..self.end]
     }
 
-    /// So many have been dealt with.
+    /// Removes the first bytes: they have been dealt with.
     #[inline]
     pub fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
     }
 
-    /// Whether more comes at a time than the small buffer holds.
+    /// Returns whether more bytes arrive at a time than the small buffer holds.
     pub fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// Waits for more bytes, but not beyond a deadline. 0 is the end.
+    /// Waits for more bytes until a deadline. Returns their number; 0 is the end of the stream.
     ///
     /// # Errors
-    /// Those of the connection; `OutOfMemory` if a request is too large.
+    /// Errors of the connection; `OutOfMemory` if a request is too long.
     #[inline]
     pub fn fill(&mut self, stream: &impl Stream, deadline: Option<Instant>) -> io::Result<usize> {
         if self.start == self.end {
@@ -146,7 +147,7 @@ impl Drop for Input<'_> {
     }
 }
 
-/// Adds so many bytes to a buffer.
+/// Appends this number of bytes to a buffer.
 fn grow(buffer: &mut Vec<u8>, more: usize) -> io::Result<()> {
     memory::reserve(buffer, more)?;
     buffer.resize(buffer.len() + more, 0);
@@ -168,7 +169,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn much_is_received_in_large_pieces_and_little_in_the_small_buffer() {
+    fn long_input_uses_the_large_buffer_and_short_input_the_small_one() {
         let (mut there, here) = UnixStream::pair().unwrap();
         let allowance = Allowance::new();
         let mut input = Input::new(&allowance);

@@ -1,8 +1,8 @@
-//! The meta commands, spoken.
+//! The meta commands of the text protocol: requests and their answers.
 
-use super::arithmetic::{Calculated, NOT_NUMERIC, calculate};
-use super::session::{Pinned, SHORT_VALUE, Session};
-use super::store::{BASE64, Content, FETCHED, Fresh, Moment, Number, Outcome, STALE, Shard, Terms, WON};
+use super::arithmetic::{Calculated, Calculation, NOT_NUMERIC, Vivify};
+use super::session::{Dialect, Kept, Lookup, Session};
+use super::store::{BASE64, Content, FETCHED, Number, Outcome, STALE, Shard, Terms, WON};
 use super::stream::Stream;
 use super::text::Scratch;
 use sinew_memcached_protocol::meta::{Command, Key, Request};
@@ -30,22 +30,12 @@ impl<S: Stream> Session<'_, S> {
     fn meta_get(&mut self, request: &Request<'_>) -> io::Result<()> {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
-        let server = self.server;
-        let place = server.store.place(key);
-        let mut shard = server.store.lock(place.shard);
-        self.tell_fetch(&shard, place, key);
-        let mut found = shard.find(place.hash, key, self.moment);
-        let mut is_new = false;
-        if found.is_none() && request.vivify.is_some() {
-            // When it expires is set as the flags are gone through.
-            let terms = Terms::new(key, 0, 0, &server.store.fresh, self.moment);
-            let draft = shard.draft(key, b"", 0, self.moment);
-            found = draft.map(|draft| shard.publish(draft, None, place.hash, &terms, 0));
-            is_new = found.is_some();
-        }
-        shard.count_get(found, found.is_some() && request.expiry.is_some());
-        let Some(item) = found else {
-            drop(shard);
+        let mut found = self.look_up(key);
+        let is_new = found.item.is_none() && request.vivify.is_some() && self.vivify_empty(&mut found, key);
+        let touches = found.item.is_some() && request.expiry.is_some();
+        found.shard.count_get(found.item, touches);
+        let Some(item) = found.item else {
+            drop(found);
             if !request.quiet {
                 self.out.extend_from_slice(b"EN");
                 self.push_echo(request, key);
@@ -54,54 +44,61 @@ impl<S: Stream> Session<'_, S> {
             return Ok(());
         };
         if self.held.try_reserve(1).is_ok() {
-            self.held.push(shard.blocks.unique(item));
+            self.held.push(found.shard.blocks.unique(item));
         }
-        let length = shard.blocks.length(item);
+        let length = found.shard.blocks.length(item);
         if request.value {
             self.out.extend_from_slice(b"VA ");
             number::push(&mut self.out, length.into());
         } else {
             self.out.extend_from_slice(b"HD");
         }
-        let has_won = self.push_item(&mut shard, request, key, item, is_new);
-        self.push_win(&mut shard, item, has_won);
+        let has_won = self.push_item(&mut found, request, key, item, is_new);
+        self.push_win(&mut found.shard, item, has_won);
         self.out.extend_from_slice(b"\r\n");
-        let mut cursor = shard.blocks.value(item);
         if !request.unnoticed {
-            shard.notice(item, self.moment);
-        }
-        if request.expiry.is_some() || request.vivify.is_some() {
-            server.sweeper.call();
+            found.shard.notice(item, self.moment);
         }
         if !request.value {
             return Ok(());
         }
-        let is_short = length <= SHORT_VALUE && self.reserve(length).is_ok();
-        if is_short || !shard.pin(item) {
-            self.reserve(length)?;
-            shard.blocks.copy_out(&mut cursor, length as usize, &mut self.out);
-            drop(shard);
-        } else {
-            drop(shard);
-            self.send_pinned(&Pinned { server, place, item }, cursor, length)?;
-        }
+        self.push_value(found, item, length)?;
         self.out.extend_from_slice(b"\r\n");
         Ok(())
     }
 
-    /// Goes through the flags, and does and says what each wants. Whether the client has won
-    /// the right to renew the item.
-    fn push_item(&mut self, shard: &mut Shard, request: &Request<'_>, key: &[u8], item: Number, is_new: bool) -> bool {
+    /// Creates an empty item for a key that is not there. The flags set its expiry later. Returns
+    /// `false` if there is no memory.
+    #[cold]
+    fn vivify_empty(&self, found: &mut Lookup<'_>, key: &[u8]) -> bool {
+        let terms = Terms::new(key, 0, 0, &self.server.store.fresh, self.moment);
+        let (shard, hash) = (&mut *found.shard, found.place.hash);
+        let draft = shard.draft(key, b"", 0, self.moment);
+        found.item = draft.map(|draft| shard.publish(draft, None, hash, &terms, 0));
+        found.item.is_some()
+    }
+
+    /// Does what each flag asks for, in the order of the flags, and appends its answer. Returns
+    /// whether the client has won the right to renew the item.
+    fn push_item(
+        &mut self,
+        found: &mut Lookup<'_>,
+        request: &Request<'_>,
+        key: &[u8],
+        item: Number,
+        is_new: bool,
+    ) -> bool {
         let mut has_won = false;
         for flag in request.flags() {
+            let shard = &mut *found.shard;
             match flag[0] {
-                b'T' => self.set_expiry(shard, item, request.expiry),
+                b'T' => self.set_expiry(found, item, request.expiry),
                 b'N' if is_new => {
-                    self.set_expiry(shard, item, request.vivify);
+                    self.set_expiry(found, item, request.vivify);
                     has_won = true;
                 }
                 b'R' => {
-                    let limit = self.server.clock.expiry(request.recache.unwrap_or(0).into(), self.moment.now);
+                    let limit = self.expiry(request.recache.unwrap_or(0).into());
                     let expiry = shard.blocks.expiry(item);
                     let is_free = !is_new && !shard.blocks.is_marked(item, WON);
                     has_won |= is_free && expiry != 0 && expiry < limit;
@@ -120,12 +117,11 @@ impl<S: Stream> Session<'_, S> {
         has_won
     }
 
-    fn set_expiry(&self, shard: &mut Shard, item: Number, expiry: Option<i32>) {
-        let expiry = self.server.clock.expiry(expiry.unwrap_or(0).into(), self.moment.now);
-        shard.set_expiry(item, expiry);
+    fn set_expiry(&self, found: &mut Lookup<'_>, item: Number, expiry: Option<i32>) {
+        found.set_expiry(item, self.expiry(expiry.unwrap_or(0).into()));
     }
 
-    /// Says whether the item is outdated, and who renews it.
+    /// Appends whether the item is outdated, and whether this client or another renews it.
     fn push_win(&mut self, shard: &mut Shard, item: Number, mut has_won: bool) {
         let (is_taken, is_stale) = (shard.blocks.is_marked(item, WON), shard.blocks.is_marked(item, STALE));
         if is_taken {
@@ -154,7 +150,7 @@ impl<S: Stream> Session<'_, S> {
     fn push_ttl(&mut self, shard: &Shard, item: Number) {
         match shard.blocks.expiry(item) {
             0 => self.push_word(b"t-1"),
-            // It may have been set to the past just now: then it is a large number.
+            // If this request has set it to the past, the difference wraps around, as in memcached.
             expiry => self.push_number(b't', expiry.wrapping_sub(self.moment.now).into()),
         }
     }
@@ -169,7 +165,7 @@ impl<S: Stream> Session<'_, S> {
         }
     }
 
-    /// What a client wants back in any case.
+    /// Appends the flags that are sent back in every answer.
     fn push_echo(&mut self, request: &Request<'_>, key: &[u8]) {
         for flag in request.flags() {
             match flag[0] {
@@ -185,22 +181,12 @@ impl<S: Stream> Session<'_, S> {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
         let server = self.server;
-        let place = server.store.place(key);
-        let expiry = server.clock.expiry(request.expiry.unwrap_or(0).into(), self.moment.now);
+        let expiry = self.expiry(request.expiry.unwrap_or(0).into());
         let mut terms = Terms::new(key, request.client_flags, expiry, &server.store.fresh, self.moment);
         terms.unique = request.unique.unwrap_or(0);
         terms.accepts_stale = request.stale && verb == Verb::Cas;
         terms.base64 = request.key.is_base64();
-        let length = content.length();
-        let mut shard = server.store.lock(place.shard);
-        self.tell_fetch(&shard, place, key);
-        let outcome = shard.store(verb, place.hash, &mut terms, content);
-        drop(shard);
-        self.tell_store(verb, &terms, length, Some(outcome));
-        if expiry != 0 {
-            server.sweeper.call();
-        }
-        let (code, unique) = match outcome {
+        let (code, unique) = match self.store_item(Dialect::Meta, verb, &mut terms, content) {
             Outcome::Stored { .. } if request.quiet => return,
             Outcome::Stored { unique } => ("HD", unique),
             Outcome::NotStored => ("NS", 0),
@@ -224,33 +210,22 @@ impl<S: Stream> Session<'_, S> {
     fn meta_delete(&mut self, request: &Request<'_>) {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
-        let place = self.server.store.place(key);
-        let mut shard = self.server.store.lock(place.shard);
-        self.tell_fetch(&shard, place, key);
-        let code = match shard.find(place.hash, key, self.moment) {
-            None => {
-                shard.counters.delete_misses += 1;
-                "NF"
-            }
-            Some(item) if request.unique.is_some_and(|unique| unique != shard.compared(item)) => {
-                shard.counters.delete_misses += 1;
-                "EX"
-            }
-            Some(item) if request.stale => {
-                if let Some(expiry) = request.expiry {
-                    shard.set_expiry(item, self.server.clock.expiry(expiry.into(), self.moment.now));
+        let code = match self.find_to_delete(Dialect::Meta, key, request.unique) {
+            Err(Kept::NotFound) => "NF",
+            Err(Kept::Exists) => "EX",
+            Ok((mut found, item)) if request.stale => {
+                if request.expiry.is_some() {
+                    self.set_expiry(&mut found, item, request.expiry);
                 }
-                shard.mark(item, STALE, WON);
-                shard.blocks.set_unique(item, self.server.store.fresh.next());
+                found.shard.mark(item, STALE, WON);
+                found.shard.blocks.set_unique(item, self.server.store.fresh.next());
                 "HD"
             }
-            Some(item) => {
-                shard.class(item).counters.delete_hits += 1;
-                shard.remove(item);
+            Ok((found, item)) => {
+                found.delete(item);
                 "HD"
             }
         };
-        drop(shard);
         if request.quiet && code == "HD" {
             return;
         }
@@ -263,30 +238,23 @@ impl<S: Stream> Session<'_, S> {
     fn meta_arithmetic(&mut self, request: &Request<'_>, add: bool) {
         let mut scratch: Scratch = [0; _];
         let key = request.key.decode(&mut scratch);
-        let server = self.server;
-        let place = server.store.place(key);
-        let mut shard = server.store.lock(place.shard);
+        // The flags set the expiry of a new item.
+        let vivify = request.vivify.map(|_| Vivify { initial: request.initial, expiry: 0 });
         let unique = request.unique.unwrap_or(0);
-        let fresh = &server.store.fresh;
-        self.tell_fetch(&shard, place, key);
-        let mut calculated =
-            calculate(&mut shard, place.hash, key, add, request.delta, unique, &self.held, fresh, self.moment);
-        let is_new = matches!(calculated, Calculated::NotFound) && request.vivify.is_some();
-        if is_new {
-            calculated = vivify(&mut shard, place.hash, key, request.initial, fresh, self.moment);
-        }
+        let (mut found, calculated) = self.calculate(&Calculation { key, add, delta: request.delta, unique, vivify });
         let start = self.out.len();
+        let mut is_silent = false;
         match calculated {
-            Calculated::Value { value, item } => {
-                self.push_calculated(&mut shard, request, key, item, value, is_new);
+            Calculated::Value { value, item, is_new } => {
+                self.push_calculated(&mut found, request, key, item, value, is_new);
+                is_silent = request.quiet && !is_new;
             }
             Calculated::NotNumeric => return self.say(NOT_NUMERIC, false),
             Calculated::OutOfMemory => return self.say("SERVER_ERROR out of memory", false),
             Calculated::NotFound => self.out.extend_from_slice(b"NF"),
             Calculated::Exists => self.out.extend_from_slice(b"EX"),
         }
-        drop(shard);
-        server.sweeper.call();
+        drop(found);
         if !matches!(calculated, Calculated::Value { .. }) {
             self.push_echo(request, key);
         }
@@ -294,14 +262,14 @@ impl<S: Stream> Session<'_, S> {
         if request.has_long_opaque() {
             self.out.truncate(start);
             self.say(request.refusal_of_opaque().text, false);
-        } else if request.quiet && !is_new && matches!(calculated, Calculated::Value { .. }) {
+        } else if is_silent {
             self.out.truncate(start);
         }
     }
 
     fn push_calculated(
         &mut self,
-        shard: &mut Shard,
+        found: &mut Lookup<'_>,
         request: &Request<'_>,
         key: &[u8],
         item: Number,
@@ -318,10 +286,10 @@ impl<S: Stream> Session<'_, S> {
         }
         for flag in request.flags() {
             match flag[0] {
-                b'c' => self.push_number(b'c', self.server.shown(shard.blocks.unique(item))),
-                b't' => self.push_ttl(shard, item),
-                b'T' => self.set_expiry(shard, item, request.expiry),
-                b'N' if is_new => self.set_expiry(shard, item, request.vivify),
+                b'c' => self.push_number(b'c', self.server.shown(found.shard.blocks.unique(item))),
+                b't' => self.push_ttl(&found.shard, item),
+                b'T' => self.set_expiry(found, item, request.expiry),
+                b'N' if is_new => self.set_expiry(found, item, request.vivify),
                 b'O' => self.push_word(flag),
                 b'k' => self.push_key(key, request.key.is_base64()),
                 _ => {}
@@ -337,12 +305,9 @@ impl<S: Stream> Session<'_, S> {
     fn meta_debug(&mut self, key: Key<'_>) {
         let mut scratch: Scratch = [0; _];
         let key = key.decode(&mut scratch);
-        let place = self.server.store.place(key);
-        let mut shard = self.server.store.lock(place.shard);
-        self.tell_fetch(&shard, place, key);
-        let found = shard.find(place.hash, key, self.moment);
+        let Lookup { mut shard, item, .. } = self.look_up(key);
         shard.counters.cmd_meta += 1;
-        let Some(item) = found else { return self.say("EN", false) };
+        let Some(item) = item else { return self.say("EN", false) };
         let blocks = &shard.blocks;
         self.out.extend_from_slice(b"ME ");
         if blocks.is_marked(item, BASE64) {
@@ -361,14 +326,4 @@ impl<S: Stream> Session<'_, S> {
         let text = format!(" exp={expiry} la={idle} cas={unique} fetch={fetched} cls={class} size={bytes}\r\n");
         self.out.extend_from_slice(text.as_bytes());
     }
-}
-
-/// An item with the initial value. When it expires is set as the flags are gone through.
-fn vivify(shard: &mut Shard, hash: u32, key: &[u8], initial: u64, fresh: &Fresh, moment: Moment) -> Calculated {
-    let mut text = Vec::new();
-    number::push(&mut text, initial);
-    let Some(draft) = shard.draft(key, &text, text.len(), moment) else { return Calculated::OutOfMemory };
-    let terms = Terms::new(key, 0, 0, fresh, moment);
-    let item = shard.publish(draft, None, hash, &terms, text.len() as u32);
-    Calculated::Value { value: initial, item }
 }

@@ -1,4 +1,4 @@
-//! What a server does to its process before it begins: `-d`, `-P`, `-r`, `-u`.
+//! What a server does to its process before it starts: `-d`, `-P`, `-r`, `-u`.
 
 use super::Options;
 use rustix::process::{Gid, Resource, Uid, getrlimit, getuid, setrlimit, setsid};
@@ -7,11 +7,11 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Prepares the process. Returns `false` if another one, in the background, serves in its place.
-/// Has to be called before there are other threads.
+/// Prepares the process. Returns `false` if another process, in the background, serves in its
+/// place. The caller calls this before it starts other threads.
 ///
 /// # Errors
-/// If one of the options cannot be followed.
+/// If an option cannot be followed.
 pub fn prepare(options: &Options) -> io::Result<bool> {
     if options.daemon && !options.detached {
         let mut command = Command::new(std::env::current_exe()?);
@@ -34,7 +34,7 @@ pub fn prepare(options: &Options) -> io::Result<bool> {
 }
 
 fn become_user(name: &str) -> io::Result<()> {
-    let unknown = || io::Error::new(ErrorKind::NotFound, format!("-u {name}: no such user"));
+    let unknown = || io::Error::new(ErrorKind::NotFound, format!("-u {name}: there is no such user"));
     let users = std::fs::read_to_string("/etc/passwd")?;
     let ids = users.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -52,14 +52,14 @@ fn become_user(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A file with the number of the process, as long as it serves.
+/// A file with the number of the process. It exists while the process serves.
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it, if that is wanted.
+    /// Writes the file if the options ask for it.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn write(options: &Options) -> io::Result<Option<PidFile>> {
         let Some(path) = options.pidfile.as_ref().filter(|_| options.detached) else { return Ok(None) };
         let path = std::path::absolute(path)?;
@@ -70,7 +70,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Somebody may have taken it away.
+        // The file may be gone already.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! What sessions need of a connection.
+//! What sessions need from a connection.
 
 use super::listen::{AnyClient, Client};
 use sinew::net::{TcpStream, UnixStream};
@@ -9,38 +9,38 @@ use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// What bytes come from and go to.
+/// A source and a sink of bytes.
 pub trait Stream: Clone + Send + 'static {
-    /// Waits for bytes.
+    /// Waits for bytes. Returns their number.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
-    /// As `read`, but not for ever.
+    /// As `read`, but waits no longer than until the deadline.
     fn read_until(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize>;
-    /// Waits until some bytes have been sent.
+    /// Waits until some bytes have been sent. Returns their number.
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
-    /// As `write`, but not for ever.
+    /// As `write`, but waits no longer than until the deadline.
     fn write_until(&self, bytes: &[u8], deadline: Instant) -> io::Result<usize>;
-    /// Whether it is worth trying to read, or an error is to be found by that.
+    /// Becomes ready when a read would find bytes, the end of the stream, or an error.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
 }
 
-/// One that a client has opened, and that lasts.
+/// A connection that a client has opened, and that lasts for many requests.
 pub trait Connection: Stream {
-    /// A client of this kind.
+    /// Returns a handle of this connection as a client of any kind.
     fn client(client: Client<Self>) -> AnyClient;
-    /// Another handle of it.
+    /// Returns another handle of this connection.
     fn any(&self) -> AnyStream;
 }
 
 /// A handle of a connection of any kind.
 pub enum AnyStream {
-    /// Came in at a port.
+    /// A connection to a port.
     Tcp(TcpStream),
-    /// Came in at a path.
+    /// A connection to a path.
     Unix(UnixStream),
 }
 
 impl AnyStream {
-    /// The number of its descriptor, by which memcached tells connections apart.
+    /// Returns the number of its descriptor. memcached names connections by it.
     pub fn number(&self) -> i32 {
         match self {
             AnyStream::Tcp(stream) => stream.as_raw_fd(),
@@ -48,7 +48,7 @@ impl AnyStream {
         }
     }
 
-    /// The client's address, if it came in at a port.
+    /// Returns the client's address if the connection is to a port.
     pub fn peer(&self) -> Option<SocketAddr> {
         match self {
             AnyStream::Tcp(stream) => stream.peer_addr().ok(),
@@ -56,7 +56,7 @@ impl AnyStream {
         }
     }
 
-    /// Where it came in, in memcached's words.
+    /// Returns the address that the client connected to, as memcached writes it.
     pub fn door(&self) -> String {
         match self {
             AnyStream::Tcp(stream) => stream.local_addr().map_or(String::new(), |address| tcp_text("tcp", address)),
@@ -67,9 +67,9 @@ impl AnyStream {
         }
     }
 
-    /// Ends it, as if the client had gone.
+    /// Ends the connection, as if the client had closed it.
     pub fn shut_down(&self) {
-        // It may have ended already.
+        // The connection may have ended already.
         let _ = match self {
             AnyStream::Tcp(stream) => stream.shutdown(Shutdown::Both),
             AnyStream::Unix(stream) => stream.shutdown(Shutdown::Both),
@@ -77,7 +77,7 @@ impl AnyStream {
     }
 }
 
-/// An address in memcached's words.
+/// Returns an address as memcached writes it.
 pub fn tcp_text(transport: &str, address: SocketAddr) -> String {
     let version = if address.is_ipv6() { "6" } else { "" };
     format!("{transport}{version}:{address}")

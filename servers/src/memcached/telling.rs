@@ -1,4 +1,4 @@
-//! Sessions that tell watchers what they do, and those that are watchers.
+//! Sessions that tell watchers what they do, and sessions that are watchers.
 
 use super::session::Session;
 use super::store::{Outcome, Place, Shard, Terms};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl<S: Stream> Session<'_, S> {
-    /// Tells watchers that an item is looked for.
+    /// Tells the watchers that a key is looked up.
     #[inline]
     pub(super) fn tell_fetch(&self, shard: &Shard, place: Place, key: &[u8]) {
         if self.server.watchers.wants(FETCHERS) {
@@ -23,7 +23,7 @@ impl<S: Stream> Session<'_, S> {
         }
     }
 
-    /// Tells watchers that an item was to be stored. No outcome: it was too large.
+    /// Tells the watchers the outcome of a store. Without an outcome the value was too large.
     #[inline]
     pub(super) fn tell_store(&self, verb: Verb, terms: &Terms<'_>, size: usize, outcome: Option<Outcome>) {
         if self.server.watchers.wants(MUTATIONS) {
@@ -62,7 +62,8 @@ impl<S: Stream> Session<'_, S> {
         });
     }
 
-    /// Tells the client what happens until it goes. Returns `true` if too many watch already.
+    /// Sends lines to the client, a watcher, until it leaves. Returns `true` if there are too many
+    /// watchers already.
     #[inline(never)]
     pub(super) fn watch(&mut self, topics: Topics) -> io::Result<bool> {
         self.entry.set_state(State::Watches);
@@ -86,7 +87,7 @@ impl<S: Stream> Session<'_, S> {
                 Told::Heard => match self.stream.read_until(&mut [0; 64], Instant::now()) {
                     Ok(0) => return Ok(()),
                     Err(error) if !is_silence(&error) => return Err(error),
-                    // What a watcher says is not looked at.
+                    // What a watcher sends is ignored.
                     _ => ear = self.listen(watcher),
                 },
                 Told::Over => break,
@@ -96,7 +97,7 @@ impl<S: Stream> Session<'_, S> {
         Ok(())
     }
 
-    /// Has a task wait for what the client says.
+    /// Starts a task that waits until the client sends something.
     fn listen(&self, watcher: &Arc<Watcher>) -> AbortHandle {
         let (stream, watcher) = (self.stream.clone(), Arc::clone(watcher));
         let heard = poll_fn(move |context| stream.poll_readable(context));

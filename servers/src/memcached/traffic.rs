@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A full server looks so often whether there is room again. memcached's number.
+/// The time after which a full server checks again whether it has room. memcached's number.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How many connections there are, and were, and which.
+/// The connections that there are, and how many there were.
 pub struct Connections {
     total: AtomicU64,
     rejected: AtomicU64,
     kicked: AtomicU64,
     most: u64,
-    /// By number. Never locked while something waits.
+    /// Entries by their numbers. No session waits while it holds this lock.
     list: Mutex<HashMap<i32, Arc<Entry>>>,
     is_full: AtomicBool,
     times_full: AtomicU64,
@@ -25,33 +25,33 @@ pub struct Connections {
     watchers: Arc<Watchers>,
 }
 
-/// What is known of a connection.
+/// What is known about a connection.
 pub struct Entry {
-    /// Its number.
+    /// The connection's number.
     pub number: i32,
-    /// None of a datagram's.
+    /// The client. `None` for datagrams.
     stream: Option<AnyStream>,
     state: AtomicU8,
-    /// The second of its last request.
+    /// The second of the last request.
     used_at: AtomicU32,
     reason: AtomicU8,
 }
 
-/// What a session does.
+/// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// Has heard nothing yet.
+    /// It has received nothing yet.
     New,
-    /// Waits for a request.
+    /// It waits for a request.
     Reads,
-    /// Answers requests.
+    /// It answers requests.
     Answers,
-    /// Waits for the data of a request.
+    /// It waits for the data of a request.
     Receives,
-    /// Skips data.
+    /// It skips data.
     Skips,
-    /// Is a watcher.
+    /// It is a watcher.
     Watches,
 }
 
@@ -68,11 +68,11 @@ const STATES: [(State, &str); 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
-    /// The client has had enough.
+    /// The client closed it.
     Normal,
-    /// Something went wrong.
+    /// An error.
     Error,
-    /// The client said nothing for too long.
+    /// The client was silent for too long.
     Idle,
     /// The server was told to stop.
     Shutdown,
@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// What is known of datagrams that come in at a door of this number.
+    /// Returns the entry for datagrams that arrive at the socket with this number.
     pub fn unlisted(number: i32, now: u32) -> Entry {
         Entry::new(number, None, now)
     }
@@ -105,25 +105,26 @@ impl Entry {
         self.stream.as_ref().and_then(AnyStream::peer)
     }
 
-    /// Says what its session does.
+    /// Notes what the session is doing.
     #[inline]
     pub fn set_state(&self, state: State) {
         self.state.store(state as u8, Relaxed);
     }
 
-    /// Says that a request has come.
+    /// Notes that a request has arrived in this second.
     #[inline]
     pub fn note_request(&self, now: u32) {
         self.used_at.store(now, Relaxed);
     }
 
-    /// Says why it ends. The first reason counts.
+    /// Notes why the connection ends. The first reason counts.
     #[cold]
     pub fn set_reason(&self, reason: Reason) {
         let _ = self.reason.compare_exchange(Reason::Normal as u8, reason as u8, Relaxed, Relaxed);
     }
 
-    /// The client's address, where it came in, what it does and since when, in memcached's words.
+    /// Returns the client's address, the address that it connected to, the state of its session,
+    /// and the seconds since its last request, as memcached writes them.
     pub fn describe(&self, now: u32) -> (String, String, &'static str, u32) {
         let peer = self.peer().map(|peer| super::stream::tcp_text("tcp", peer));
         let state = STATES[usize::from(self.state.load(Relaxed))].1;
@@ -140,14 +141,14 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// What is known of the connection.
+    /// Returns what is known about the connection.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 }
 
 impl Connections {
-    /// At most so many at a time.
+    /// Returns an empty set of connections with this limit.
     pub fn new(most: u64, watchers: Arc<Watchers>) -> Connections {
         Connections {
             total: AtomicU64::new(0),
@@ -166,7 +167,7 @@ impl Connections {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection; `None` if there are too many.
+    /// Adds a connection. Returns `None` if there are too many.
     pub fn admit(self: &Arc<Self>, stream: AnyStream, now: u32) -> Option<Admitted> {
         let mut list = self.list();
         if list.len() as u64 >= self.most {
@@ -183,7 +184,7 @@ impl Connections {
         Some(Admitted { connections: Arc::clone(self), entry })
     }
 
-    /// Waits until there is room for one more, or the calling fibre is cancelled.
+    /// Waits until there is room for one more connection, or the calling fibre is cancelled.
     pub fn wait_for_room(&self) {
         if self.current() < self.most {
             return;
@@ -196,44 +197,46 @@ impl Connections {
         self.micros_full.fetch_add(begin.elapsed().as_micros() as u64, Relaxed);
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     pub fn current(&self) -> u64 {
         self.list().len() as u64
     }
 
-    /// How many there were.
+    /// Returns the number of connections that have been accepted.
     pub fn total(&self) -> u64 {
         self.total.load(Relaxed)
     }
 
-    /// How many were too many.
+    /// Returns the number of connections that were rejected because there were too many.
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Relaxed)
     }
 
-    /// How many said nothing for too long.
+    /// Returns the number of connections that were closed because the client was silent.
     pub fn kicked(&self) -> u64 {
         self.kicked.load(Relaxed)
     }
 
-    /// How many there may be.
+    /// Returns the largest number of connections at a time.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// Whether connections wait to be accepted, how often they did, and for how many microseconds.
+    /// Returns whether connections wait to be accepted, how often they did, and for how many
+    /// microseconds.
     pub fn fullness(&self) -> (bool, u64, u64) {
         (self.is_full.load(Relaxed), self.times_full.load(Relaxed), self.micros_full.load(Relaxed))
     }
 
-    /// All of them, by number.
+    /// Returns all entries, sorted by number.
     pub fn all(&self) -> Vec<Arc<Entry>> {
         let mut all: Vec<Arc<Entry>> = self.list().values().cloned().collect();
         all.sort_by_key(|entry| entry.number);
         all
     }
 
-    /// Ends those whose clients have said nothing for so many seconds, except for watchers.
+    /// Closes connections whose clients have been silent for this number of seconds, except for
+    /// watchers.
     pub fn kick(&self, now: u32, timeout: u32) {
         for entry in self.all() {
             let is_idle = now.saturating_sub(entry.used_at.load(Relaxed)) > timeout;
@@ -245,7 +248,7 @@ impl Connections {
         }
     }
 
-    /// Counts from zero again.
+    /// Sets the counters to zero.
     pub fn reset(&self) {
         let counters = [&self.total, &self.rejected, &self.kicked, &self.times_full, &self.micros_full];
         counters.iter().for_each(|counter| counter.store(0, Relaxed));
@@ -263,7 +266,7 @@ impl Drop for Admitted {
     }
 }
 
-/// Bytes in and out.
+/// The number of bytes received and sent.
 #[derive(Default)]
 pub struct Traffic {
     received: CachePadded<AtomicU64>,

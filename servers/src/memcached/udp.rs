@@ -1,8 +1,8 @@
 //! Requests in datagrams: `-U`.
 //!
 //! A datagram begins with a header of 8 bytes: the client's number for the request, the number of
-//! this datagram, the number of datagrams, and two bytes that are 0. A request is one datagram. It
-//! is a session of its own, which ends with it; its answer is as many datagrams as it takes.
+//! this datagram, the number of datagrams, and two zero bytes. A request is one datagram. It is a
+//! session of its own, and its answer is one datagram or more.
 
 use super::Server;
 use super::session::Session;
@@ -17,25 +17,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// The longest datagram that there can be.
+/// The length of the longest datagram.
 const LONGEST: usize = 64 * 1024;
 
 const HEADER: usize = 8;
 
-/// As much of an answer goes into one datagram. memcached's number.
+/// The number of bytes of an answer that fit into a datagram. memcached's number.
 const PAYLOAD: usize = 1400 - HEADER;
 
-/// The longest answer. Its datagrams could be numbered up to 90 megabytes, but all of it is in
-/// memory before the first can be sent.
+/// The length of the longest answer. Datagram numbers would allow 90 megabytes, but the whole
+/// answer is in memory before its first datagram is sent.
 const LONGEST_ANSWER: usize = 4 << 20;
 
-/// Where datagrams come in.
+/// A socket that receives datagrams.
 pub struct Mailbox {
     socket: UdpSocket,
 }
 
 impl Mailbox {
-    /// Listens at an address.
+    /// Binds a socket to an address.
     ///
     /// # Errors
     /// The kernel's.
@@ -43,17 +43,17 @@ impl Mailbox {
         Ok(Mailbox { socket: UdpSocket::bind((host, port))? })
     }
 
-    /// Where it is.
+    /// Returns the socket's address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Its number and where it is, in memcached's words.
+    /// Returns the socket's number and address, as memcached writes them.
     pub fn describe(&self) -> (i32, String) {
         (self.socket.as_raw_fd(), self.address().map_or(String::new(), |address| tcp_text("udp", address)))
     }
 
-    /// Answers until this fibre is cancelled.
+    /// Answers datagrams until this fibre is cancelled.
     pub fn serve(&self, server: &Server) {
         let mut buffer = vec![0; LONGEST];
         let entry = Entry::unlisted(self.socket.as_raw_fd(), server.clock.now());
@@ -65,14 +65,14 @@ impl Mailbox {
                     }
                 }
                 Err(_) if server.is_stopping() => return,
-                Err(error) => server.log(1, || format!("datagrams: {error}")),
+                Err(error) => server.log(1, || format!("cannot receive datagrams: {error}")),
             }
         }
     }
 
     fn answer(&self, server: &Server, entry: &Entry, datagram: &[u8], client: SocketAddr) -> io::Result<()> {
         let Some((header, request)) = datagram.split_first_chunk::<HEADER>() else { return Ok(()) };
-        // Requests of several datagrams are not served by memcached either.
+        // memcached does not serve requests of several datagrams either.
         if header[4..6] != [0, 1] || request.is_empty() {
             return Ok(());
         }
@@ -95,13 +95,13 @@ impl Mailbox {
     }
 }
 
-/// A request and its answer, which a session takes for a connection.
+/// A request and its answer. A session takes them for a connection.
 #[derive(Clone)]
 struct Exchange(Arc<Mutex<Halves>>);
 
 struct Halves {
     request: Vec<u8>,
-    /// As much of it has been read.
+    /// The number of bytes of the request that have been read.
     read: usize,
     answer: Vec<u8>,
 }

@@ -1,8 +1,9 @@
-//! `watch`: what happens, told to those who want to know, as it happens.
+//! `watch`: lines about what happens, for clients that ask for them.
 //!
-//! A watcher is a session that has no more requests: its fibre waits for lines and sends them. A
-//! line is made only if somebody wants its topic. It goes into a buffer of each watcher, of limited
-//! size: a watcher that does not read misses lines, and is told how many. Nobody waits for it.
+//! A watcher is a session that answers no more requests: its fibre waits for lines and sends them.
+//! A line is made only if a watcher wants its topic. Each watcher has a buffer of limited size for
+//! its lines. A watcher that does not read misses lines, and a later line tells it how many. No
+//! session waits for a watcher.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::net::SocketAddr;
@@ -10,13 +11,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// As many can watch. memcached's number.
+/// The largest number of watchers. memcached's number.
 const MOST_WATCHERS: usize = 20;
 
-/// What a watcher can ask for: bits.
+/// The topics that a watcher can ask for, as bits.
 pub type Topics = u32;
 
-/// Items that are asked for.
+/// Items that are looked up.
 pub const FETCHERS: Topics = 1;
 /// Items that are stored.
 pub const MUTATIONS: Topics = 2;
@@ -24,10 +25,10 @@ pub const MUTATIONS: Topics = 2;
 pub const EVICTIONS: Topics = 4;
 /// Connections that begin and end.
 pub const CONNECTIONS: Topics = 8;
-/// What memcached tells about, and does not happen here.
+/// A topic of memcached for which nothing happens here.
 pub const NOTHING: Topics = 0;
 
-/// Finds a topic by the word for it.
+/// Returns the topic with this name.
 pub fn topic(word: &[u8]) -> Option<Topics> {
     Some(match word {
         b"fetchers" => FETCHERS,
@@ -39,43 +40,44 @@ pub fn topic(word: &[u8]) -> Option<Topics> {
     })
 }
 
-/// All who watch.
+/// All watchers.
 pub struct Watchers {
-    /// What at least one of them wants. Read at each request; written when one comes or goes.
+    /// The topics that at least one watcher wants. Read at each request; written when a watcher
+    /// enters or leaves.
     wanted: AtomicU32,
-    /// Never locked while something waits.
+    /// No session waits while it holds this lock.
     list: Mutex<Vec<Arc<Watcher>>>,
-    /// Bytes that may wait for a watcher.
+    /// The number of bytes that may wait for one watcher.
     buffer: usize,
     lines: AtomicU64,
     sent: AtomicU64,
     skipped: AtomicU64,
 }
 
-/// One who watches.
+/// One watcher.
 pub struct Watcher {
     topics: Topics,
     fibre: sinew::Fibre,
     lines: Mutex<Lines>,
 }
 
-/// What waits for a watcher.
+/// The lines that wait for a watcher.
 #[derive(Default)]
 struct Lines {
     text: Vec<u8>,
     skipped: u64,
-    /// Whether there is something to read, or the connection is at its end.
+    /// Whether the client has sent something, or has closed the connection.
     is_heard: bool,
     is_over: bool,
 }
 
-/// What a watcher has to do next.
+/// What a watcher does next.
 pub enum Told {
-    /// Send this.
+    /// It sends these lines.
     Lines(Vec<u8>),
-    /// See what the client says.
+    /// It reads what the client has sent.
     Heard,
-    /// End.
+    /// It ends.
     Over,
 }
 
@@ -84,7 +86,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watchers {
-    /// Nobody yet. Each may have so many bytes waiting.
+    /// Returns an empty list. At most `buffer` bytes wait for each watcher.
     pub fn new(buffer: usize) -> Watchers {
         Watchers {
             wanted: AtomicU32::new(0),
@@ -96,13 +98,13 @@ impl Watchers {
         }
     }
 
-    /// Whether anybody wants to know.
+    /// Returns whether a watcher wants this topic.
     #[inline]
     pub fn wants(&self, topic: Topics) -> bool {
         self.wanted.load(Relaxed) & topic != 0
     }
 
-    /// Adds the calling fibre. Returns `None` if there are too many.
+    /// Makes the calling fibre a watcher. Returns `None` if there are too many.
     pub fn enter(&self, topics: Topics) -> Option<Arc<Watcher>> {
         let mut list = lock(&self.list);
         if list.len() >= MOST_WATCHERS {
@@ -115,7 +117,7 @@ impl Watchers {
         Some(watcher)
     }
 
-    /// Takes one out.
+    /// Removes a watcher.
     pub fn leave(&self, watcher: &Arc<Watcher>) {
         let mut list = lock(&self.list);
         list.retain(|other| !Arc::ptr_eq(other, watcher));
@@ -126,7 +128,7 @@ impl Watchers {
         self.wanted.store(list.iter().fold(0, |all, watcher| all | watcher.topics), Relaxed);
     }
 
-    /// Sends all away.
+    /// Ends all watchers.
     pub fn close(&self) {
         for watcher in &*lock(&self.list) {
             lock(&watcher.lines).is_over = true;
@@ -134,13 +136,13 @@ impl Watchers {
         }
     }
 
-    /// The number of watchers, of lines made, of lines for watchers, and of lines they missed.
+    /// Returns four numbers: watchers, lines made, lines put into buffers, and lines missed.
     pub fn numbers(&self) -> [u64; 4] {
         let count = lock(&self.list).len() as u64;
         [count, self.lines.load(Relaxed), self.sent.load(Relaxed), self.skipped.load(Relaxed)]
     }
 
-    /// Counts lines from zero again.
+    /// Sets the line counters to zero.
     pub fn reset(&self) {
         [&self.lines, &self.sent, &self.skipped].iter().for_each(|counter| counter.store(0, Relaxed));
     }
@@ -153,7 +155,7 @@ impl Watchers {
         let text = format!("ts={}.{} gid={number} {line}\n", since.as_secs(), since.subsec_micros());
         for watcher in lock(&self.list).iter().filter(|watcher| watcher.topics & topic != 0) {
             let mut lines = lock(&watcher.lines);
-            // Room for the line that says how many were skipped.
+            // Leaves room for the line that says how many were skipped.
             if lines.text.len() + text.len() + 128 > self.buffer {
                 lines.skipped += 1;
                 self.skipped.fetch_add(1, Relaxed);
@@ -173,7 +175,7 @@ impl Watchers {
         }
     }
 
-    /// An item was asked for.
+    /// Tells that a key was looked up.
     pub fn say_fetched(&self, key: &[u8], status: &str, class: usize, connection: i32, size: u32) {
         let key = Encoded(key);
         self.say(
@@ -182,7 +184,7 @@ impl Watchers {
         );
     }
 
-    /// An item was to be stored.
+    /// Tells that an item was to be stored, and with what outcome.
     pub fn say_stored(&self, stored: &Stored<'_>) {
         let Stored { key, status, command, ttl, class, connection, size } = stored;
         let key = Encoded(key);
@@ -194,7 +196,7 @@ impl Watchers {
         );
     }
 
-    /// An item was evicted.
+    /// Tells that an item was evicted.
     pub fn say_evicted(&self, evicted: &Eviction<'_>) {
         let Eviction { key, is_fetched, ttl, idle, class, length } = evicted;
         let (key, fetched) = (Encoded(key), if *is_fetched { "yes" } else { "no" });
@@ -204,7 +206,7 @@ impl Watchers {
         );
     }
 
-    /// A connection has begun, or has ended, if there is a reason for it.
+    /// Tells that a connection has begun, or has ended if there is a reason.
     pub fn say_connection(&self, peer: Option<SocketAddr>, connection: i32, reason: Option<&str>) {
         let (address, port, transport) = match peer {
             Some(peer) => (peer.ip().to_string(), peer.port(), "tcp"),
@@ -222,7 +224,7 @@ impl Watchers {
 }
 
 impl Watcher {
-    /// Waits for something to do. By the fibre that entered.
+    /// Waits for something to do. Called by the fibre that entered.
     pub fn wait(&self) -> Told {
         loop {
             let mut lines = lock(&self.lines);
@@ -240,7 +242,7 @@ impl Watcher {
         }
     }
 
-    /// Says that there is something to read.
+    /// Notes that the client has sent something.
     pub fn hear(&self) {
         lock(&self.lines).is_heard = true;
         self.fibre.unpark();
@@ -251,11 +253,11 @@ impl Watcher {
 pub struct Stored<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// What came of it.
+    /// The outcome.
     pub status: &'a str,
-    /// The verb.
+    /// The command's verb.
     pub command: &'a str,
-    /// Seconds until it expires; 0 is never.
+    /// The seconds until it expires; 0 is never.
     pub ttl: u32,
     /// Its class of sizes.
     pub class: usize,
@@ -269,11 +271,11 @@ pub struct Stored<'a> {
 pub struct Eviction<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// Whether anybody had asked for it.
+    /// Whether a client had asked for it.
     pub is_fetched: bool,
-    /// Seconds until it would have expired; -1 is never.
+    /// The seconds until it would have expired; -1 is never.
     pub ttl: i64,
-    /// For how many seconds nobody had asked for it.
+    /// The seconds since it was last used.
     pub idle: u32,
     /// Its class of sizes.
     pub class: usize,
@@ -282,11 +284,11 @@ pub struct Eviction<'a> {
 }
 
 impl Eviction<'_> {
-    /// What this is about.
+    /// The topic of evictions.
     pub const TOPIC: Topics = EVICTIONS;
 }
 
-/// A key as it stands in a URI.
+/// A key, encoded as in a URI.
 pub struct Encoded<'a>(pub &'a [u8]);
 
 impl Display for Encoded<'_> {
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_misses_lines_and_is_told_how_many() {
+    fn a_watcher_that_does_not_read_is_told_how_many_lines_it_missed() {
         sinew::run(|| {
             let watchers = Watchers::new(400);
             assert!(!watchers.wants(FETCHERS));
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_twenty_can_watch() {
+    fn at_most_twenty_clients_can_watch() {
         sinew::run(|| {
             let watchers = Watchers::new(1000);
             let all: Vec<_> = std::iter::from_fn(|| watchers.enter(EVICTIONS)).collect();

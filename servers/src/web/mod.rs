@@ -62,8 +62,8 @@ impl Server {
 }
 
 /// Returns the number of permits in [`Server::room`].
-fn permits(options: &Options) -> u64 {
-    u64::from(options.connections) + options.listen.len() as u64 - 1
+fn permits(options: &Options) -> usize {
+    options.connections as usize + options.listen.len() - 1
 }
 
 /// Serves until a signal ends the server.
@@ -136,7 +136,7 @@ impl Serve for Server {
     /// Waits until all connections have ended. Ends the process if that takes longer than
     /// [`GRACE`].
     fn end(&self) {
-        if self.room.acquire_timeout(permits(&self.options), GRACE).is_err() {
+        if self.room.acquire_many_timeout(permits(&self.options), GRACE).is_err() {
             serving::report(self, 0, || format!("some connections did not end within {} s", GRACE.as_secs()));
             self.log.as_ref().inspect(|log| log.close());
             std::process::exit(0);

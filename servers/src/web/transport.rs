@@ -124,7 +124,7 @@ impl Transport for Plain {
 
     fn send(&mut self, file: &File, offset: u64, count: u64) -> io::Result<()> {
         self.limit = Instant::now() + self.patience;
-        let sent = time::deadline(self.limit, || sinew::io::sendfile(file, &self.stream, offset, count))?;
+        let sent = time::deadline(self.limit, || sinew::net::sendfile(file, &self.stream, offset, count))?;
         if sent == count { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
     }
 

@@ -73,7 +73,7 @@ fn ticks_per_ms() -> u64 {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

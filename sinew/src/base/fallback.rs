@@ -37,7 +37,7 @@ fn parse(list: &str) -> Vec<Facility> {
     list.split(',').filter_map(|word| known(word.trim())).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

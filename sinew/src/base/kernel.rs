@@ -1,73 +1,67 @@
-//! The few things asked of the kernel directly, each behind a safe function.
+//! Calls of the kernel, each behind a safe function. rustix makes them where it can.
 #![allow(unsafe_code)]
 
+use rustix::event::epoll;
+use rustix::thread::futex;
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// The CPU that this thread runs on at this moment; 0 if the kernel won't say.
+/// Returns the CPU that this thread runs on at this moment.
 pub(crate) fn current_cpu() -> usize {
+    // Not rustix's: libc asks the vDSO, which is no call of the kernel.
     // SAFETY: no arguments, no memory.
     usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
 /// Restricts this thread to `cpus`.
 pub(crate) fn pin_thread(cpus: &[usize]) -> io::Result<()> {
-    // SAFETY: an all-zero set is a valid, empty one.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let mut set = rustix::thread::CpuSet::new();
     for &cpu in cpus {
-        if cpu >= libc::CPU_SETSIZE as usize {
+        if cpu >= rustix::thread::CpuSet::MAX_CPU {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: `cpu` is within the set.
-        unsafe { libc::CPU_SET(cpu, &mut set) };
+        set.set(cpu);
     }
-    // SAFETY: the set is valid for its size; 0 means this thread.
-    match unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Sleeps while `word` holds `expected`, until woken or until `timeout` has
-/// passed. May return for no reason.
+/// Sleeps while `word` holds `expected`, until woken or until `timeout` has passed. May return
+/// for no reason.
 #[cfg_attr(sinew_loom, allow(dead_code))]
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+    let timeout = timeout.map(|timeout| futex::Timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(futex::Secs::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the word and the time outlive the call.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected, timeout);
-    }
+    // Interrupted, too late, another value: the caller looks again in any case.
+    let _ = futex::wait(word, futex::Flags::PRIVATE, expected, timeout.as_ref());
 }
 
-/// Wakes one thread that sleeps on `word`, which need not be there any more.
+/// Wakes one thread that sleeps on `word`, which need not be there any more: so it is not a
+/// reference, which rustix asks for.
 #[cfg_attr(sinew_loom, allow(dead_code))]
 pub(crate) fn futex_wake(word: *const AtomicU32) {
     // SAFETY: the kernel uses the address only as a key.
     unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
 
-/// Writes to stderr at once. May be called where little may: in a signal handler, in a forked
-/// child.
+/// Writes to stderr at once. May be called in a signal handler and in a forked child.
 pub(crate) fn say(parts: &[&str]) {
     for part in parts {
-        // SAFETY: the bytes are valid.
-        unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
+        // Nobody is left to be told if that cannot be written.
+        let _ = rustix::io::write(rustix::stdio::stderr(), part.as_bytes());
     }
 }
 
-/// The kernel's number of this thread.
+/// Returns the kernel's number of this thread.
 pub(crate) fn thread_id() -> i32 {
-    // SAFETY: no arguments, no memory.
-    unsafe { libc::gettid() }
+    rustix::thread::gettid().as_raw_pid()
 }
 
-/// Gives this thread a descriptor table of its own, with the three standard descriptors
-/// in it.
+/// Gives this thread a descriptor table of its own, with the three standard descriptors in it.
 pub(crate) fn renew_descriptor_table() -> io::Result<()> {
     const UNSHARE: libc::c_uint = 1 << 1;
     // SAFETY: what is closed is a copy that nobody knows of.
@@ -77,10 +71,38 @@ pub(crate) fn renew_descriptor_table() -> io::Result<()> {
     }
 }
 
-/// Whether this thread has the same descriptor table as another one of this process. If
-/// the kernel won't say, `false`.
+/// Returns whether this thread has the same descriptor table as another one of this process;
+/// `false` if the kernel does not say.
 pub(crate) fn share_descriptors(thread: i32) -> bool {
     const FILES: libc::c_int = 2;
     // SAFETY: no memory is involved.
     unsafe { libc::syscall(libc::SYS_kcmp, thread_id(), thread, FILES, 0, 0) == 0 }
+}
+
+/// Waits for events of `epoll`, for `timeout` at most, with a resolution of nanoseconds.
+///
+/// # Errors
+/// The kernel's: it can do this since Linux 5.11.
+pub(crate) fn epoll_wait_exactly<'a>(
+    epoll: BorrowedFd<'_>,
+    room: &'a mut [MaybeUninit<epoll::Event>],
+    timeout: Duration,
+) -> io::Result<&'a [epoll::Event]> {
+    let time = libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
+    // SAFETY: the room is valid for writing, the time for reading. An event of rustix's is one of
+    // the kernel's.
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            epoll.as_raw_fd(),
+            room.as_mut_ptr(),
+            room.len(),
+            &raw const time,
+            std::ptr::null::<libc::sigset_t>(),
+            0usize,
+        )
+    };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has filled this number of events.
+    Ok(unsafe { room[..count].assume_init_ref() })
 }

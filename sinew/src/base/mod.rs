@@ -21,6 +21,8 @@ pub(crate) mod fence;
 pub(crate) mod fork;
 pub(crate) mod here;
 pub(crate) mod kernel;
+#[cfg(all(test, sinew_loom))]
+pub(crate) mod models;
 pub(crate) mod prefetch;
 pub(crate) mod spin;
 

@@ -263,7 +263,7 @@ fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> Result<R, AccessError> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

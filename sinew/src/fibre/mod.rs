@@ -2,10 +2,12 @@
 
 mod builder;
 mod handle;
-pub(crate) mod headcount;
+mod headcount;
 mod join_future;
 mod locals;
 mod migrate;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod overflow;
 pub(crate) mod record;
 mod scope;

@@ -100,7 +100,7 @@ fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &str {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

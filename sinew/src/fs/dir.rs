@@ -1,50 +1,124 @@
 //! Directories.
 
-use super::{FileType, Metadata};
-use crate::blocking;
-use crate::io::Scoped;
+use super::{FileType, Metadata, owned};
+use crate::io::EventScoped;
+use crate::io::{blocking, blocking_async};
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt};
 use std::path::{Path, PathBuf};
-use std::{fmt, io, vec};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io};
 
-/// As many entries as are fetched at a time. The kernel gives some hundreds to one call
+/// The number of entries that are fetched at a time. The kernel gives some hundreds to one call
 /// of std's; unmeasured.
 const BATCH: usize = 128;
 
-/// The entries of a directory, in no order.
+/// Returns the entries of a directory, in no order.
 ///
 /// # Errors
 /// As `std::fs::read_dir`.
 pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let path = path.as_ref();
-    blocking(|| {
-        let mut dir =
-            ReadDir { entries: Scoped::new(std::fs::read_dir(path)?), batch: Vec::new().into_iter(), is_over: false };
-        dir.fetch();
-        Ok(dir)
-    })
+    blocking(|| ReadDir::open(path))
+}
+
+/// As [`read_dir`], for tasks. They use [`ReadDir::next_async`].
+///
+/// # Errors
+/// As `read_dir`.
+pub async fn read_dir_async(path: impl AsRef<Path>) -> io::Result<ReadDir> {
+    let path = owned(path);
+    blocking_async(move || ReadDir::open(&path)).await
 }
 
 /// The entries of a directory; see [`read_dir`]. They are fetched many at a time.
 pub struct ReadDir {
-    entries: Scoped<std::fs::ReadDir>,
-    /// Those that have been fetched.
-    batch: vec::IntoIter<io::Result<DirEntry>>,
-    /// Whether these are the last.
+    /// Locked by a thread of the pool while it fetches entries: others only try.
+    fetched: Arc<Mutex<Fetched>>,
+}
+
+struct Fetched {
+    entries: EventScoped<std::fs::ReadDir>,
+    /// The entries that have been fetched.
+    batch: VecDeque<io::Result<DirEntry>>,
+    /// Whether these are the last entries.
     is_over: bool,
 }
 
+/// The next entry, as far as it is known.
+enum Next {
+    Entry(io::Result<DirEntry>),
+    Over,
+    /// More have to be fetched first.
+    Unknown,
+}
+
 impl ReadDir {
-    /// Fetches more, on a kernel thread.
-    fn fetch(&mut self) {
-        let mut batch = Vec::with_capacity(BATCH);
-        match self.entries.get_mut() {
-            Ok(entries) => batch.extend(entries.take(BATCH).map(|entry| entry.map(DirEntry::new))),
-            Err(error) => batch.push(Err(error.into())),
+    /// On a kernel thread.
+    fn open(path: &Path) -> io::Result<ReadDir> {
+        let entries = EventScoped::new(std::fs::read_dir(path)?);
+        let mut fetched = Fetched { entries, batch: VecDeque::new(), is_over: false };
+        fetched.fetch();
+        Ok(ReadDir { fetched: Arc::new(Mutex::new(fetched)) })
+    }
+
+    fn try_next(&mut self) -> Next {
+        // The call of a future that was dropped may still be at it.
+        let Ok(mut fetched) = self.fetched.try_lock() else { return Next::Unknown };
+        match fetched.batch.pop_front() {
+            Some(entry) => Next::Entry(entry),
+            None if fetched.is_over => Next::Over,
+            None => Next::Unknown,
         }
-        self.is_over = batch.len() < BATCH;
-        self.batch = batch.into_iter();
+    }
+
+    /// As [`next`](Iterator::next), for tasks. Dropped before its end, it has taken no entry.
+    ///
+    /// ```
+    /// sinew::run(|| {
+    ///     sinew::block_on(async {
+    ///         let mut entries = sinew::fs::read_dir_async("/proc/self/fd").await?;
+    ///         let mut count = 0;
+    ///         while let Some(entry) = entries.next_async().await {
+    ///             entry?;
+    ///             count += 1;
+    ///         }
+    ///         assert!(count > 0);
+    ///         std::io::Result::Ok(())
+    ///     })
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub async fn next_async(&mut self) -> Option<io::Result<DirEntry>> {
+        loop {
+            match self.try_next() {
+                Next::Entry(entry) => return Some(entry),
+                Next::Over => return None,
+                Next::Unknown => {
+                    let fetched = Arc::clone(&self.fetched);
+                    blocking_async(move || fetch(&fetched)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Fetches entries if there are none, on a kernel thread.
+fn fetch(fetched: &Mutex<Fetched>) {
+    fetched.lock().unwrap_or_else(PoisonError::into_inner).fetch();
+}
+
+impl Fetched {
+    fn fetch(&mut self) {
+        if !self.batch.is_empty() || self.is_over {
+            return;
+        }
+        match self.entries.get_mut() {
+            Ok(entries) => self.batch.extend(entries.take(BATCH).map(|entry| entry.map(DirEntry::new))),
+            Err(error) => self.batch.push_back(Err(error.into())),
+        }
+        self.is_over = self.batch.len() < BATCH;
     }
 }
 
@@ -52,44 +126,51 @@ impl Iterator for ReadDir {
     type Item = io::Result<DirEntry>;
 
     fn next(&mut self) -> Option<io::Result<DirEntry>> {
-        if self.batch.len() == 0 && !self.is_over {
-            blocking(|| self.fetch());
+        loop {
+            match self.try_next() {
+                Next::Entry(entry) => return Some(entry),
+                Next::Over => return None,
+                Next::Unknown => blocking(|| fetch(&self.fetched)),
+            }
         }
-        self.batch.next()
     }
 }
 
 impl fmt::Debug for ReadDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.entries.peek().fmt(f)
+        match self.fetched.try_lock() {
+            Ok(fetched) => fetched.entries.peek().fmt(f),
+            Err(_) => f.debug_tuple("ReadDir").finish_non_exhaustive(),
+        }
     }
 }
 
-/// An entry of a directory. Has std's [`DirEntryExt`] as well.
+/// An entry of a directory. Implements std's [`DirEntryExt`].
 pub struct DirEntry {
     /// It holds the directory's descriptor.
-    entry: Scoped<std::fs::DirEntry>,
-    /// If it could be had when the entry was fetched.
+    entry: EventScoped<std::fs::DirEntry>,
+    /// `None` if the kernel did not say when the entry was fetched.
     file_type: Option<FileType>,
 }
 
 impl DirEntry {
     fn new(entry: std::fs::DirEntry) -> DirEntry {
-        DirEntry { file_type: entry.file_type().ok(), entry: Scoped::new(entry) }
+        DirEntry { file_type: entry.file_type().ok(), entry: EventScoped::new(entry) }
     }
 
-    /// The directory's path with the entry's name.
+    /// Returns the directory's path with the entry's name.
     pub fn path(&self) -> PathBuf {
         self.entry.peek().path()
     }
 
-    /// Its name in the directory.
+    /// Returns the entry's name in the directory.
     pub fn file_name(&self) -> OsString {
         self.entry.peek().file_name()
     }
 
-    /// Whether it is a file, a directory, a symbolic link. Does not block: it came with
-    /// the entry.
+    /// Returns whether it is a file, a directory, a symbolic link. Usually does not block: that
+    /// comes with the entry. Some file systems do not say it; the call blocks there, and panics in
+    /// a task.
     ///
     /// # Errors
     /// As std's.
@@ -97,7 +178,8 @@ impl DirEntry {
         self.file_type.map_or_else(|| blocking(|| self.entry.get()?.file_type()), Ok)
     }
 
-    /// What is known of the file, or of the symbolic link itself.
+    /// Returns the metadata of the file, or of the symbolic link itself. Tasks give the
+    /// [path](DirEntry::path) to [`symlink_metadata_async`](super::symlink_metadata_async).
     ///
     /// # Errors
     /// As std's.
@@ -118,24 +200,34 @@ impl fmt::Debug for DirEntry {
     }
 }
 
-/// Creates directories: `std::fs::DirBuilder` for fibres. Has std's [`DirBuilderExt`] as
-/// well.
+/// Creates directories: `std::fs::DirBuilder` for fibres and tasks. Implements std's
+/// [`DirBuilderExt`].
 #[derive(Debug)]
 pub struct DirBuilder {
-    builder: std::fs::DirBuilder,
+    recursive: bool,
+    mode: Option<u32>,
 }
 
 impl DirBuilder {
-    /// For one directory, with the permissions that directories usually get.
+    /// Returns a builder for one directory with the usual permissions.
     #[expect(clippy::new_without_default, reason = "std's has none")]
     pub fn new() -> DirBuilder {
-        DirBuilder { builder: std::fs::DirBuilder::new() }
+        DirBuilder { recursive: false, mode: None }
     }
 
-    /// Creates those that it lies in as well, and does not mind if it exists.
+    /// Sets whether parents are created as well, and it is no error if the directory exists.
     pub fn recursive(&mut self, recursive: bool) -> &mut Self {
-        self.builder.recursive(recursive);
+        self.recursive = recursive;
         self
+    }
+
+    fn builder(&self) -> std::fs::DirBuilder {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(self.recursive);
+        if let Some(mode) = self.mode {
+            builder.mode(mode);
+        }
+        builder
     }
 
     /// Creates the directory.
@@ -143,14 +235,23 @@ impl DirBuilder {
     /// # Errors
     /// As std's.
     pub fn create(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = path.as_ref();
-        blocking(|| self.builder.create(path))
+        let (builder, path) = (self.builder(), path.as_ref());
+        blocking(|| builder.create(path))
+    }
+
+    /// As [`create`](DirBuilder::create), for tasks.
+    ///
+    /// # Errors
+    /// As `create`.
+    pub async fn create_async(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (builder, path) = (self.builder(), owned(path));
+        blocking_async(move || builder.create(path)).await
     }
 }
 
 impl DirBuilderExt for DirBuilder {
     fn mode(&mut self, mode: u32) -> &mut Self {
-        self.builder.mode(mode);
+        self.mode = Some(mode);
         self
     }
 }

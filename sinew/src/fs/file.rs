@@ -1,26 +1,34 @@
 //! An open file.
 
 use super::{FileTimes, Metadata, OpenOptions, Permissions, TryLockError};
-use crate::blocking;
-use crate::io::{OtherScope, Scoped};
+use crate::io::{EventScoped, OtherScope};
+use crate::io::{blocking, blocking_async};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
-/// An open file: `std::fs::File` for fibres. Has std's [`FileExt`] as well, for reading
+/// The largest number of bytes that one call moves for a task, because they are copied.
+/// Unmeasured.
+const MOST_COPIED: usize = 1 << 20;
+
+/// An open file: `std::fs::File` for fibres and tasks. Implements std's [`FileExt`], for reading
 /// and writing at an offset.
 ///
 /// There is no buffer in it. Pipes, sockets and the like are better served by
 /// [`Pollable`](crate::io::Pollable), which needs no kernel thread to wait.
+///
+/// See [`fs`](super#tasks) for what holds for tasks.
 #[derive(Debug)]
 pub struct File {
-    file: Scoped<std::fs::File>,
+    /// Shared with the calls of tasks, which may outlive the handle.
+    file: Arc<EventScoped<std::fs::File>>,
 }
 
 impl File {
-    /// Opens a file to be read.
+    /// Opens a file for reading.
     ///
     /// # Errors
     /// As std's.
@@ -28,8 +36,7 @@ impl File {
         OpenOptions::new().read(true).open(path)
     }
 
-    /// Opens a file to be written, creates it if it does not exist, and empties it if it
-    /// does.
+    /// Opens a file for writing. Creates it if it does not exist, and empties it if it does.
     ///
     /// # Errors
     /// As std's.
@@ -37,7 +44,7 @@ impl File {
         OpenOptions::new().write(true).create(true).truncate(true).open(path)
     }
 
-    /// Creates a file that does not exist, to be read and written.
+    /// Creates a file that does not exist, for reading and writing.
     ///
     /// # Errors
     /// As std's.
@@ -45,18 +52,20 @@ impl File {
         OpenOptions::new().read(true).write(true).create_new(true).open(path)
     }
 
+    /// Returns the descriptor.
+    ///
     /// # Errors
     /// If it is of another event scope.
-    pub(crate) fn raw(&self) -> io::Result<RawFd> {
-        Ok(self.file.get()?.as_raw_fd())
+    pub(crate) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.file.get()?.as_fd())
     }
 
-    /// How a file is to be opened.
+    /// Returns options that allow nothing.
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }
 
-    /// Waits until the file is on its device, with all that is known of it.
+    /// Waits until the file's contents and metadata are on its device.
     ///
     /// # Errors
     /// As std's.
@@ -72,7 +81,7 @@ impl File {
         blocking(|| self.file.get()?.sync_data())
     }
 
-    /// Cuts the file off, or extends it by zeros.
+    /// Cuts the file off, or extends it with zeros.
     ///
     /// # Errors
     /// As std's.
@@ -80,7 +89,7 @@ impl File {
         blocking(|| self.file.get()?.set_len(length))
     }
 
-    /// What is known of the file.
+    /// Returns the file's metadata.
     ///
     /// # Errors
     /// As std's.
@@ -88,7 +97,7 @@ impl File {
         blocking(|| self.file.get()?.metadata())
     }
 
-    /// Another handle to the same open file: they share its position.
+    /// Returns another handle to the same open file: they share its position.
     ///
     /// # Errors
     /// As std's.
@@ -104,7 +113,7 @@ impl File {
         blocking(|| self.file.get()?.set_permissions(permissions))
     }
 
-    /// Changes when the file was read and written.
+    /// Changes the times at which the file was read and written.
     ///
     /// # Errors
     /// As std's.
@@ -112,7 +121,7 @@ impl File {
         blocking(|| self.file.get()?.set_times(times))
     }
 
-    /// Changes when the file was written.
+    /// Changes the time at which the file was written.
     ///
     /// # Errors
     /// As std's.
@@ -136,7 +145,7 @@ impl File {
         blocking(|| self.file.get()?.lock_shared())
     }
 
-    /// Takes the file's exclusive lock, if nobody has one.
+    /// Takes the file's exclusive lock, if there is no lock on it.
     ///
     /// # Errors
     /// As std's.
@@ -144,7 +153,7 @@ impl File {
         blocking(|| self.file.get().map_err(refused)?.try_lock())
     }
 
-    /// Takes the file's shared lock, if nobody has the exclusive one.
+    /// Takes the file's shared lock, if there is no exclusive one.
     ///
     /// # Errors
     /// As std's.
@@ -152,12 +161,234 @@ impl File {
         blocking(|| self.file.get().map_err(refused)?.try_lock_shared())
     }
 
-    /// Gives the file's lock back.
+    /// Releases the file's lock.
     ///
     /// # Errors
     /// As std's.
     pub fn unlock(&self) -> io::Result<()> {
         blocking(|| self.file.get()?.unlock())
+    }
+}
+
+/// For tasks.
+impl File {
+    /// Makes a call of std's, which may outlive the caller.
+    async fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&std::fs::File) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let file = Arc::clone(&self.file);
+        blocking_async(move || call(file.get()?)).await
+    }
+
+    /// Makes a call that reads into a buffer of its own, and copies the bytes into `buffer`.
+    async fn fill(
+        &self,
+        buffer: &mut [u8],
+        read: impl FnOnce(&std::fs::File, &mut [u8]) -> io::Result<usize> + Send + 'static,
+    ) -> io::Result<usize> {
+        let mut bytes = vec![0; buffer.len().min(MOST_COPIED)];
+        let (bytes, count) = self.call(move |file| read(file, &mut bytes).map(|count| (bytes, count))).await?;
+        buffer[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    /// As [`open`](File::open), for tasks.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub async fn open_async(path: impl AsRef<Path>) -> io::Result<File> {
+        OpenOptions::new().read(true).open_async(path).await
+    }
+
+    /// As [`create`](File::create), for tasks.
+    ///
+    /// # Errors
+    /// As `create`.
+    pub async fn create_async(path: impl AsRef<Path>) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(true).open_async(path).await
+    }
+
+    /// As [`create_new`](File::create_new), for tasks.
+    ///
+    /// # Errors
+    /// As `create_new`.
+    pub async fn create_new_async(path: impl AsRef<Path>) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).open_async(path).await
+    }
+
+    /// As [`read`](Read::read), for tasks. Reads at most a mebibyte.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub async fn read_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.fill(buffer, |mut file, bytes| file.read(bytes)).await
+    }
+
+    /// As [`read_at`](FileExt::read_at), for tasks. Reads at most a mebibyte.
+    ///
+    /// # Errors
+    /// As `read_at`.
+    pub async fn read_at_async(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.fill(buffer, move |file, bytes| file.read_at(bytes, offset)).await
+    }
+
+    /// As [`read_to_end`](Read::read_to_end), for tasks. Nothing is appended to `buffer` before
+    /// everything has been read.
+    ///
+    /// # Errors
+    /// As `read_to_end`.
+    pub async fn read_to_end_async(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let mut bytes = Vec::new();
+        let mut bytes = self.call(move |mut file| file.read_to_end(&mut bytes).map(|_| bytes)).await?;
+        let count = bytes.len();
+        buffer.append(&mut bytes);
+        Ok(count)
+    }
+
+    /// As [`read_to_string`](Read::read_to_string), for tasks. Nothing is appended to `buffer`
+    /// before everything has been read.
+    ///
+    /// # Errors
+    /// As `read_to_string`.
+    pub async fn read_to_string_async(&self, buffer: &mut String) -> io::Result<usize> {
+        let mut text = String::new();
+        let text = self.call(move |mut file| file.read_to_string(&mut text).map(|_| text)).await?;
+        buffer.push_str(&text);
+        Ok(text.len())
+    }
+
+    /// As [`write`](Write::write), for tasks. Writes at most a mebibyte.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub async fn write_async(&self, bytes: &[u8]) -> io::Result<usize> {
+        let bytes = bytes[..bytes.len().min(MOST_COPIED)].to_owned();
+        self.call(move |mut file| file.write(&bytes)).await
+    }
+
+    /// As [`write_at`](FileExt::write_at), for tasks. Writes at most a mebibyte.
+    ///
+    /// # Errors
+    /// As `write_at`.
+    pub async fn write_at_async(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let bytes = bytes[..bytes.len().min(MOST_COPIED)].to_owned();
+        self.call(move |file| file.write_at(&bytes, offset)).await
+    }
+
+    /// As [`write_all`](Write::write_all), for tasks. Dropped before its end, it may have written
+    /// a part.
+    ///
+    /// # Errors
+    /// As `write_all`.
+    pub async fn write_all_async(&self, bytes: &[u8]) -> io::Result<()> {
+        for bytes in bytes.chunks(MOST_COPIED) {
+            let bytes = bytes.to_owned();
+            self.call(move |mut file| file.write_all(&bytes)).await?;
+        }
+        Ok(())
+    }
+
+    /// As [`seek`](Seek::seek), for tasks.
+    ///
+    /// # Errors
+    /// As `seek`.
+    pub async fn seek_async(&self, position: SeekFrom) -> io::Result<u64> {
+        self.call(move |mut file| file.seek(position)).await
+    }
+
+    /// As [`sync_all`](File::sync_all), for tasks.
+    ///
+    /// # Errors
+    /// As `sync_all`.
+    pub async fn sync_all_async(&self) -> io::Result<()> {
+        self.call(std::fs::File::sync_all).await
+    }
+
+    /// As [`sync_data`](File::sync_data), for tasks.
+    ///
+    /// # Errors
+    /// As `sync_data`.
+    pub async fn sync_data_async(&self) -> io::Result<()> {
+        self.call(std::fs::File::sync_data).await
+    }
+
+    /// As [`set_len`](File::set_len), for tasks.
+    ///
+    /// # Errors
+    /// As `set_len`.
+    pub async fn set_len_async(&self, length: u64) -> io::Result<()> {
+        self.call(move |file| file.set_len(length)).await
+    }
+
+    /// As [`metadata`](File::metadata), for tasks.
+    ///
+    /// # Errors
+    /// As `metadata`.
+    pub async fn metadata_async(&self) -> io::Result<Metadata> {
+        self.call(std::fs::File::metadata).await
+    }
+
+    /// As [`set_permissions`](File::set_permissions), for tasks.
+    ///
+    /// # Errors
+    /// As `set_permissions`.
+    pub async fn set_permissions_async(&self, permissions: Permissions) -> io::Result<()> {
+        self.call(move |file| file.set_permissions(permissions)).await
+    }
+
+    /// As [`set_times`](File::set_times), for tasks.
+    ///
+    /// # Errors
+    /// As `set_times`.
+    pub async fn set_times_async(&self, times: FileTimes) -> io::Result<()> {
+        self.call(move |file| file.set_times(times)).await
+    }
+
+    /// As [`lock`](File::lock), for tasks. Dropped before its end, it takes the lock later: the
+    /// lock is given back by [`unlock`](File::unlock), or when the file is closed.
+    ///
+    /// # Errors
+    /// As `lock`.
+    pub async fn lock_async(&self) -> io::Result<()> {
+        self.call(std::fs::File::lock).await
+    }
+
+    /// As [`lock_shared`](File::lock_shared), for tasks; else as
+    /// [`lock_async`](File::lock_async).
+    ///
+    /// # Errors
+    /// As `lock_shared`.
+    pub async fn lock_shared_async(&self) -> io::Result<()> {
+        self.call(std::fs::File::lock_shared).await
+    }
+
+    /// As [`try_lock`](File::try_lock), for tasks. Dropped before its end, it may take the lock
+    /// later, as [`lock_async`](File::lock_async) does.
+    ///
+    /// # Errors
+    /// As `try_lock`.
+    pub async fn try_lock_async(&self) -> Result<(), TryLockError> {
+        let file = Arc::clone(&self.file);
+        blocking_async(move || file.get().map_err(refused)?.try_lock()).await
+    }
+
+    /// As [`try_lock_shared`](File::try_lock_shared), for tasks; else as
+    /// [`try_lock_async`](File::try_lock_async).
+    ///
+    /// # Errors
+    /// As `try_lock_shared`.
+    pub async fn try_lock_shared_async(&self) -> Result<(), TryLockError> {
+        let file = Arc::clone(&self.file);
+        blocking_async(move || file.get().map_err(refused)?.try_lock_shared()).await
+    }
+
+    /// As [`unlock`](File::unlock), for tasks.
+    ///
+    /// # Errors
+    /// As `unlock`.
+    pub async fn unlock_async(&self) -> io::Result<()> {
+        self.call(std::fs::File::unlock).await
     }
 }
 
@@ -183,7 +414,7 @@ impl FileExt for File {
     }
 }
 
-/// What takes several calls of the kernel is handed over whole.
+/// An operation of several calls of the kernel goes to the pool as a whole.
 impl Read for &File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         blocking(|| self.file.get()?.read(buffer))
@@ -219,7 +450,7 @@ impl Write for &File {
         blocking(|| self.file.get()?.write_all(buffer))
     }
 
-    /// Nothing is kept here.
+    /// Does nothing: there is no buffer.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -279,15 +510,20 @@ impl Seek for File {
 
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> File {
-        File { file: Scoped::new(file) }
+        File { file: Arc::new(EventScoped::new(file)) }
     }
 }
 
+/// A copy if the call of a task that was dropped still uses the file.
+///
 /// # Panics
-/// In another [`EventScope`](crate::io::EventScope).
+/// In another [`EventScope`](crate::io::EventScope), and if no descriptor is left for a copy.
 impl From<File> for std::fs::File {
     fn from(file: File) -> std::fs::File {
-        file.file.into_inner()
+        match Arc::try_unwrap(file.file) {
+            Ok(file) => file.into_inner(),
+            Err(file) => file.lend().try_clone().expect("no descriptor is left for a copy"),
+        }
     }
 }
 
@@ -301,7 +537,7 @@ impl From<OwnedFd> for File {
 /// In another [`EventScope`](crate::io::EventScope).
 impl From<File> for OwnedFd {
     fn from(file: File) -> OwnedFd {
-        file.file.into_inner().into()
+        std::fs::File::from(file).into()
     }
 }
 
@@ -325,6 +561,6 @@ impl AsRawFd for File {
 /// In another [`EventScope`](crate::io::EventScope).
 impl IntoRawFd for File {
     fn into_raw_fd(self) -> RawFd {
-        self.file.into_inner().into_raw_fd()
+        std::fs::File::from(self).into_raw_fd()
     }
 }

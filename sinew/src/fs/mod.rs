@@ -1,51 +1,175 @@
-//! Files and directories: `std::fs` for fibres.
+//! Files and directories: `std::fs` for fibres and tasks.
 //!
-//! The kernel has no way to say that a file is not ready, so each of these calls runs on
-//! a thread of the pool of [`blocking`] while the fibre waits. That
-//! costs some microseconds: read and write in large pieces, or through
-//! `std::io::BufReader` and `BufWriter`. A kernel thread that runs no fibre calls std's
-//! functions directly.
-//!
-//! What only closes a descriptor, such as the drop of a [`File`], is done in place.
+//! The kernel has no way to say that a file is not ready. So each of these calls runs on a thread
+//! of the pool of [`blocking`] while the fibre waits. That costs some microseconds: read and write
+//! in large pieces, or through `std::io::BufReader` and `BufWriter`. A kernel thread that runs no
+//! fibre calls std's functions directly. Closing a descriptor, as the drop of a [`File`] does, is
+//! done in place.
 //!
 //! No call here is ended by [cancellation](crate::cancel).
+//!
+//! # Tasks
+//! A [task](crate::task) uses the forms whose names end in `_async`; the others panic there. Such
+//! a call begins when its future is first polled. If the future is dropped, the call is made to
+//! its end nevertheless, and its result is dropped: a file may have been written or removed, or
+//! its position may have moved. Bytes are copied between the caller's buffer and one that the call
+//! owns.
+//!
+//! ```
+//! use sinew::fs;
+//! # let path = std::env::temp_dir().join(format!("sinew-fs-{}", std::process::id()));
+//! # let path = &path;
+//! sinew::run(|| {
+//!     sinew::block_on(async {
+//!         fs::write_async(path, "a line\n").await?;
+//!         assert_eq!(fs::read_to_string_async(path).await?, "a line\n");
+//!         fs::remove_file_async(path).await
+//!     })
+//! })
+//! # .unwrap();
+//! ```
 
 mod dir;
 mod file;
 mod options;
 
-pub use dir::{DirBuilder, DirEntry, ReadDir, read_dir};
+pub use dir::{DirBuilder, DirEntry, ReadDir, read_dir, read_dir_async};
 pub use file::File;
 pub use options::OpenOptions;
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 
-use crate::blocking;
+use crate::io::{blocking, blocking_async};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Reads a whole file.
-///
-/// # Errors
-/// As `std::fs::read`.
-///
-/// ```
-/// sinew::run(|| {
-///     let names = sinew::fs::read("/proc/self/comm").unwrap();
-///     assert!(!names.is_empty());
-/// });
-/// ```
-pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    let path = path.as_ref();
-    blocking(|| std::fs::read(path))
+/// Takes a path for a call that outlives its caller.
+fn owned(path: impl AsRef<Path>) -> PathBuf {
+    path.as_ref().to_owned()
 }
 
-/// Reads a whole file of text.
-///
-/// # Errors
-/// As `std::fs::read_to_string`.
-pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
-    let path = path.as_ref();
-    blocking(|| std::fs::read_to_string(path))
+/// Functions of std's that take paths and nothing else, in both forms.
+macro_rules! functions_of_paths {
+    ($($(#[$attribute:meta])* $name:ident, $name_async:ident ($($path:ident),+) -> $Value:ty = $std:path;)+) => {$(
+        $(#[$attribute])*
+        pub fn $name($($path: impl AsRef<Path>),+) -> io::Result<$Value> {
+            $(let $path = $path.as_ref();)+
+            blocking(|| $std($($path),+))
+        }
+
+        #[doc = concat!("As [`", stringify!($name), "`], for tasks.")]
+        #[doc = ""]
+        #[doc = "# Errors"]
+        #[doc = concat!("As `", stringify!($name), "`.")]
+        pub async fn $name_async($($path: impl AsRef<Path>),+) -> io::Result<$Value> {
+            $(let $path = owned($path);)+
+            blocking_async(move || $std($(&$path),+)).await
+        }
+    )+};
+}
+
+functions_of_paths! {
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// As `std::fs::read`.
+    ///
+    /// ```
+    /// sinew::run(|| {
+    ///     let names = sinew::fs::read("/proc/self/comm").unwrap();
+    ///     assert!(!names.is_empty());
+    /// });
+    /// ```
+    read, read_async(path) -> Vec<u8> = std::fs::read;
+
+    /// Reads a whole file of text.
+    ///
+    /// # Errors
+    /// As `std::fs::read_to_string`.
+    read_to_string, read_to_string_async(path) -> String = std::fs::read_to_string;
+
+    /// Copies a file and its permissions. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// As `std::fs::copy`.
+    copy, copy_async(from, to) -> u64 = std::fs::copy;
+
+    /// Renames a file or a directory, and replaces the one that has the new name.
+    ///
+    /// # Errors
+    /// As `std::fs::rename`.
+    rename, rename_async(from, to) -> () = std::fs::rename;
+
+    /// Makes another name for a file.
+    ///
+    /// # Errors
+    /// As `std::fs::hard_link`.
+    hard_link, hard_link_async(original, link) -> () = std::fs::hard_link;
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// As `std::os::unix::fs::symlink`.
+    symlink, symlink_async(original, link) -> () = std::os::unix::fs::symlink;
+
+    /// Returns the path that a symbolic link leads to.
+    ///
+    /// # Errors
+    /// As `std::fs::read_link`.
+    read_link, read_link_async(path) -> PathBuf = std::fs::read_link;
+
+    /// Returns the absolute path without symbolic links.
+    ///
+    /// # Errors
+    /// As `std::fs::canonicalize`.
+    canonicalize, canonicalize_async(path) -> PathBuf = std::fs::canonicalize;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As `std::fs::remove_file`.
+    remove_file, remove_file_async(path) -> () = std::fs::remove_file;
+
+    /// Creates a directory.
+    ///
+    /// # Errors
+    /// As `std::fs::create_dir`.
+    create_dir, create_dir_async(path) -> () = std::fs::create_dir;
+
+    /// Creates a directory and its parents.
+    ///
+    /// # Errors
+    /// As `std::fs::create_dir_all`.
+    create_dir_all, create_dir_all_async(path) -> () = std::fs::create_dir_all;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As `std::fs::remove_dir`.
+    remove_dir, remove_dir_async(path) -> () = std::fs::remove_dir;
+
+    /// Removes a directory with everything in it.
+    ///
+    /// # Errors
+    /// As `std::fs::remove_dir_all`.
+    remove_dir_all, remove_dir_all_async(path) -> () = std::fs::remove_dir_all;
+
+    /// Returns the metadata of a file. Follows symbolic links.
+    ///
+    /// # Errors
+    /// As `std::fs::metadata`.
+    metadata, metadata_async(path) -> Metadata = std::fs::metadata;
+
+    /// Returns the metadata of a file, or of the symbolic link itself.
+    ///
+    /// # Errors
+    /// As `std::fs::symlink_metadata`.
+    symlink_metadata, symlink_metadata_async(path) -> Metadata = std::fs::symlink_metadata;
+
+    /// Returns whether there is something at this path.
+    ///
+    /// # Errors
+    /// As `std::fs::exists`: if that cannot be said.
+    exists, exists_async(path) -> bool = std::fs::exists;
 }
 
 /// Makes these the contents of a file, which is created if it does not exist.
@@ -57,130 +181,17 @@ pub fn write(path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> io::Result<(
     blocking(|| std::fs::write(path, contents))
 }
 
-/// Copies a file and its permissions. Gives the number of bytes.
+/// As [`write`](write()), for tasks.
 ///
 /// # Errors
-/// As `std::fs::copy`.
-pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
-    let (from, to) = (from.as_ref(), to.as_ref());
-    blocking(|| std::fs::copy(from, to))
+/// As `write`.
+pub async fn write_async(path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    let (path, contents) = (owned(path), owned_bytes(contents));
+    blocking_async(move || std::fs::write(path, contents)).await
 }
 
-/// Renames a file or a directory, and replaces what is there.
-///
-/// # Errors
-/// As `std::fs::rename`.
-pub fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
-    let (from, to) = (from.as_ref(), to.as_ref());
-    blocking(|| std::fs::rename(from, to))
-}
-
-/// Makes another name for a file.
-///
-/// # Errors
-/// As `std::fs::hard_link`.
-pub fn hard_link(original: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
-    let (original, link) = (original.as_ref(), link.as_ref());
-    blocking(|| std::fs::hard_link(original, link))
-}
-
-/// Makes a symbolic link.
-///
-/// # Errors
-/// As `std::os::unix::fs::symlink`.
-pub fn symlink(original: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
-    let (original, link) = (original.as_ref(), link.as_ref());
-    blocking(|| std::os::unix::fs::symlink(original, link))
-}
-
-/// Where a symbolic link leads.
-///
-/// # Errors
-/// As `std::fs::read_link`.
-pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
-    let path = path.as_ref();
-    blocking(|| std::fs::read_link(path))
-}
-
-/// The absolute path without symbolic links.
-///
-/// # Errors
-/// As `std::fs::canonicalize`.
-pub fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
-    let path = path.as_ref();
-    blocking(|| std::fs::canonicalize(path))
-}
-
-/// Removes a file.
-///
-/// # Errors
-/// As `std::fs::remove_file`.
-pub fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
-    let path = path.as_ref();
-    blocking(|| std::fs::remove_file(path))
-}
-
-/// Creates a directory.
-///
-/// # Errors
-/// As `std::fs::create_dir`.
-pub fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
-    let path = path.as_ref();
-    blocking(|| std::fs::create_dir(path))
-}
-
-/// Creates a directory and those that it lies in.
-///
-/// # Errors
-/// As `std::fs::create_dir_all`.
-pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
-    let path = path.as_ref();
-    blocking(|| std::fs::create_dir_all(path))
-}
-
-/// Removes an empty directory.
-///
-/// # Errors
-/// As `std::fs::remove_dir`.
-pub fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
-    let path = path.as_ref();
-    blocking(|| std::fs::remove_dir(path))
-}
-
-/// Removes a directory with everything in it.
-///
-/// # Errors
-/// As `std::fs::remove_dir_all`.
-pub fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
-    let path = path.as_ref();
-    blocking(|| std::fs::remove_dir_all(path))
-}
-
-/// What is known of a file, wherever symbolic links lead.
-///
-/// # Errors
-/// As `std::fs::metadata`.
-pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
-    let path = path.as_ref();
-    blocking(|| std::fs::metadata(path))
-}
-
-/// What is known of a file, or of the symbolic link itself.
-///
-/// # Errors
-/// As `std::fs::symlink_metadata`.
-pub fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
-    let path = path.as_ref();
-    blocking(|| std::fs::symlink_metadata(path))
-}
-
-/// Whether there is something at this path.
-///
-/// # Errors
-/// As `std::fs::exists`: if that cannot be said.
-pub fn exists(path: impl AsRef<Path>) -> io::Result<bool> {
-    let path = path.as_ref();
-    blocking(|| std::fs::exists(path))
+fn owned_bytes(contents: impl AsRef<[u8]>) -> Vec<u8> {
+    contents.as_ref().to_owned()
 }
 
 /// Changes the permissions of a file.
@@ -190,4 +201,13 @@ pub fn exists(path: impl AsRef<Path>) -> io::Result<bool> {
 pub fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -> io::Result<()> {
     let path = path.as_ref();
     blocking(|| std::fs::set_permissions(path, permissions))
+}
+
+/// As [`set_permissions`], for tasks.
+///
+/// # Errors
+/// As `set_permissions`.
+pub async fn set_permissions_async(path: impl AsRef<Path>, permissions: Permissions) -> io::Result<()> {
+    let path = owned(path);
+    blocking_async(move || std::fs::set_permissions(path, permissions)).await
 }

@@ -1,56 +1,56 @@
-//! How a file is to be opened.
+//! Options for opening a file.
 
-use super::File;
-use crate::blocking;
+use super::{File, owned};
+use crate::io::{blocking, blocking_async};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// How a file is to be opened: `std::fs::OpenOptions` for fibres. Has std's
-/// [`OpenOptionsExt`] as well.
+/// Options for opening a file: `std::fs::OpenOptions` for fibres and tasks. Implements std's
+/// [`OpenOptionsExt`].
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     options: std::fs::OpenOptions,
 }
 
 impl OpenOptions {
-    /// With nothing allowed.
+    /// Returns options that allow nothing.
     #[expect(clippy::new_without_default, reason = "std's has none")]
     pub fn new() -> OpenOptions {
         OpenOptions { options: std::fs::OpenOptions::new() }
     }
 
-    /// To be read.
+    /// Sets whether the file can be read.
     pub fn read(&mut self, read: bool) -> &mut Self {
         self.options.read(read);
         self
     }
 
-    /// To be written.
+    /// Sets whether the file can be written.
     pub fn write(&mut self, write: bool) -> &mut Self {
         self.options.write(write);
         self
     }
 
-    /// To be written at its end, wherever that is at the time.
+    /// Sets whether each write goes to the end that the file has at that time.
     pub fn append(&mut self, append: bool) -> &mut Self {
         self.options.append(append);
         self
     }
 
-    /// To be emptied first.
+    /// Sets whether the file is emptied first.
     pub fn truncate(&mut self, truncate: bool) -> &mut Self {
         self.options.truncate(truncate);
         self
     }
 
-    /// To be created if it does not exist.
+    /// Sets whether the file is created if it does not exist.
     pub fn create(&mut self, create: bool) -> &mut Self {
         self.options.create(create);
         self
     }
 
-    /// To be created; an error if it exists.
+    /// Sets whether the file is created; it is an error if it exists.
     pub fn create_new(&mut self, create_new: bool) -> &mut Self {
         self.options.create_new(create_new);
         self
@@ -63,6 +63,16 @@ impl OpenOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let path = path.as_ref();
         blocking(|| self.options.open(path)).map(File::from)
+    }
+
+    /// As [`open`](OpenOptions::open), for tasks.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub async fn open_async(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        let (options, path) = (self.options.clone(), owned(path));
+        // The file belongs to the event scope in which it is opened.
+        blocking_async(move || options.open(path).map(File::from)).await
     }
 }
 

@@ -4,24 +4,26 @@ mod blocking;
 mod copy;
 pub(crate) mod descriptor;
 mod event_scope;
-mod in_scope;
+mod event_scoped;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod pollable;
 mod poller;
 mod pollers;
-pub(crate) mod pool;
-pub(crate) mod slots;
+mod pool;
+mod slots;
 mod source;
 mod stdio;
 
-pub use blocking::{BLOCKING_THREADS, blocking, set_blocking_threads};
-pub use copy::{copy, sendfile};
+pub use blocking::{BLOCKING_THREADS, blocking, blocking_async, set_blocking_threads};
+pub use copy::copy;
 pub use event_scope::{EventScope, OtherScope};
 pub use pollable::Pollable;
 pub use pollers::Polling;
 pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 
 pub(crate) use event_scope::Home;
-pub(crate) use in_scope::Scoped;
+pub(crate) use event_scoped::EventScoped;
 pub(crate) use pollers::Pollers;
 pub(crate) use slots::{Shown, Side};
 pub(crate) use source::{Done, Source};

@@ -1,18 +1,18 @@
-//! Descriptors of other people's.
-#![allow(unsafe_code)]
+//! Descriptors that are not Sinew's own.
 
-use super::descriptor::{is_nonblocking, result, set_nonblocking};
+use super::descriptor::{is_nonblocking, kind, set_nonblocking};
 use super::{Done, Side, Source};
 use crate::base::Deadline;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FileType;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// A descriptor that the kernel can report on, whoever made it: a pipe, an eventfd, a
-/// timerfd, the socket of a C library. Fibres that use it wait without blocking their
-/// processor; a kernel thread that runs no fibre may use it as well.
+/// Any descriptor that the kernel can report on: a pipe, an eventfd, a timerfd, the socket of a C
+/// library. Fibres that use it wait without blocking their processor. A kernel thread that runs no
+/// fibre may use it as well.
 ///
 /// ```
 /// use sinew::io::Pollable;
@@ -28,29 +28,37 @@ use std::time::{Duration, Instant};
 /// });
 /// ```
 pub struct Pollable<T> {
-    // Before the value: what is registered is gone before the value is.
+    // Before the value: it is dropped first.
     registered: Registered,
     value: T,
 }
 
-/// A second descriptor for the same thing, which is what pollers know: the value keeps
-/// its own, and may be anything that lends one.
+/// A second descriptor for the same thing. Pollers know this one: the value keeps its own, and may
+/// be anything that lends one.
 struct Registered {
-    source: ManuallyDrop<Source>,
+    /// `None` only while this is being dropped.
+    source: Option<Source>,
     was_nonblocking: bool,
+}
+
+impl Registered {
+    #[inline]
+    fn source(&self) -> &Source {
+        self.source.as_ref().expect("it is there until this is dropped")
+    }
 }
 
 impl Drop for Registered {
     /// As the value's descriptor lives on, the kernel would go on reporting.
     fn drop(&mut self) {
-        // SAFETY: it is not used again.
-        unsafe { ManuallyDrop::take(&mut self.source) }.close();
+        if let Some(source) = self.source.take() {
+            source.close();
+        }
     }
 }
 
 impl<T: AsFd> Pollable<T> {
-    /// Makes the descriptor non-blocking. So it is for everyone who shares it: the
-    /// duplicates of it here and in other processes.
+    /// Makes the descriptor non-blocking. So are all its duplicates, here and in other processes.
     ///
     /// # Errors
     /// `InvalidInput` for regular files and directories, on which the kernel does not
@@ -64,23 +72,22 @@ impl<T: AsFd> Pollable<T> {
         if !was_nonblocking {
             set_nonblocking(&descriptor, true)?;
         }
-        let source = ManuallyDrop::new(Source::new(descriptor));
+        let source = Some(Source::new(descriptor));
         Ok(Pollable { registered: Registered { source, was_nonblocking }, value })
     }
 
-    /// The value. To read and write through it may fail with `WouldBlock`.
+    /// Returns the value. Reads and writes through it may fail with `WouldBlock`.
     pub fn get_ref(&self) -> &T {
         &self.value
     }
 
-    /// The value back, blocking if it was. A `Pollable` that is dropped leaves the
-    /// descriptor non-blocking, and so does this in another
-    /// [`EventScope`](super::EventScope).
+    /// Returns the value, blocking if it was. A `Pollable` that is dropped leaves the descriptor
+    /// non-blocking, and so does this in another [`EventScope`](super::EventScope).
     pub fn into_inner(self) -> T {
         let Pollable { registered, value } = self;
-        if !registered.was_nonblocking && registered.source.raw().is_ok() {
+        if !registered.was_nonblocking && registered.source().fd().is_ok() {
             // It was made non-blocking the same way, so this succeeds.
-            let _ = set_nonblocking(&*registered.source, false);
+            let _ = set_nonblocking(registered.source(), false);
         }
         value
     }
@@ -91,9 +98,9 @@ impl<T: AsFd> Pollable<T> {
         deadline: Deadline,
         mut attempt: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        // What a value may be concluded from is not known, so nothing is.
-        let outcome = self.registered.source.operate(side, deadline, |_| attempt(&self.value).map(Done::some));
-        // Nothing but the deadline gets through with that.
+        // It is not known what a result says of the side, so nothing is concluded from it.
+        let outcome = self.registered.source().operate(side, deadline, |_| attempt(&self.value).map(Done::some));
+        // Only the deadline gives this error.
         outcome.map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the time was up"),
             _ => error,
@@ -104,7 +111,7 @@ impl<T: AsFd> Pollable<T> {
         self.operate(side, deadline, |value| if is_ready(value.as_fd(), side)? { Ok(()) } else { Err(would_block()) })
     }
 
-    /// Waits until it is worth trying to read: there is something, or an end, or an error.
+    /// Waits until it is worth trying to read: bytes have come, or the end, or an error.
     ///
     /// # Errors
     /// The kernel's, and [`Cancelled`](crate::cancel::Cancelled).
@@ -134,7 +141,7 @@ impl<T: AsFd> Pollable<T> {
     /// # Errors
     /// Those of `attempt`.
     pub async fn read_with_async<R>(&self, mut attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        let source = &*self.registered.source;
+        let source = self.registered.source();
         source.operate_async(Side::Read, |_| attempt(&self.value).map(Done::some)).await
     }
 
@@ -144,13 +151,16 @@ impl<T: AsFd> Pollable<T> {
     /// # Errors
     /// Those of `attempt`.
     pub async fn write_with_async<R>(&self, mut attempt: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        let source = &*self.registered.source;
+        let source = self.registered.source();
         source.operate_async(Side::Write, |_| attempt(&self.value).map(Done::some)).await
     }
 
     async fn ready_async(&self, side: Side) -> io::Result<()> {
-        let is_ready = |_| if is_ready(self.value.as_fd(), side)? { Ok(Done::some(())) } else { Err(would_block()) };
-        self.registered.source.operate_async(side, is_ready).await
+        let source = self.registered.source();
+        let is_ready = |_: BorrowedFd<'_>| {
+            if is_ready(self.value.as_fd(), side)? { Ok(Done::some(())) } else { Err(would_block()) }
+        };
+        source.operate_async(side, is_ready).await
     }
 
     /// As [`readable`](Pollable::readable), but waits no longer than `timeout`.
@@ -193,8 +203,8 @@ impl<T: AsFd> Pollable<T> {
         self.ready(Side::Write, Deadline::at(deadline))
     }
 
-    /// Calls `attempt`, which reads; as often as it fails with `WouldBlock`, waits until
-    /// there is something and calls it again. `Interrupted` is tried again at once.
+    /// Calls `attempt`, which reads. Each time it fails with `WouldBlock`, waits until there is
+    /// something to read and calls it again. After `Interrupted` it is called again at once.
     ///
     /// # Errors
     /// Those of `attempt`, and [`Cancelled`](crate::cancel::Cancelled).
@@ -218,8 +228,8 @@ impl<T: AsFd> Pollable<T> {
         self.operate(Side::Read, Deadline::at(deadline), attempt)
     }
 
-    /// Calls `attempt`, which writes; as often as it fails with `WouldBlock`, waits until
-    /// there is room and calls it again. `Interrupted` is tried again at once.
+    /// Calls `attempt`, which writes. Each time it fails with `WouldBlock`, waits until there is
+    /// room and calls it again. After `Interrupted` it is called again at once.
     ///
     /// # Errors
     /// Those of `attempt`, and [`Cancelled`](crate::cancel::Cancelled).
@@ -309,8 +319,8 @@ where
 impl<T: AsFd> AsFd for Pollable<T> {
     #[track_caller]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // The value need not know of scopes.
-        self.registered.source.as_fd();
+        // The value need not know of event scopes.
+        self.registered.source().as_fd();
         self.value.as_fd()
     }
 }
@@ -334,26 +344,14 @@ fn would_block() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }
 
-/// Whether it is not one of those that are always ready, and that no poller takes.
+/// Returns whether a poller takes it. Files and directories are always ready, and refused.
 fn may_be_polled(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
-    let kind = kind(descriptor)?;
-    Ok(kind != libc::S_IFREG && kind != libc::S_IFDIR)
-}
-
-/// One of the kernel's `S_IF*`.
-pub(super) fn kind(descriptor: BorrowedFd<'_>) -> io::Result<libc::mode_t> {
-    // SAFETY: all-zero is a valid status.
-    let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the status is valid for writing.
-    result(unsafe { libc::fstat(descriptor.as_raw_fd(), &mut status) })?;
-    Ok(status.st_mode & libc::S_IFMT)
+    Ok(!matches!(kind(descriptor)?, FileType::RegularFile | FileType::Directory))
 }
 
 /// Asks the kernel at this moment.
 fn is_ready(descriptor: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
-    let events = if side == Side::Read { libc::POLLIN | libc::POLLRDHUP } else { libc::POLLOUT };
-    let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 };
-    // SAFETY: one entry is valid for reading and writing.
-    let count = unsafe { libc::poll(&mut entry, 1, 0) };
-    result(count).map(|()| count > 0)
+    let events = if side == Side::Read { PollFlags::IN | PollFlags::RDHUP } else { PollFlags::OUT };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    Ok(rustix::event::poll(&mut [PollFd::from_borrowed_fd(descriptor, events)], Some(&at_once))? > 0)
 }

@@ -1,21 +1,20 @@
 //! A pool's book-keeping: which threads are idle, and which jobs wait for one.
 //!
-//! A job is handed to a thread under no lock but the pool's, once; the idle thread that was
-//! used last, whose caches are warm, comes first, and the others get to be idle long enough
-//! to end. An idle thread does not spin before it sleeps: on an idle machine of two CPUs that
-//! makes a call take 1.6 µs instead of 6, but on a busy one 11 or 50, for the thread that
-//! spins is in the way of the processor that has something for it.
+//! A job is handed to a thread once, under no lock but the pool's. The idle thread that was used
+//! last comes first: its caches are warm, and the others get to be idle long enough to end.
+//!
+//! An idle thread does not spin before it sleeps. On an idle machine of two CPUs spinning makes a
+//! call take 1.6 µs instead of 6 µs; on a busy one it takes 11 µs or 50 µs, because the thread
+//! that spins is in the way of the processor that has something for it.
 //!
 //! Jobs are in the queue only while threads are counted and none is idle: a thread looks into
-//! the queue under the lock before it becomes idle or ends. A thread that the kernel has
-//! refused was counted until then, so whoever finds that no other is left runs what is in the
-//! queue.
-#![allow(unsafe_code)]
+//! the queue under the lock before it becomes idle or ends. A thread that the kernel has refused
+//! was counted until then. So the caller that finds that no other thread is left runs what is in
+//! the queue.
 
 use crate::base::atomic::{Acquire, AtomicU32, Mutex, MutexGuard, Relaxed, Release};
-use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The threads and the jobs of a pool.
@@ -24,45 +23,41 @@ pub(crate) struct Pool<J> {
 }
 
 struct State<J> {
-    /// What waits for a thread, and since when: nothing while one is idle.
+    /// The jobs that wait for a thread, and since when: none while a thread is idle.
     jobs: VecDeque<(J, Instant)>,
-    /// The one that became idle last is at the end.
-    idle: Vec<NonNull<Seat<J>>>,
-    /// Those that run, and those that are being started.
+    /// The threads that are idle. The one that became idle last is at the end.
+    idle: Vec<Arc<Worker<J>>>,
+    /// The number of threads that run, and of those that are being started.
     threads: usize,
 }
 
-// SAFETY: jobs may be sent; the seats are those of threads that do not leave them before they
-// were told to, or have taken them out.
-unsafe impl<J: Send> Send for State<J> {}
-
-/// What has become of a job.
+/// The place of a job, and what the caller owes it.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub(crate) enum Placed<J> {
     /// A thread runs it, or will: it is in the queue.
     Taken,
     /// A thread has been counted for it: start one.
-    Start,
-    /// It would have to be in the queue, where it is not.
-    Full,
+    Start(J),
+    /// It would have to wait in the queue, and may not.
+    Full(J),
     /// There is no thread: run it.
-    Refused,
+    Refused(J),
 }
 
-/// What a thread does next.
+/// The next thing that a thread does.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next<J> {
+pub(crate) enum Next<J> {
     /// Run it.
     Job(J),
-    /// It is among the idle: wait.
+    /// The thread is among the idle: wait.
     Wait,
-    /// It is not counted any more: end.
+    /// The thread is not counted any more: end.
     End,
 }
 
-/// How much there is to do.
+/// The load of a pool.
 pub(crate) struct Load {
     pub(crate) threads: usize,
     /// The number of jobs in the queue.
@@ -71,7 +66,7 @@ pub(crate) struct Load {
     pub(crate) longest: Duration,
 }
 
-impl<J: Copy + Send> Pool<J> {
+impl<J: Send> Pool<J> {
     crate::base::atomic::const_fn! {
         pub(crate) fn new() -> Self {
             Pool { state: Mutex::new(State { jobs: VecDeque::new(), idle: Vec::new(), threads: 0 }) }
@@ -84,37 +79,35 @@ impl<J: Copy + Send> Pool<J> {
 
     /// Finds a thread for a job, of which there are to be at most `bound`. The job is put into
     /// the queue only if it `may_queue`.
-    pub(crate) fn place(&self, job: J, bound: usize, may_queue: bool) -> Placed {
+    pub(crate) fn place(&self, job: J, bound: usize, may_queue: bool) -> Placed<J> {
         let mut state = self.state();
-        if let Some(seat) = state.idle.pop() {
+        if let Some(worker) = state.idle.pop() {
             drop(state);
-            // SAFETY: it was among the idle, and we took it out.
-            unsafe { Seat::tell(seat, Some(job)) };
+            worker.tell(Some(job));
             return Placed::Taken;
         }
         if state.threads < bound {
             state.threads += 1;
-            return Placed::Start;
+            return Placed::Start(job);
         }
         state.enqueue(job, may_queue)
     }
 
     /// As [`place`](Pool::place), for a job whose thread, which had been counted, the kernel has
     /// refused.
-    pub(crate) fn leave_to_another(&self, job: J, may_queue: bool) -> Placed {
+    pub(crate) fn leave_to_another(&self, job: J, may_queue: bool) -> Placed<J> {
         let mut state = self.state();
         state.threads -= 1;
-        if let Some(seat) = state.idle.pop() {
+        if let Some(worker) = state.idle.pop() {
             drop(state);
-            // SAFETY: it was among the idle, and we took it out.
-            unsafe { Seat::tell(seat, Some(job)) };
+            worker.tell(Some(job));
             return Placed::Taken;
         }
-        if state.threads == 0 { Placed::Refused } else { state.enqueue(job, may_queue) }
+        if state.threads == 0 { Placed::Refused(job) } else { state.enqueue(job, may_queue) }
     }
 
-    /// What the thread with this seat does next, when there are to be at most `bound`.
-    pub(crate) fn next(&self, seat: &Seat<J>, bound: usize) -> Next<J> {
+    /// Says what this thread does next, when there are to be at most `bound` threads.
+    pub(crate) fn next(&self, worker: &Arc<Worker<J>>, bound: usize) -> Next<J> {
         let mut state = self.state();
         if state.threads > bound {
             state.threads -= 1;
@@ -123,7 +116,7 @@ impl<J: Copy + Send> Pool<J> {
         if let Some((job, _)) = state.jobs.pop_front() {
             return Next::Job(job);
         }
-        state.idle.push(NonNull::from(seat));
+        state.idle.push(Arc::clone(worker));
         Next::Wait
     }
 
@@ -131,15 +124,14 @@ impl<J: Copy + Send> Pool<J> {
     pub(crate) fn dismiss(&self, bound: usize) {
         let mut state = self.state();
         while state.threads > bound
-            && let Some(seat) = state.idle.pop()
+            && let Some(worker) = state.idle.pop()
         {
             state.threads -= 1;
-            // SAFETY: it was among the idle, and we took it out.
-            unsafe { Seat::tell(seat, None) };
+            worker.tell(None);
         }
     }
 
-    /// The first job in the queue, if there may be another thread, which is counted.
+    /// Returns the first job in the queue, if there may be another thread, which is counted.
     pub(crate) fn recruit(&self, bound: usize) -> Option<J> {
         let mut state = self.state();
         if state.threads >= bound {
@@ -150,7 +142,7 @@ impl<J: Copy + Send> Pool<J> {
         Some(job)
     }
 
-    /// The first job in the queue, if no thread is left to run it.
+    /// Returns the first job in the queue, if no thread is left to run it.
     pub(crate) fn orphan(&self) -> Option<J> {
         let mut state = self.state();
         if state.threads > 0 { None } else { state.jobs.pop_front().map(|(job, _)| job) }
@@ -162,11 +154,12 @@ impl<J: Copy + Send> Pool<J> {
         Load { threads: state.threads, jobs: state.jobs.len(), longest }
     }
 
-    /// Takes a seat out of the idle, if it is still among them: its thread is not counted then.
+    /// Takes a thread out of the idle ones, if it is still among them: it is not counted then.
+    /// Returns whether it was.
     #[cold]
-    fn leave(&self, seat: &Seat<J>) -> bool {
+    fn leave(&self, worker: &Worker<J>) -> bool {
         let mut state = self.state();
-        let found = state.idle.iter().position(|idle| std::ptr::eq(idle.as_ptr(), seat));
+        let found = state.idle.iter().position(|idle| std::ptr::eq(&**idle, worker));
         if let Some(place) = found {
             state.idle.remove(place);
             state.threads -= 1;
@@ -176,9 +169,9 @@ impl<J: Copy + Send> Pool<J> {
 }
 
 impl<J> State<J> {
-    fn enqueue(&mut self, job: J, may_queue: bool) -> Placed {
+    fn enqueue(&mut self, job: J, may_queue: bool) -> Placed<J> {
         if !may_queue {
-            return Placed::Full;
+            return Placed::Full(job);
         }
         self.jobs.push_back((job, Instant::now()));
         Placed::Taken
@@ -189,38 +182,35 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const TOLD: u32 = 2;
 
-/// Where an idle thread is told what to do.
+/// The part of a thread of the pool that others see: there it is told what to do when it is idle.
 ///
 /// ```text
 ///   AWAKE --fall asleep--> ASLEEP --tell--> TOLD   (the teller wakes it)
 ///   AWAKE -------------------------tell--> TOLD
 ///   TOLD --wait returns--> AWAKE
 /// ```
-pub(crate) struct Seat<J> {
+pub(crate) struct Worker<J> {
     word: AtomicU32,
-    /// The job, or `None` to end. Written before the word says TOLD.
-    order: Cell<Option<J>>,
+    /// The job, or `None` to end. Written before the word says TOLD, by the one that has taken
+    /// the thread out of the idle ones; read by the thread afterwards.
+    order: Mutex<Option<J>>,
 }
 
-impl<J: Copy + Send> Seat<J> {
-    pub(crate) fn new() -> Self {
-        Seat { word: AtomicU32::new(AWAKE), order: Cell::new(None) }
+impl<J: Send> Worker<J> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Worker { word: AtomicU32::new(AWAKE), order: Mutex::new(None) })
     }
 
-    /// Gives the thread a job, or lets it end.
-    ///
-    /// # Safety
-    /// The caller has taken the seat out of the idle ones.
-    unsafe fn tell(seat: NonNull<Seat<J>>, order: Option<J>) {
-        // SAFETY: by the contract its thread waits for this.
-        let (word, before) = unsafe {
-            seat.as_ref().order.set(order);
-            let word = &raw const (*seat.as_ptr()).word;
-            // Release pairs with the Acquire in `is_told`. The seat may be gone then.
-            (word, (*word).swap(TOLD, Release))
-        };
-        if before == ASLEEP {
-            kernel_wake(word);
+    fn order(&self) -> MutexGuard<'_, Option<J>> {
+        self.order.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Gives the thread a job, or lets it end. By the one that has taken it out of the idle ones.
+    fn tell(&self, order: Option<J>) {
+        *self.order() = order;
+        // Release pairs with the Acquire in `is_told` and `wait`.
+        if self.word.swap(TOLD, Release) == ASLEEP {
+            kernel_wake(&self.word);
         }
     }
 
@@ -236,10 +226,13 @@ impl<J: Copy + Send> Seat<J> {
         if self.word.compare_exchange(AWAKE, ASLEEP, Relaxed, Acquire).is_ok() && !self.sleep(pool, longest) {
             return None;
         }
-        self.take_order()
+        // Relaxed: the thread is not told again before it is entered again, under the lock.
+        self.word.store(AWAKE, Relaxed);
+        self.order().take()
     }
 
-    /// Whether it was told; otherwise it has left the idle, and ends.
+    /// Sleeps until it is told. Returns `false` if the time was up first: the thread has left
+    /// the idle ones, and ends.
     fn sleep(&self, pool: &Pool<J>, longest: Duration) -> bool {
         let end = Instant::now() + longest;
         let mut left = Some(longest);
@@ -251,17 +244,11 @@ impl<J: Copy + Send> Seat<J> {
             } else if pool.leave(self) {
                 return false;
             } else {
-                // Somebody has taken the seat, and is about to tell.
+                // Another has taken it out, and is about to tell.
                 left = None;
             }
         }
         true
-    }
-
-    fn take_order(&self) -> Option<J> {
-        // Relaxed: nobody else knows the seat before it is entered again, under the lock.
-        self.word.store(AWAKE, Relaxed);
-        self.order.take()
     }
 }
 

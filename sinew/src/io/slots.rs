@@ -1,10 +1,10 @@
-//! Where a descriptor's readiness is kept: a slot, which its owner holds as long as
-//! the descriptor is known to a poller.
+//! Slots: each keeps the readiness of a descriptor. Its owner holds it as long as the descriptor is
+//! known to a poller.
 //!
-//! A poller's event names its slot by a key: the slot's number and its *generation*,
-//! which counts its owners. The memory of slots is never given back, so any key can be
-//! looked up; an event that comes late, for a descriptor that was closed, finds another
-//! generation and is dropped, though the descriptor's number may be in use again.
+//! A poller's event names its slot by a key: the slot's number and its *generation*, which counts
+//! its owners. The memory of slots is never freed, so any key can be looked up. An event that comes
+//! late, for a descriptor that was closed, finds another generation and is dropped, though the
+//! descriptor's number may be in use again.
 
 use crate::base::prefetch::prefetch;
 use crate::base::spin::SpinLock;
@@ -32,12 +32,12 @@ fn free() -> MutexGuard<'static, Free> {
     FREE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// What one may wait for.
+/// The two sides of a descriptor, each with its own waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Until there is something to read, or to accept.
+    /// Something to read, or to accept.
     Read = 0,
-    /// Until there is room to write, or a connection is made.
+    /// Room to write, or a connection that is made.
     Write = 1,
 }
 
@@ -45,8 +45,8 @@ pub(crate) enum Side {
 #[repr(align(128))]
 struct Slot {
     state: SpinLock<State>,
-    /// Where in memory the one is, or was, who came last to wait: an address in the part of
-    /// its stack that holds its node, and its strand. Only for fetching ahead.
+    /// The memory of the last fibre that came to wait: an address in the part of its stack that
+    /// holds its node, and its strand. Only for fetching ahead: the fibre may be gone.
     near: AtomicPtr<u8>,
     strand: AtomicPtr<Strand>,
 }
@@ -62,15 +62,14 @@ struct State {
 struct Readiness {
     /// Whether it is worth trying. Cleared when a call has shown that it is not.
     ready: bool,
-    /// Whether the peer has closed this side: what is there to be read is then not
-    /// the end of it.
+    /// Whether the peer has closed this side: after a short read there may be the end to be read.
     closed: bool,
-    /// How many events there were: what a call has shown before the last one is void.
+    /// The number of events. The result of a call that began before the last event proves nothing.
     events: u32,
-    /// Those who wait. The first is told, and tells the next when it is done. Their
-    /// notes: how many events there were when they were told.
+    /// The strands and threads that wait. The first is told, and tells the next when it is done.
+    /// The note of each is the number of events when it was told.
     waiting: Queue<u32>,
-    /// One who polls and comes after all who wait: the last who did.
+    /// The waker of the last caller that polled. It comes after all that wait.
     polling: Option<Waker>,
 }
 
@@ -79,7 +78,7 @@ impl Readiness {
         Readiness { ready: true, closed: false, events: 0, waiting: Queue::new(), polling: None }
     }
 
-    /// The first who waits, which may try now.
+    /// Takes the first that waits out of the queue: it may try now.
     #[inline]
     fn tell_first(&mut self) -> Option<Told<u32>> {
         let mut told = self.waiting.pop()?;
@@ -87,8 +86,8 @@ impl Readiness {
         Some(told)
     }
 
-    /// The first who waits, if it is worth trying, for one who is about to wait behind it: the
-    /// turn may be the latter's own, which does one operation within another.
+    /// As [`tell_first`](Readiness::tell_first) if it is worth trying, for a caller that is about
+    /// to wait: the turn may be its own, because it does one operation within another.
     #[inline]
     fn pass_on(&mut self) -> Option<Told<u32>> {
         if self.ready { self.tell_first() } else { None }
@@ -98,7 +97,7 @@ impl Readiness {
         !self.waiting.is_empty() || self.polling.is_some()
     }
 
-    /// Who is to try next, if it is worth trying.
+    /// Returns what is to try next, if it is worth trying.
     fn next(&mut self) -> Next {
         if !self.ready {
             return Next(None, None);
@@ -109,7 +108,7 @@ impl Readiness {
     }
 }
 
-/// Who goes on, when the lock has been released.
+/// A waiter, or a caller that polls, which goes on when the lock has been released.
 #[must_use]
 struct Next(Option<Told<u32>>, Option<Waker>);
 
@@ -137,8 +136,8 @@ impl State {
         State { generation, poller: 0, sides: [const { Readiness::new() }; 2] }
     }
 
-    /// No poller reports any more: both sides are worth trying until a call has shown that it
-    /// has to wait, which lets another poller report.
+    /// Notes that no poller reports any more. Both sides are worth trying until a call has shown
+    /// that it has to wait; that call lets another poller report.
     fn disown(&mut self) -> [Next; 2] {
         self.poller = 0;
         self.sides.each_mut().map(|readiness| {
@@ -153,7 +152,7 @@ impl State {
     }
 }
 
-/// What a call has shown about its side.
+/// What the result of a call shows of its side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// There may be more.
@@ -212,15 +211,15 @@ impl Slot {
     }
 }
 
-/// The right to a slot.
+/// A slot with its owner's right to it.
 pub(crate) struct Owned {
     key: Key,
-    /// The one that the key names.
+    /// The slot that the key names.
     slot: &'static Slot,
 }
 
 impl Owned {
-    /// A slot whose sides are both worth trying. `None` when four million are in use.
+    /// Takes a slot whose sides are both worth trying. `None` when four million slots are in use.
     pub(crate) fn new() -> Option<Owned> {
         let mut free = free();
         let number = match free.numbers.pop() {
@@ -241,13 +240,13 @@ impl Owned {
         self.key
     }
 
-    /// Whether a poller reports on it.
+    /// Returns whether a poller reports on it.
     pub(crate) fn is_reported(&self) -> bool {
         self.slot.state.lock().poller != 0
     }
 
-    /// The poller of this number is about to report on it. Gives how many events there were on
-    /// this side.
+    /// Notes that the poller of this number is about to report on it. Returns the number of events
+    /// on this side.
     pub(crate) fn adopt(&self, poller: u32, side: Side) -> u32 {
         let mut state = self.slot.state.lock();
         state.poller = poller;
@@ -255,7 +254,7 @@ impl Owned {
         state.side(side).events
     }
 
-    /// No poller reports on it after all.
+    /// Notes that no poller reports on it after all.
     #[cold]
     pub(crate) fn disown(&self) {
         let next = self.slot.state.lock().disown();
@@ -264,17 +263,17 @@ impl Owned {
         signalled.go_on();
     }
 
-    /// Whether it is worth trying: then, how many events there were.
+    /// Returns the number of events if it is worth trying.
     #[inline]
     pub(crate) fn begin(&self, side: Side) -> Option<u32> {
         let mut state = self.slot.state.lock();
         let readiness = state.side(side);
-        // Those who wait come first.
+        // Waiters come first.
         (readiness.ready && readiness.waiting.is_empty()).then_some(readiness.events)
     }
 
-    /// Waits until it is worth trying. Gives how many events there were, or how the
-    /// wait ended instead.
+    /// Waits until it is worth trying. Returns the number of events, or how the wait ended
+    /// instead.
     #[inline(always)]
     pub(crate) fn wait(&self, side: Side, limit: Limit) -> Result<u32, Outcome> {
         let mut state = self.slot.state.lock();
@@ -293,7 +292,8 @@ impl Owned {
         }
     }
 
-    /// As [`wait`](Owned::wait), for a task. If it is dropped when it was told, the next is.
+    /// As [`wait`](Owned::wait), for a task. If the future is dropped after it was told, it tells
+    /// the next.
     pub(crate) async fn wait_async(&self, side: Side) -> u32 {
         let mut state = self.slot.state.lock();
         let readiness = state.side(side);
@@ -310,8 +310,8 @@ impl Owned {
         wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || drop(pass_on), abandoned).await
     }
 
-    /// As [`wait`](Owned::wait), for one who polls and is not entered anywhere: if it has to
-    /// wait its waker is called, unless another's comes after it.
+    /// As [`wait`](Owned::wait), for a caller that polls and enters no queue. If it has to wait, its
+    /// waker is called, unless another caller polls after it.
     pub(crate) fn poll(&self, side: Side, waker: &Waker) -> Poll<u32> {
         let mut state = self.slot.state.lock();
         let readiness = state.side(side);
@@ -331,7 +331,7 @@ impl Owned {
         Poll::Pending
     }
 
-    /// With a waker that is another's code, which is not called under the lock.
+    /// As [`poll`](Owned::poll), with a foreign waker: its code is not run under the lock.
     #[cold]
     fn poll_slow(&self, side: Side, waker: &Waker) -> Poll<u32> {
         let waker = waker.clone();
@@ -348,8 +348,8 @@ impl Owned {
         Poll::Pending
     }
 
-    /// Notes what a call has shown that began when there were `events`, and lets the
-    /// next try if there is one.
+    /// Notes what a call has shown that began at this number of `events`. Lets the next try if
+    /// there is one.
     #[inline]
     pub(crate) fn finish(&self, side: Side, events: u32, shown: Shown) {
         let mut state = self.slot.state.lock();
@@ -370,9 +370,9 @@ impl Owned {
     }
 }
 
-#[cfg(sinew_loom)]
+#[cfg(all(test, sinew_loom))]
 impl Owned {
-    /// One of a slot that is a model's alone. Neither is given back.
+    /// Makes a slot for a model alone. It is never freed.
     pub(crate) fn for_model() -> std::mem::ManuallyDrop<Owned> {
         let slot = Box::leak(Box::new(Slot::new()));
         std::mem::ManuallyDrop::new(Owned { key: Key::new(0, 0), slot })
@@ -386,12 +386,12 @@ impl Owned {
 }
 
 impl Drop for Owned {
-    /// Late events will find another generation.
+    /// Late events find another generation.
     fn drop(&mut self) {
         let mut state = self.slot.state.lock();
         let generation = state.generation.wrapping_add(1);
-        // Whoever waits borrows the owner, so nobody does, except in a future that was
-        // forgotten: nobody knows of that, wherever it lies.
+        // A waiter borrows the owner, so there is none, except in a future that was forgotten:
+        // nothing refers to that.
         let before = std::mem::replace(&mut *state, State::new(generation));
         drop(state);
         drop(before);
@@ -399,7 +399,7 @@ impl Drop for Owned {
     }
 }
 
-/// What an event says.
+/// An event of the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Event {
     /// By [`Side`]: whether it is worth trying.
@@ -408,7 +408,7 @@ pub(crate) struct Event {
     pub(crate) closed: [bool; 2],
 }
 
-/// The slot; none for user data that are no slot's.
+/// Returns the slot; `None` for user data that name no slot.
 #[inline]
 fn slot_of(key: Key) -> Option<&'static Slot> {
     let slots = SLOTS.get(key.number() as usize / CHUNK)?.get()?;
@@ -424,7 +424,7 @@ pub(crate) fn prefetch_slot(key: Key) {
     }
 }
 
-/// Lets the CPU fetch what telling the one who waits will need, when the slot is there.
+/// Lets the CPU fetch the memory that telling the waiter needs. By then the slot has been fetched.
 #[inline]
 pub(crate) fn prefetch_waiter(key: Key) {
     if let Some(slot) = slot_of(key) {
@@ -435,12 +435,12 @@ pub(crate) fn prefetch_waiter(key: Key) {
     }
 }
 
-/// A poller has seen an event: those who can go on are added to `signalled`.
+/// Notes an event that a poller has seen. Adds what can go on to `signalled`.
 pub(crate) fn announce(key: Key, event: Event, signalled: &mut Signalled) {
     key.slot().announce(key.generation(), event, signalled);
 }
 
-/// Nobody looks at the pollers of these numbers any more.
+/// Disowns the slots of these pollers, at which nobody looks any more.
 #[cold]
 pub(crate) fn orphan(pollers: &[u32]) {
     let used = free().fresh;

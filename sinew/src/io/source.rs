@@ -1,9 +1,9 @@
-//! A descriptor that fibres wait for: where a file, a socket, a pipe meets an engine.
+//! A descriptor that fibres wait for: the seam between the types that a user touches and the way
+//! the kernel is asked.
 //!
-//! This is the seam between what a user touches and how the kernel is asked. With
-//! epoll an operation is *attempted*; if the kernel says that it would have to wait,
-//! the fibre waits until a poller says otherwise, and tries again. An engine that hands
-//! operations over whole takes the place of [`Source::operate`].
+//! With epoll an operation is *attempted*. If the kernel says that it would have to wait, the fibre
+//! waits until a poller says otherwise, and tries again. An engine that takes whole operations
+//! takes the place of [`Source::operate`].
 //!
 //! ```text
 //!   1  not known to a poller: go to 3
@@ -14,16 +14,14 @@
 //!                                 make it known, if it is not; go to 2
 //! ```
 //!
-//! So a session that reads a request, answers it and reads again makes one call for
-//! each, and none that fails: the short read has shown that there is no more. That is
-//! right although events come at any time, because of the count of events: what a call
-//! has shown counts only if there was none since it began. And it is right at the end of
-//! a stream: the kernel reports it once, possibly before the last bytes are read, so a
-//! side that has been reported closed is always worth trying.
-#![allow(unsafe_code)]
+//! So a session that reads a request, answers it and reads again makes one call for each, and none
+//! that fails: the short read has shown that there is no more. Events may come at any time, so they
+//! are counted: the result of a call counts only if there was no event since the call began. The
+//! kernel reports the end of a stream once, possibly before the last bytes are read: so a side that
+//! has been reported closed is worth trying also after a short read.
 
 use super::event_scope::do_there;
-use super::in_scope::Scoped;
+use super::event_scoped::EventScoped;
 use super::poller::Poller;
 use super::slots::{Owned, Shown, Side};
 use crate::base::Deadline;
@@ -33,6 +31,8 @@ use crate::processor;
 use crate::stack::current_stack;
 use crate::wait::budget;
 use crate::wait::{self, Limit, Outcome, carried};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -40,91 +40,94 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
 pub(crate) struct Source {
-    descriptor: Scoped<OwnedFd>,
+    descriptor: EventScoped<OwnedFd>,
     known: OnceLock<Known>,
-    /// The poller that knows it. Held by whoever changes what the poller knows.
+    /// The poller that knows the descriptor. Locked while the registration changes.
     poller: Mutex<Option<Arc<Poller>>>,
 }
 
-/// What a poller knows a descriptor by.
+/// The registration of a descriptor with a poller.
 struct Known {
     slot: Owned,
-    /// Whether it reports on room to write. Written by who holds the lock of the poller.
+    /// Whether the poller reports on room to write. Written under the lock of `Source::poller`.
     reports_room: AtomicBool,
 }
 
 impl Known {
-    /// Waits until it is worth trying, on a side that the poller reports on.
+    /// Waits until it is worth trying, on a side that the poller reports on. Returns the number of
+    /// events.
     fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
         self.slot.wait(side, Limit::carried_until(deadline)).map_err(|outcome| limit_error(outcome, deadline))
     }
 }
 
-/// What an attempt did.
+/// The result of an attempt.
 pub(crate) struct Done<T> {
     pub(crate) value: T,
     pub(crate) shown: Shown,
 }
 
 impl<T> Done<T> {
-    /// An attempt of which nothing can be concluded.
+    /// The result of an attempt that shows nothing of its side.
     pub(crate) fn some(value: T) -> Done<T> {
         Done { value, shown: Shown::More }
     }
 }
 
 impl Done<usize> {
-    /// As many bytes of a stream as that, of so many that were asked for.
+    /// The result of an attempt that moved `count` bytes of a stream, of `asked` bytes.
     pub(crate) fn bytes(count: usize, asked: usize) -> Done<usize> {
         Done { value: count, shown: if count < asked && count > 0 { Shown::Short } else { Shown::More } }
     }
 }
 
 impl Source {
-    /// The descriptor has been made non-blocking.
+    /// Takes a descriptor that has been made non-blocking.
     pub(crate) fn new(descriptor: OwnedFd) -> Source {
-        Source { descriptor: Scoped::new(descriptor), known: OnceLock::new(), poller: Mutex::default() }
+        Source { descriptor: EventScoped::new(descriptor), known: OnceLock::new(), poller: Mutex::default() }
     }
 
+    /// Returns the descriptor.
+    ///
     /// # Errors
     /// If it is of another event scope.
     #[inline]
-    pub(crate) fn raw(&self) -> io::Result<RawFd> {
-        Ok(self.descriptor.get()?.as_raw_fd())
+    pub(crate) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.descriptor.get()?.as_fd())
     }
 
-    /// The number that it has in its own event scope.
+    /// Returns the number that the descriptor has in its own event scope.
     pub(crate) fn number(&self) -> RawFd {
         self.descriptor.peek().as_raw_fd()
     }
 
-    /// Does what `attempt` does, waiting as often as the kernel says that it has to. Not
+    /// Attempts until it succeeds or fails, and waits each time the kernel says that it has to. Not
     /// beyond `deadline`: that is `WouldBlock`, as in std.
     #[inline]
     pub(crate) fn operate<T>(
         &self,
         side: Side,
         deadline: Deadline,
-        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
         if current_stack().is_none() {
             return self.operate_on_thread(side, deadline, attempt);
         }
         budget::spend(budget::KERNEL_CALL);
-        let descriptor = self.raw()?;
-        let mut events = match self.known.get() {
+        let descriptor = self.fd()?;
+        let mut state = match self.known.get() {
             // A poller that knows it reports on this side: one look at the slot is enough.
-            Some(known) if side == Side::Read => Some(Some(known.wait(side, deadline)?)),
-            known => known.map(|known| known.slot.begin(side)),
+            Some(known) if side == Side::Read => State::Ready { events: known.wait(side, deadline)? },
+            known => State::of(known, side),
         };
         loop {
-            if let Some(None) = events {
-                events = Some(Some(self.wait(side, deadline)?));
+            if let State::NotReady = state {
+                state = State::Ready { events: self.wait(side, deadline)? };
             }
-            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
+            match self.attempt(descriptor, side, state, &mut attempt) {
                 Step::Done(outcome) => return outcome,
                 Step::Again => {}
-                Step::Wait => events = Some(None),
+                Step::Wait => state = State::NotReady,
             }
         }
     }
@@ -133,85 +136,87 @@ impl Source {
     pub(crate) async fn operate_async<T>(
         &self,
         side: Side,
-        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
         budget::spend_async().await;
-        let mut descriptor = self.raw()?;
-        let mut events = self.known.get().map(|known| known.slot.begin(side));
+        let mut descriptor = self.fd()?;
+        let mut state = State::of(self.known.get(), side);
         loop {
-            if let Some(None) = events {
+            if let State::NotReady = state {
                 let known = self.known(side)?;
-                let told = known.slot.wait_async(side).await;
-                // The future may be polled in another scope by now.
-                descriptor = self.raw().inspect_err(|_| known.slot.finish(side, told, Shown::More))?;
-                events = Some(Some(told));
+                let events = known.slot.wait_async(side).await;
+                // The future may be polled in another event scope by now.
+                descriptor = self.fd().inspect_err(|_| known.slot.finish(side, events, Shown::More))?;
+                state = State::Ready { events };
             }
-            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
+            match self.attempt(descriptor, side, state, &mut attempt) {
                 Step::Done(outcome) => return outcome,
                 Step::Again => {}
-                Step::Wait => events = Some(None),
+                Step::Wait => state = State::NotReady,
             }
         }
     }
 
-    /// As [`operate_async`](Source::operate_async), for one who polls: on each side, the last
-    /// who did is woken.
+    /// As [`operate_async`](Source::operate_async), for a caller that polls. On each side the last
+    /// caller is woken.
     pub(crate) fn poll_operate<T>(
         &self,
         side: Side,
         context: &mut Context<'_>,
-        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> Poll<io::Result<T>> {
         ready!(budget::poll_spend(context));
-        let descriptor = self.raw()?;
-        let mut events = match self.known.get() {
+        let descriptor = self.fd()?;
+        let mut state = match self.known.get() {
             // As in `operate`.
-            Some(known) if side == Side::Read => Some(Some(ready!(known.slot.poll(side, context.waker())))),
-            known => known.map(|known| known.slot.begin(side)),
+            Some(known) if side == Side::Read => {
+                State::Ready { events: ready!(known.slot.poll(side, context.waker())) }
+            }
+            known => State::of(known, side),
         };
         loop {
-            if let Some(None) = events {
-                events = Some(Some(ready!(self.known(side)?.slot.poll(side, context.waker()))));
+            if let State::NotReady = state {
+                state = State::Ready { events: ready!(self.known(side)?.slot.poll(side, context.waker())) };
             }
-            match self.attempt(descriptor, side, events.flatten(), &mut attempt) {
+            match self.attempt(descriptor, side, state, &mut attempt) {
                 Step::Done(outcome) => return Poll::Ready(outcome),
                 Step::Again => {}
-                Step::Wait => events = Some(None),
+                Step::Wait => state = State::NotReady,
             }
         }
     }
 
-    /// Waits until it is worth trying, for a task, which may leave it at that.
+    /// Waits until it is worth trying, for a task, which need not try.
     pub(crate) async fn ready_async(&self, side: Side) -> io::Result<()> {
         budget::spend_async().await;
-        self.raw()?;
+        self.fd()?;
         let slot = &self.known(side)?.slot;
         let events = slot.wait_async(side).await;
-        // Nothing has been taken: the next may try as well.
+        // Nothing has been read or written: the next may try as well.
         slot.finish(side, events, Shown::More);
         Ok(())
     }
 
-    /// As [`ready_async`](Source::ready_async), for one who polls: on each side, the last who
-    /// did is woken.
+    /// As [`ready_async`](Source::ready_async), for a caller that polls. On each side the last
+    /// caller is woken.
     pub(crate) fn poll_ready(&self, side: Side, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(budget::poll_spend(context));
-        self.raw()?;
+        self.fd()?;
         self.known(side)?.slot.poll(side, context.waker()).map(|_| Ok(()))
     }
 
-    /// Tries once, when there were so many `events`.
+    /// Tries once, with what is known of the side.
     #[inline(always)]
     fn attempt<T>(
         &self,
-        descriptor: RawFd,
+        descriptor: BorrowedFd<'_>,
         side: Side,
-        events: Option<u32>,
-        attempt: &mut impl FnMut(RawFd) -> io::Result<Done<T>>,
+        state: State,
+        attempt: &mut impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> Step<T> {
-        // The call of the kernel takes longer than it takes to fetch this.
+        // The system call takes longer than it takes to fetch this.
         prefetch((&raw const self.known).cast());
-        let turn = Turn { source: self, side, events };
+        let turn = Turn { source: self, side, state };
         let outcome = attempt(descriptor);
         let shown = match &outcome {
             Ok(done) => done.shown,
@@ -230,12 +235,12 @@ impl Source {
         }
     }
 
-    /// Waits until a poller says that it is worth trying.
+    /// Waits until a poller says that it is worth trying. Returns the number of events.
     pub(crate) fn wait(&self, side: Side, deadline: Deadline) -> io::Result<u32> {
         self.known(side)?.wait(side, deadline)
     }
 
-    /// What the poller knows of it, which reports on this side.
+    /// Returns the registration, with which the poller reports on this side.
     fn known(&self, side: Side) -> io::Result<&Known> {
         self.make_known(side)?;
         Ok(self.known.get().expect("it was made known just now"))
@@ -253,7 +258,7 @@ impl Source {
             Some(known) if is_reported(known) => {}
             Some(known) if known.slot.is_reported() => {
                 let poller = poller.as_ref().expect("one that reports is there");
-                poller.watch(self.raw()?, known.slot.key(), side, true)?;
+                poller.watch(self.fd()?, known.slot.key(), side, true)?;
                 known.reports_room.store(true, Relaxed);
             }
             // Its runtime has ended.
@@ -272,15 +277,16 @@ impl Source {
         Ok(())
     }
 
-    /// Lets the poller of the caller's cluster report on what is to be read, and on `room`.
+    /// Lets the poller of the caller's cluster report on bytes to read, and on room to write if
+    /// `room` says so.
     fn enter(&self, slot: &Owned, side: Side, room: bool) -> io::Result<Arc<Poller>> {
-        let descriptor = self.raw()?;
+        let descriptor = self.fd()?;
         let poller = processor::with_current(|processor| processor.ok_or_else(no_runtime)?.poller());
         let entered = poller.and_then(|poller| {
             let events = slot.adopt(poller.number(), side);
-            poller.watch(descriptor, slot.key(), if room { Side::Write } else { Side::Read }, false)?;
-            // The kernel reports at once what there is already, so the side is not worth
-            // trying before there was an event.
+            poller.watch(descriptor.as_fd(), slot.key(), if room { Side::Write } else { Side::Read }, false)?;
+            // The kernel reports at once what is there already, so the side is not worth trying
+            // before there was an event.
             slot.finish(side, events, Shown::Nothing);
             Ok(poller)
         });
@@ -292,9 +298,9 @@ impl Source {
         &self,
         side: Side,
         deadline: Deadline,
-        mut attempt: impl FnMut(RawFd) -> io::Result<Done<T>>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
-        let descriptor = self.raw()?;
+        let descriptor = self.fd()?;
         loop {
             match attempt(descriptor) {
                 Ok(done) => return Ok(done.value),
@@ -308,44 +314,36 @@ impl Source {
     /// Blocks the kernel thread.
     pub(crate) fn wait_on_thread(&self, side: Side, deadline: Deadline) -> io::Result<()> {
         wait::refuse_tasks();
-        let descriptor = self.raw()?;
+        let descriptor = self.fd()?;
         let until = deadline.min(carried().deadline);
-        let events = if side == Side::Read { libc::POLLIN } else { libc::POLLOUT };
+        let events = if side == Side::Read { PollFlags::IN } else { PollFlags::OUT };
         loop {
-            let mut entry = libc::pollfd { fd: descriptor, events, revents: 0 };
-            let left = || until.remaining().as_nanos().div_ceil(1_000_000);
-            let timeout = if until.is_never() { -1 } else { libc::c_int::try_from(left()).unwrap_or(libc::c_int::MAX) };
-            // SAFETY: one entry is valid for reading and writing.
-            match unsafe { libc::poll(&mut entry, 1, timeout) } {
-                0 if until.is_past() => return Err(limit_error(Outcome::TimedOut, deadline)),
-                1.. => return Ok(()),
-                0 => {}
-                _ => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
+            let left = (!until.is_never()).then(|| Timespec::try_from(until.remaining()).ok()).flatten();
+            match rustix::event::poll(&mut [PollFd::from_borrowed_fd(descriptor, events)], left.as_ref()) {
+                Ok(0) if until.is_past() => return Err(limit_error(Outcome::TimedOut, deadline)),
+                Ok(1..) => return Ok(()),
+                Ok(0) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The descriptor, which no poller knows any more.
+    /// Returns the descriptor, which no poller knows any more.
     ///
     /// # Panics
     /// If it is of another event scope.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         let descriptor = self.descriptor.into_inner();
         if let Some(poller) = self.poller.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            poller.forget(descriptor.as_raw_fd());
+            poller.forget(descriptor.as_fd());
         }
         descriptor
     }
 
-    /// Closes it, though a copy of the descriptor lives on, of which the kernel would go on
-    /// reporting.
+    /// Closes the descriptor and ends the reports on it: a copy of it lives on, so the kernel would
+    /// go on reporting.
     pub(crate) fn close(self) {
-        if self.raw().is_ok() {
+        if self.fd().is_ok() {
             drop(self.into_descriptor());
         } else {
             do_there(self.descriptor.scope(), move || drop(self.into_descriptor()));
@@ -362,19 +360,18 @@ impl AsFd for Source {
     }
 }
 
-/// The turn of one who tries. If the attempt panics, nothing is known of what it has done,
-/// and the next may try.
+/// The turn of an operation that tries. If the attempt panics, nothing is known of what it has
+/// done, and the next may try.
 struct Turn<'a> {
     source: &'a Source,
     side: Side,
-    /// How many events there were, if a poller knew of the descriptor.
-    events: Option<u32>,
+    state: State,
 }
 
 impl Turn<'_> {
     #[inline(always)]
     fn finish(&self, shown: Shown) {
-        if let (Some(known), Some(events)) = (self.source.known.get(), self.events) {
+        if let (Some(known), State::Ready { events }) = (self.source.known.get(), self.state) {
             known.slot.finish(self.side, events, shown);
         }
     }
@@ -393,7 +390,29 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What came of one attempt.
+/// The state of a side of the descriptor, as an operation sees it before it tries.
+#[derive(Clone, Copy)]
+enum State {
+    /// No poller knows the descriptor: only an attempt tells.
+    Unknown,
+    /// A poller knows it, and it is not worth trying before there was an event.
+    NotReady,
+    /// It is worth trying: the poller has counted this many events.
+    Ready { events: u32 },
+}
+
+impl State {
+    #[inline]
+    fn of(known: Option<&Known>, side: Side) -> State {
+        match known.map(|known| known.slot.begin(side)) {
+            None => State::Unknown,
+            Some(None) => State::NotReady,
+            Some(Some(events)) => State::Ready { events },
+        }
+    }
+}
+
+/// The next step after an attempt.
 enum Step<T> {
     Done(io::Result<T>),
     Again,
@@ -405,7 +424,7 @@ fn no_runtime() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "there is no runtime here to wait for a descriptor")
 }
 
-/// The error for a wait that its limit ended.
+/// Returns the error for a wait that its limit ended.
 fn limit_error(outcome: Outcome, deadline: Deadline) -> io::Error {
     match outcome {
         Outcome::Cancelled => Cancelled::Requested.into(),

@@ -1,99 +1,96 @@
 //! The three descriptors that a process is born with.
 //!
-//! They are shared with other processes, and with std's handles in this one, none of
-//! which expects that they are non-blocking. So they are left as they are. From a pipe or
-//! a socket the kernel reads without waiting when a single call asks for that, and a
-//! fibre waits for the rest like anywhere else. Terminals and regular files, and kernels
-//! that cannot do this with pipes (before 6.5), are the matter of
-//! [`blocking`](crate::blocking); and so are all of them in another event scope than the one
-//! that used them first, whose duplicate the pollers know.
-#![allow(unsafe_code)]
+//! They are shared with other processes, and with std's handles in this one. Nobody expects there
+//! that they are non-blocking, so they are left as they are. With a pipe or a socket a single call
+//! can ask the kernel not to wait, and the fibre waits as it does for any descriptor. All other
+//! calls go to the pool of [`blocking`](crate::blocking()): terminals and regular files, pipes on
+//! kernels before 6.5, and every descriptor in another event scope than the one that used it
+//! first, because the pollers know that one's duplicate.
+//!
+//! In a task a call that would have to wait panics. A call that goes to the pool elsewhere is made
+//! in place there, as std's handles do it.
 
-use super::descriptor::length;
-use super::pollable::kind;
+use super::blocking;
+use super::descriptor::kind;
 use super::{Done, Side, Source};
 use crate::base::Deadline;
-use crate::blocking;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use crate::processor;
+use rustix::fs::FileType;
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{RecvFlags, SendFlags};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// One of the three, for as long as the process lives.
+/// One of the three descriptors, for as long as the process lives.
 struct Standard {
-    /// A duplicate of the descriptor, for pollers to know it by; of the event scope that used
-    /// it first.
+    /// A duplicate of the descriptor, which pollers know. It belongs to the event scope that used
+    /// the descriptor first.
     source: Source,
-    /// The descriptor itself, which has this number in every scope.
-    number: RawFd,
+    /// The descriptor itself, which is the same one in every event scope.
+    descriptor: BorrowedFd<'static>,
     is_socket: bool,
-    /// Whether calls go to a kernel thread. Set for good when the kernel has refused the
-    /// other way.
+    /// Whether calls go to the pool. Set for good when the kernel has refused a call that does not
+    /// wait.
     blocks: AtomicBool,
 }
 
+/// The place in the file is the descriptor's own.
+const HERE: u64 = u64::MAX;
+
 impl Standard {
-    fn new(descriptor: BorrowedFd<'_>) -> io::Result<Standard> {
+    fn new(descriptor: BorrowedFd<'static>) -> io::Result<Standard> {
         let kind = kind(descriptor)?;
-        let (source, number) = (Source::new(descriptor.try_clone_to_owned()?), descriptor.as_raw_fd());
-        let blocks = AtomicBool::new(kind != libc::S_IFIFO && kind != libc::S_IFSOCK);
-        Ok(Standard { source, number, is_socket: kind == libc::S_IFSOCK, blocks })
+        let source = Source::new(descriptor.try_clone_to_owned()?);
+        let is_socket = kind == FileType::Socket;
+        let blocks = AtomicBool::new(kind != FileType::Fifo && !is_socket);
+        Ok(Standard { source, descriptor, is_socket, blocks })
     }
 
-    /// Does what `call` does, which is told whether it may wait.
-    fn operate(&self, side: Side, mut call: impl FnMut(RawFd, bool) -> io::Result<usize> + Send) -> io::Result<usize> {
-        if !self.blocks.load(Relaxed) && self.source.raw().is_ok() {
-            let outcome = self.source.operate(side, Deadline::NEVER, |fd| call(fd, false).map(Done::some));
-            match outcome {
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
-                    self.blocks.store(true, Relaxed);
-                }
-                outcome => return outcome,
+    /// Makes `call`, which is told whether it may wait.
+    fn operate(
+        &self,
+        side: Side,
+        mut call: impl FnMut(BorrowedFd<'_>, bool) -> rustix::io::Result<usize> + Send,
+    ) -> io::Result<usize> {
+        if !self.blocks.load(Relaxed) && self.source.fd().is_ok() {
+            let outcome = self.source.operate(side, Deadline::NEVER, |fd| Ok(Done::some(call(fd, false)?)));
+            match outcome.as_ref().map_err(Errno::from_io_error) {
+                Err(Some(Errno::OPNOTSUPP | Errno::NOSYS)) => self.blocks.store(true, Relaxed),
+                _ => return outcome,
             }
         }
-        let descriptor = self.source.raw().unwrap_or(self.number);
-        blocking(|| call(descriptor, true))
+        let descriptor = self.source.fd().unwrap_or(self.descriptor);
+        if processor::runs_a_task() {
+            return Ok(call(descriptor, true)?);
+        }
+        Ok(blocking(|| call(descriptor, true))?)
     }
 
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let is_socket = self.is_socket;
-        self.operate(Side::Read, move |fd, may_wait| {
-            let (start, count) = (buffer.as_mut_ptr().cast(), buffer.len());
-            let vector = libc::iovec { iov_base: start, iov_len: count };
-            // SAFETY: the buffer is valid for writing.
-            length(unsafe {
-                match (may_wait, is_socket) {
-                    (true, _) => libc::read(fd, start, count),
-                    (false, true) => libc::recv(fd, start, count, libc::MSG_DONTWAIT),
-                    (false, false) => libc::preadv2(fd, &vector, 1, -1, libc::RWF_NOWAIT),
-                }
-            })
+        self.operate(Side::Read, |fd, may_wait| match (may_wait, self.is_socket) {
+            (true, _) => rustix::io::read(fd, &mut *buffer),
+            (false, true) => rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT).map(|(count, _)| count),
+            (false, false) => rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], HERE, ReadWriteFlags::NOWAIT),
         })
     }
 
     fn write(&self, buffer: &[u8]) -> io::Result<usize> {
-        let is_socket = self.is_socket;
-        self.operate(Side::Write, move |fd, may_wait| {
-            let (start, count) = (buffer.as_ptr().cast(), buffer.len());
-            let vector = libc::iovec { iov_base: buffer.as_ptr().cast_mut().cast(), iov_len: count };
-            // SAFETY: the buffer is valid for reading.
-            length(unsafe {
-                match (may_wait, is_socket) {
-                    (true, _) => libc::write(fd, start, count),
-                    (false, true) => libc::send(fd, start, count, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL),
-                    (false, false) => libc::pwritev2(fd, &vector, 1, -1, libc::RWF_NOWAIT),
-                }
-            })
+        self.operate(Side::Write, |fd, may_wait| match (may_wait, self.is_socket) {
+            (true, _) => rustix::io::write(fd, buffer),
+            (false, true) => rustix::net::send(fd, buffer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            (false, false) => rustix::io::pwritev2(fd, &[IoSlice::new(buffer)], HERE, ReadWriteFlags::NOWAIT),
         })
     }
 }
 
-/// What belongs to a handle of std's, set up when it is first used.
-fn standard(place: &'static OnceLock<Standard>, handle: &impl AsFd) -> io::Result<&'static Standard> {
+/// Returns the descriptor's part here, which is set up when it is first used.
+fn standard(place: &'static OnceLock<Standard>, descriptor: BorrowedFd<'static>) -> io::Result<&'static Standard> {
     if let Some(standard) = place.get() {
         return Ok(standard);
     }
-    let standard = Standard::new(handle.as_fd())?;
+    let standard = Standard::new(descriptor)?;
     Ok(place.get_or_init(|| standard))
 }
 
@@ -101,10 +98,10 @@ static INPUT: OnceLock<Standard> = OnceLock::new();
 static OUTPUT: OnceLock<Standard> = OnceLock::new();
 static ERRORS: OnceLock<Standard> = OnceLock::new();
 
-/// The standard input, which fibres can wait for.
+/// Returns the standard input, which fibres can wait for.
 ///
-/// It has no buffer: wrap one `std::io::BufReader` around it to read lines. What std's
-/// handle has buffered is not seen here. It stays what it was when it was first used.
+/// It has no buffer: wrap one `std::io::BufReader` around it to read lines. Bytes in the buffer of
+/// std's handle are not seen here. Whether it is a pipe, a file or a terminal is asked once.
 ///
 /// ```no_run
 /// use std::io::BufRead;
@@ -118,15 +115,15 @@ pub fn stdin() -> Stdin {
     Stdin { handle: io::stdin() }
 }
 
-/// The standard output, which fibres can wait for.
+/// Returns the standard output, which fibres can wait for.
 ///
-/// It has no buffer. What std's handle has buffered, the part of a line that `print!`
-/// has left, comes when that is flushed.
+/// It has no buffer. Bytes in the buffer of std's handle, such as the part of a line that `print!`
+/// has left, come when that is flushed.
 pub fn stdout() -> Stdout {
     Stdout { handle: io::stdout() }
 }
 
-/// The standard error output, which fibres can wait for. It has no buffer.
+/// Returns the standard error output, which fibres can wait for. It has no buffer.
 pub fn stderr() -> Stderr {
     Stderr { handle: io::stderr() }
 }
@@ -151,7 +148,7 @@ pub struct Stderr {
 
 impl Read for &Stdin {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        standard(&INPUT, &self.handle)?.read(buffer)
+        standard(&INPUT, rustix::stdio::stdin())?.read(buffer)
     }
 }
 
@@ -163,7 +160,7 @@ impl Read for Stdin {
 
 impl Write for &Stdout {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        standard(&OUTPUT, &self.handle)?.write(buffer)
+        standard(&OUTPUT, rustix::stdio::stdout())?.write(buffer)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -183,7 +180,7 @@ impl Write for Stdout {
 
 impl Write for &Stderr {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        standard(&ERRORS, &self.handle)?.write(buffer)
+        standard(&ERRORS, rustix::stdio::stderr())?.write(buffer)
     }
 
     fn flush(&mut self) -> io::Result<()> {

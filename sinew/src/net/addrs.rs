@@ -1,11 +1,12 @@
-//! From what names an address to addresses.
+//! Looks up the addresses that a name stands for.
 
+use crate::io::blocking;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::{iter, option, slice, vec};
 
-/// What names one address or several: `std::net::ToSocketAddrs`, with a lookup of names
-/// that blocks the fibre, not the processor.
+/// A value that names one address or several: `std::net::ToSocketAddrs`, with a lookup of names
+/// that blocks the fibre, not the processor. In a task the lookup of a name panics.
 ///
 /// ```
 /// use sinew::net::{SocketAddr, ToSocketAddrs};
@@ -14,22 +15,22 @@ use std::{iter, option, slice, vec};
 /// assert_eq!(addresses.next(), None);
 /// ```
 pub trait ToSocketAddrs {
-    /// The addresses.
+    /// Goes through the addresses.
     type Iter: Iterator<Item = SocketAddr>;
 
-    /// The addresses that this names.
+    /// Returns the addresses that this names.
     ///
     /// # Errors
-    /// `InvalidInput` for what names none; that of the lookup of a name.
+    /// `InvalidInput` if it names none; the error of a name's lookup.
     fn to_socket_addrs(&self) -> io::Result<Self::Iter>;
 }
 
-/// Looks a name up, elsewhere than on a processor.
+/// Looks a name up, on a thread of the pool.
 fn look_up(host: &str, port: u16) -> io::Result<vec::IntoIter<SocketAddr>> {
-    crate::blocking(|| std::net::ToSocketAddrs::to_socket_addrs(&(host, port)))
+    blocking(|| std::net::ToSocketAddrs::to_socket_addrs(&(host, port)))
 }
 
-/// Tries one address after the other.
+/// Tries one address after the other. Returns the first success, or the last error.
 pub(super) fn each<A: ToSocketAddrs, T>(
     addresses: A,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,

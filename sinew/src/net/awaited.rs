@@ -1,15 +1,21 @@
-//! What a socket does for tasks: the calls of `transfer.rs`, awaited or polled.
+//! The calls of `transfer.rs` for tasks, awaited or polled.
 
 use super::address::Address;
+use super::raw::Byte;
 use super::socket::{Socket, accept, connected};
-use super::transfer::{Byte, receive, receive_bytes, receive_from, receive_unix, send, send_gathered, send_to};
+use super::transfer::{receive, receive_bytes, receive_from, receive_unix, send, send_gathered, send_to};
 use crate::io::{Done, Side};
+use rustix::net::RecvFlags;
 use std::io::{self, IoSlice};
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
 impl Socket {
-    async fn operate_async<T>(&self, side: Side, attempt: impl FnMut(RawFd) -> io::Result<Done<T>>) -> io::Result<T> {
+    async fn operate_async<T>(
+        &self,
+        side: Side,
+        attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
         if self.is_nonblocking() {
             return self.attempt_slow(attempt);
         }
@@ -33,12 +39,12 @@ impl Socket {
         self.operate_async(Side::Write, |fd| send(fd, buffer)).await
     }
 
-    pub(super) async fn receive_async(&self, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
+    pub(super) async fn receive_async(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         self.operate_async(Side::Read, |fd| Ok(Done::some(receive(fd, buffer, flags)?))).await
     }
 
     pub(super) async fn receive_from_async(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
-        self.operate_async(Side::Read, |fd| receive_from(fd, buffer, 0)).await
+        self.operate_async(Side::Read, |fd| receive_from(fd, buffer, RecvFlags::empty())).await
     }
 
     pub(super) async fn send_to_async(&self, buffer: &[u8], address: &Address) -> io::Result<usize> {

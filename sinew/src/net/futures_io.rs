@@ -40,7 +40,7 @@ macro_rules! traits {
                 Poll::Ready(Ok(()))
             }
 
-            /// Says to the other end that no more comes, unless that is gone.
+            /// Tells the other end that no more bytes come, unless it is gone.
             fn poll_close(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(match self.shutdown(Shutdown::Write) {
                     Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),

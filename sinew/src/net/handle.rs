@@ -1,11 +1,11 @@
-//! What every type of socket has, written once. The types differ in their names, in
+//! The methods that every type of socket has, written once. The types differ in their names, in
 //! std's twin, and in whether they are streams.
 
 /// The methods and traits of a handle to a socket: a struct with a field `socket`.
 macro_rules! handle {
     ($Type:ident, $std:path) => {
         impl $Type {
-            /// Another handle to the same socket. It shares everything with this one,
+            /// Returns another handle to the same socket. It shares everything with this one,
             /// the timeouts included, and takes no descriptor of its own.
             ///
             /// # Errors
@@ -14,7 +14,7 @@ macro_rules! handle {
                 Ok(self.clone())
             }
 
-            /// The error that the socket has come upon since this was asked last.
+            /// Returns the error that the socket has met since the last call of this method.
             ///
             /// # Errors
             /// The kernel's.
@@ -22,8 +22,8 @@ macro_rules! handle {
                 self.socket.take_error()
             }
 
-            /// Whether calls on this socket, by all handles to it, fail with `WouldBlock`
-            /// where they would wait. A fibre that gets this error has given way to others.
+            /// Sets whether calls on this socket, by all handles to it, fail with `WouldBlock`
+            /// where they would wait. A fibre that gets this error has yielded to others.
             ///
             /// # Errors
             /// None: the `Result` is std's.
@@ -50,7 +50,7 @@ macro_rules! handle {
         }
 
         /// Keeps its timeouts. Calls wait, also if the descriptor is non-blocking; see
-        /// `set_nonblocking`. What is wrong with it shows when it is used.
+        /// `set_nonblocking`. If it is not such a socket, the calls on it fail.
         impl From<std::os::fd::OwnedFd> for $Type {
             fn from(descriptor: std::os::fd::OwnedFd) -> $Type {
                 $Type { socket: $crate::net::socket::Socket::adopt(descriptor) }
@@ -105,12 +105,12 @@ macro_rules! handle {
     };
 }
 
-/// Limits to how long its calls may wait.
+/// The timeouts of a socket.
 macro_rules! timeouts {
     ($Type:ident) => {
         impl $Type {
-            /// How long what reads may wait; `None` is for ever. Beyond it is
-            /// `WouldBlock`, as with std's on Linux.
+            /// Sets how long a call that reads may wait; `None` is for ever. Beyond it the call
+            /// fails with `WouldBlock`, as with std's on Linux.
             ///
             /// # Errors
             /// `InvalidInput` for a duration of zero.
@@ -118,8 +118,8 @@ macro_rules! timeouts {
                 self.socket.set_timeout($crate::io::Side::Read, timeout)
             }
 
-            /// How long what writes may wait; `None` is for ever. Beyond it is
-            /// `WouldBlock`, as with std's on Linux.
+            /// Sets how long a call that writes may wait; `None` is for ever. Beyond it the call
+            /// fails with `WouldBlock`, as with std's on Linux.
             ///
             /// # Errors
             /// `InvalidInput` for a duration of zero.
@@ -127,7 +127,7 @@ macro_rules! timeouts {
                 self.socket.set_timeout($crate::io::Side::Write, timeout)
             }
 
-            /// How long what reads may wait.
+            /// Returns how long a call that reads may wait.
             ///
             /// # Errors
             /// None: the `Result` is std's.
@@ -135,7 +135,7 @@ macro_rules! timeouts {
                 Ok(self.socket.timeout($crate::io::Side::Read))
             }
 
-            /// How long what writes may wait.
+            /// Returns how long a call that writes may wait.
             ///
             /// # Errors
             /// None: the `Result` is std's.
@@ -146,7 +146,8 @@ macro_rules! timeouts {
     };
 }
 
-/// What makes it a stream of bytes, with the methods of `Socket` that receive for it.
+/// The methods and traits of a stream of bytes. The arguments are the methods of `Socket` that
+/// receive for it.
 macro_rules! stream {
     ($Type:ident, $read:ident, $read_until:ident, $read_async:ident, $poll_read:ident) => {
         stream!(@traits $Type, $read);
@@ -196,8 +197,8 @@ macro_rules! stream {
             }
 
             /// Waits until it is worth trying to read, for tasks: bytes have come, or the end,
-            /// or an error. It takes nothing, and needs no buffer meanwhile. Now and then there
-            /// is nothing after all.
+            /// or an error. It takes nothing, and needs no buffer meanwhile. Sometimes nothing is
+            /// there after all.
             ///
             /// # Errors
             /// The kernel's.
@@ -229,8 +230,8 @@ macro_rules! stream {
                 Ok(())
             }
 
-            /// Reads if that takes no waiting; else the waker of `context` is called when it is
-            /// worth trying again. Of those who poll the same side, the last is woken.
+            /// Reads if that takes no waiting. Else the waker of `context` is called when it is
+            /// worth trying again. If several callers poll the same side, the last one is woken.
             ///
             /// # Errors
             /// The kernel's.
@@ -242,8 +243,8 @@ macro_rules! stream {
                 self.socket.$poll_read(context, buffer)
             }
 
-            /// As [`poll_read`](Self::poll_read), into memory that need not hold anything yet. As
-            /// many bytes at its beginning as this returns have been written.
+            /// As [`poll_read`](Self::poll_read), into memory that need not be initialised. Returns
+            /// the number of bytes that have been written at its beginning.
             ///
             /// # Errors
             /// The kernel's.
@@ -255,9 +256,9 @@ macro_rules! stream {
                 self.socket.$poll_read(context, buffer)
             }
 
-            /// Whether it is worth trying to read, as [`readable_async`](Self::readable_async)
-            /// says; else as [`poll_read`](Self::poll_read). What waits by this needs no memory
-            /// but for its handle.
+            /// Is ready when it is worth trying to read, as [`readable_async`](Self::readable_async)
+            /// says; else as [`poll_read`](Self::poll_read). A connection that waits by this needs
+            /// no memory except for its handle.
             ///
             /// # Errors
             /// The kernel's.
@@ -290,7 +291,7 @@ macro_rules! stream {
                 self.socket.poll_write_vectored(context, buffers)
             }
 
-            /// Closes one side or both: whoever waits there goes on.
+            /// Closes one side or both. Calls that wait there return.
             ///
             /// # Errors
             /// The kernel's.

@@ -3,14 +3,16 @@
 use super::address::Address;
 use super::addrs::{ToSocketAddrs, each};
 use super::patience::accept_patiently;
+use super::raw;
 use super::socket::Socket;
 use super::tcp::{TcpStream, family};
+use rustix::net::{SocketType, sockopt};
 use std::iter::FusedIterator;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// A TCP socket that accepts connections: `std::net::TcpListener` for fibres.
+/// A TCP socket that accepts connections: `std::net::TcpListener` for fibres and tasks.
 #[derive(Clone)]
 pub struct TcpListener {
     socket: Socket,
@@ -18,7 +20,7 @@ pub struct TcpListener {
 
 handle!(TcpListener, std::net::TcpListener);
 
-/// How to listen, for [`TcpListener::builder`].
+/// Describes a listener; see [`TcpListener::builder`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ListenerBuilder {
@@ -36,38 +38,38 @@ pub struct Incoming<'a> {
 }
 
 impl ListenerBuilder {
-    /// As many connections as may wait to be accepted; the kernel has a limit of its own
-    /// (`net.core.somaxconn`). By default 4096.
+    /// Sets the number of connections that may wait to be accepted. The kernel has a limit of its
+    /// own (`net.core.somaxconn`). By default 4096.
     pub fn backlog(mut self, backlog: u32) -> Self {
         self.backlog = backlog;
         self
     }
 
-    /// Whether the address may be listened at though connections of a former listener
-    /// are still being wound up (`SO_REUSEADDR`). By default yes, as with std's.
+    /// Sets whether the listener may bind while connections of a former listener at the address
+    /// are still being closed (`SO_REUSEADDR`). By default yes, as with std's.
     pub fn reuse_address(mut self, reuse: bool) -> Self {
         self.reuse_address = reuse;
         self
     }
 
-    /// Whether others that say the same may listen at the address at the same time:
-    /// the kernel then deals connections out to them (`SO_REUSEPORT`). By default no.
+    /// Sets whether several listeners with this option may listen at the address at the same time.
+    /// The kernel distributes the connections among them (`SO_REUSEPORT`). By default no.
     pub fn reuse_port(mut self, reuse: bool) -> Self {
         self.reuse_port = reuse;
         self
     }
 
-    /// Whether a listener at an address of IPv6 accepts nobody from IPv4. By default
-    /// the system's setting.
+    /// Sets whether a listener at an IPv6 address refuses connections from IPv4. By default the
+    /// system's setting.
     pub fn only_v6(mut self, only: bool) -> Self {
         self.only_v6 = Some(only);
         self
     }
 
-    /// How long a connection may be kept from being accepted while the client says nothing
-    /// (`TCP_DEFER_ACCEPT`). Who accepts it then finds its first bytes there, and need not wait
-    /// for them. For protocols in which the client speaks first. It counts in seconds, and not
-    /// precisely. By default not at all.
+    /// Sets how long the kernel keeps a connection back while the client sends nothing
+    /// (`TCP_DEFER_ACCEPT`). A connection that is accepted then has its first bytes, and no fibre
+    /// waits for them. For protocols in which the client speaks first. The kernel counts in
+    /// seconds, and not precisely. By default connections are not kept back.
     ///
     /// ```
     /// use sinew::net::{TcpListener, TcpStream};
@@ -87,7 +89,7 @@ impl ListenerBuilder {
         self
     }
 
-    /// Listens at the first of these addresses at which that is possible.
+    /// Listens at the first of these addresses where that is possible.
     ///
     /// # Errors
     /// The kernel's.
@@ -96,17 +98,17 @@ impl ListenerBuilder {
     }
 
     fn bind_at(&self, address: SocketAddr) -> io::Result<TcpListener> {
-        let socket = Socket::new(family(&address), libc::SOCK_STREAM)?;
-        socket.set_option(libc::SOL_SOCKET, libc::SO_REUSEADDR, self.reuse_address.into())?;
+        let socket = Socket::new(family(&address), SocketType::STREAM)?;
+        let fd = socket.fd()?;
+        sockopt::set_socket_reuseaddr(fd, self.reuse_address)?;
         if self.reuse_port {
-            socket.set_option(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+            sockopt::set_socket_reuseport(fd, true)?;
         }
         if let Some(only) = self.only_v6.filter(|_| address.is_ipv6()) {
-            socket.set_option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only.into())?;
+            sockopt::set_ipv6_v6only(fd, only)?;
         }
         if !self.silence.is_zero() {
-            let seconds = self.silence.as_secs_f64().ceil();
-            socket.set_option(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds as i32)?;
+            raw::set_defer_accept(fd, self.silence.as_secs_f64().ceil() as i32)?;
         }
         socket.bind(&Address::from(address))?;
         socket.listen(self.backlog)?;
@@ -115,7 +117,7 @@ impl ListenerBuilder {
 }
 
 impl TcpListener {
-    /// Listens at the first of these addresses at which that is possible.
+    /// Listens at the first of these addresses where that is possible.
     ///
     /// # Errors
     /// The kernel's.
@@ -123,7 +125,7 @@ impl TcpListener {
         TcpListener::builder().bind(addresses)
     }
 
-    /// A listener to be described further.
+    /// Returns a description of a listener, to be completed.
     ///
     /// ```
     /// use sinew::net::TcpListener;
@@ -145,9 +147,9 @@ impl TcpListener {
     /// Waits for a connection.
     ///
     /// # Errors
-    /// The kernel's. When no descriptors are left, that is `EMFILE` or `ENFILE`, at once
-    /// and every time: the connection stays in the backlog. See
-    /// [`incoming`](TcpListener::incoming) for a loop that copes with it.
+    /// The kernel's. When no descriptor is left, that is `EMFILE` or `ENFILE`, at once and every
+    /// time: the connection stays in the backlog. See [`incoming`](TcpListener::incoming) for a
+    /// loop that copes with it.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         named(self.socket.accept()?)
     }
@@ -179,17 +181,17 @@ impl TcpListener {
         named(self.socket.accept_until(deadline)?)
     }
 
-    /// Connections, one after the other, for ever.
+    /// Returns an iterator over connections that never ends.
     ///
-    /// While there are no descriptors left, or no memory, for another one, it waits: for
-    /// 10 ms at first, then longer, up to a second, and tries again. No connection is
-    /// lost by that: it stays in the backlog. A non-blocking listener gives these errors
-    /// as [`accept`](TcpListener::accept) does.
+    /// While no descriptor or no memory is left for another connection, it waits and tries again:
+    /// after 10 ms at first, then later, up to a second. No connection is lost by that: it stays
+    /// in the backlog. A non-blocking listener returns these errors as
+    /// [`accept`](TcpListener::accept) does.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
 
-    /// The address that it listens at.
+    /// Returns the address of the listener.
     ///
     /// # Errors
     /// The kernel's.
@@ -197,7 +199,7 @@ impl TcpListener {
         self.socket.local_address()?.try_into()
     }
 
-    /// Over how many hops a packet may go.
+    /// Sets the number of hops that a packet may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -205,7 +207,7 @@ impl TcpListener {
         self.socket.set_ttl(ttl)
     }
 
-    /// Over how many hops a packet may go.
+    /// Returns the number of hops that a packet may take.
     ///
     /// # Errors
     /// The kernel's.

@@ -6,7 +6,7 @@ use crate::time::{sleep_async, try_sleep};
 use std::io;
 use std::time::Duration;
 
-/// Tries again after a while, and after a longer while each time.
+/// How long to wait before the next attempt: longer each time.
 pub(crate) struct Patience {
     next: Duration,
     longest: Duration,
@@ -17,7 +17,7 @@ impl Patience {
         Patience { next: first, longest }
     }
 
-    /// With the queue of a Unix socket. Unmeasured.
+    /// For the full queue of a Unix socket. Unmeasured.
     pub(crate) const fn of_full_queue() -> Patience {
         Patience::new(Duration::from_micros(50), Duration::from_millis(5))
     }
@@ -42,8 +42,8 @@ impl Patience {
     }
 }
 
-/// Accepts a connection. While there are no descriptors or no memory for one, it stays
-/// where it is, and this tries again.
+/// Accepts a connection. While there are no descriptors or no memory for it, it stays in the
+/// backlog, and this tries again.
 pub(crate) fn accept_patiently<T>(socket: &Socket, mut accept: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut patience = Patience::new(Duration::from_millis(10), Duration::from_secs(1));
     loop {
@@ -58,8 +58,8 @@ fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Does what may find the queue of a Unix socket full. That it has room again is not
-/// reported to those who are not connected to it.
+/// Makes an attempt that may find the queue of a Unix socket full. The kernel reports room in
+/// the queue only to sockets that are connected to it, so this tries again from time to time.
 pub(crate) fn into_full_queue<T>(
     socket: &Socket,
     deadline: Deadline,
@@ -70,6 +70,23 @@ pub(crate) fn into_full_queue<T>(
         match attempt() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !socket.is_nonblocking() => {
                 patience.wait(deadline)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// As [`into_full_queue`], for a task.
+pub(crate) async fn into_full_queue_async<T>(
+    socket: &Socket,
+    mut attempt: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let mut patience = Patience::of_full_queue();
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !socket.is_nonblocking() => {
+                patience.wait_async().await;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             done => return done,

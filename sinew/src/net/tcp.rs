@@ -4,11 +4,12 @@ use super::address::Address;
 use super::addrs::{ToSocketAddrs, each, invalid};
 use super::socket::Socket;
 use crate::base::Deadline;
+use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// A TCP connection: `std::net::TcpStream` for fibres.
+/// A TCP connection: `std::net::TcpStream` for fibres and tasks.
 #[derive(Clone)]
 pub struct TcpStream {
     socket: Socket,
@@ -18,9 +19,9 @@ handle!(TcpStream, std::net::TcpStream);
 timeouts!(TcpStream);
 stream!(TcpStream, read, read_until, read_async, poll_read);
 
-/// The family that sockets for this address are of.
-pub(super) fn family(address: &SocketAddr) -> libc::c_int {
-    if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
+/// Returns the family of sockets for this address.
+pub(super) fn family(address: &SocketAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
 impl TcpStream {
@@ -55,13 +56,13 @@ impl TcpStream {
         Self::connect_until(address, Deadline::at(deadline))
     }
 
-    /// As [`connect`](TcpStream::connect), for tasks, to an address: to look a name up would
-    /// block. Dropped before its end, it has closed the connection.
+    /// As [`connect`](TcpStream::connect), for tasks, to an address: the lookup of a name would
+    /// block. Dropped before its end, it closes the connection.
     ///
     /// # Errors
     /// The kernel's.
     pub async fn connect_async(address: SocketAddr) -> io::Result<TcpStream> {
-        let socket = Socket::new(family(&address), libc::SOCK_STREAM)?;
+        let socket = Socket::new(family(&address), SocketType::STREAM)?;
         socket.connect_async(&Address::from(address)).await?;
         Ok(TcpStream { socket })
     }
@@ -71,7 +72,7 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub async fn peek_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.receive_async(buffer, libc::MSG_PEEK).await
+        self.socket.receive_async(buffer, RecvFlags::PEEK).await
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -79,17 +80,17 @@ impl TcpStream {
     }
 
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<TcpStream> {
-        let socket = Socket::new(family(address), libc::SOCK_STREAM)?;
+        let socket = Socket::new(family(address), SocketType::STREAM)?;
         socket.connect(&Address::from(*address), deadline)?;
         Ok(TcpStream { socket })
     }
 
-    /// As [`read_deadline`](TcpStream::read_deadline), into a buffer that is asked for only
-    /// when there may be something to receive: a connection that waits needs none. Gives the
-    /// buffer, and how many bytes were received; no byte is the end.
+    /// As [`read_deadline`](TcpStream::read_deadline), into a buffer that `lend` makes only when
+    /// there may be something to receive: a connection that waits needs no buffer. Returns the
+    /// buffer and the number of bytes; 0 bytes mean the end.
     ///
-    /// `lend` is called again if there was nothing after all; the buffer that it gave before
-    /// has been dropped then.
+    /// `lend` is called again if nothing was there after all. The buffer before has been dropped
+    /// then.
     ///
     /// ```
     /// use sinew::net::{TcpListener, TcpStream};
@@ -120,26 +121,26 @@ impl TcpStream {
     /// # Errors
     /// The kernel's.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.receive(buffer, libc::MSG_PEEK)
+        self.socket.receive(buffer, RecvFlags::PEEK)
     }
 
-    /// Sends what is small at once, too.
+    /// Sets whether small writes are sent at once.
     ///
     /// # Errors
     /// The kernel's.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.socket.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, nodelay.into())
+        Ok(sockopt::set_tcp_nodelay(self.socket.fd()?, nodelay)?)
     }
 
-    /// Whether what is small is sent at once.
+    /// Returns whether small writes are sent at once.
     ///
     /// # Errors
     /// The kernel's.
     pub fn nodelay(&self) -> io::Result<bool> {
-        Ok(self.socket.option(libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0)
+        Ok(sockopt::tcp_nodelay(self.socket.fd()?)?)
     }
 
-    /// Over how many hops a packet may go.
+    /// Sets the number of hops that a packet may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -147,7 +148,7 @@ impl TcpStream {
         self.socket.set_ttl(ttl)
     }
 
-    /// Over how many hops a packet may go.
+    /// Returns the number of hops that a packet may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -155,7 +156,7 @@ impl TcpStream {
         self.socket.ttl()
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
     ///
     /// # Errors
     /// The kernel's.
@@ -163,7 +164,7 @@ impl TcpStream {
         self.socket.peer_address()?.try_into()
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
     /// The kernel's.

@@ -5,11 +5,12 @@ use super::addrs::{ToSocketAddrs, each, invalid};
 use super::socket::Socket;
 use super::tcp::family;
 use crate::base::Deadline;
+use rustix::net::{RecvFlags, SocketType, sockopt};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use std::{fmt, io};
 
-/// A UDP socket: `std::net::UdpSocket` for fibres.
+/// A UDP socket: `std::net::UdpSocket` for fibres and tasks.
 ///
 /// ```
 /// use sinew::net::UdpSocket;
@@ -32,20 +33,20 @@ handle!(UdpSocket, std::net::UdpSocket);
 timeouts!(UdpSocket);
 
 impl UdpSocket {
-    /// A socket at the first of these addresses at which that is possible.
+    /// Makes a socket at the first of these addresses where that is possible.
     ///
     /// # Errors
     /// The kernel's.
     pub fn bind<A: ToSocketAddrs>(addresses: A) -> io::Result<UdpSocket> {
         each(addresses, |address| {
-            let socket = Socket::new(family(&address), libc::SOCK_DGRAM)?;
+            let socket = Socket::new(family(&address), SocketType::DGRAM)?;
             socket.bind(&Address::from(address))?;
             Ok(UdpSocket { socket })
         })
     }
 
-    /// Sets the address that [`send`](UdpSocket::send) sends to, and from which alone
-    /// datagrams are received.
+    /// Sets the address that [`send`](UdpSocket::send) sends to. Datagrams from other addresses are
+    /// not received any more.
     ///
     /// # Errors
     /// The kernel's.
@@ -53,7 +54,7 @@ impl UdpSocket {
         each(addresses, |address| self.socket.connect(&Address::from(address), Deadline::NEVER))
     }
 
-    /// Sends a datagram to the address that it is connected to.
+    /// Sends a datagram to the connected address.
     ///
     /// # Errors
     /// The kernel's.
@@ -71,12 +72,12 @@ impl UdpSocket {
         self.socket.send_to(bytes, &Address::from(address))
     }
 
-    /// Waits for a datagram. What does not fit is lost.
+    /// Waits for a datagram. Bytes that do not fit are lost.
     ///
     /// # Errors
     /// The kernel's.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.receive(buffer, 0)
+        self.socket.receive(buffer, RecvFlags::empty())
     }
 
     /// As [`recv`](UdpSocket::recv), for tasks. Dropped before its end, it has received
@@ -85,7 +86,7 @@ impl UdpSocket {
     /// # Errors
     /// The kernel's.
     pub async fn recv_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.receive_async(buffer, 0).await
+        self.socket.receive_async(buffer, RecvFlags::empty()).await
     }
 
     /// As [`recv_from`](UdpSocket::recv_from), for tasks; else as
@@ -122,13 +123,13 @@ impl UdpSocket {
         self.socket.receive_until(buffer, deadline)
     }
 
-    /// Waits for a datagram, and gives the address that it came from. What does not fit is
-    /// lost.
+    /// Waits for a datagram. Returns its length and the address that it came from. Bytes that do
+    /// not fit are lost.
     ///
     /// # Errors
     /// The kernel's.
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        named(self.socket.receive_from(buffer, 0)?)
+        named(self.socket.receive_from(buffer, RecvFlags::empty())?)
     }
 
     /// As [`recv_from`](UdpSocket::recv_from), but waits until `deadline`, whatever the
@@ -145,7 +146,7 @@ impl UdpSocket {
     /// # Errors
     /// The kernel's.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.receive(buffer, libc::MSG_PEEK)
+        self.socket.receive(buffer, RecvFlags::PEEK)
     }
 
     /// As [`recv_from`](UdpSocket::recv_from), but leaves the datagram there.
@@ -153,10 +154,10 @@ impl UdpSocket {
     /// # Errors
     /// The kernel's.
     pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        named(self.socket.receive_from(buffer, libc::MSG_PEEK)?)
+        named(self.socket.receive_from(buffer, RecvFlags::PEEK)?)
     }
 
-    /// The address that it is connected to.
+    /// Returns the address that the socket is connected to.
     ///
     /// # Errors
     /// The kernel's.
@@ -164,7 +165,7 @@ impl UdpSocket {
         self.socket.peer_address()?.try_into()
     }
 
-    /// Its own address.
+    /// Returns the socket's own address.
     ///
     /// # Errors
     /// The kernel's.
@@ -172,23 +173,23 @@ impl UdpSocket {
         self.socket.local_address()?.try_into()
     }
 
-    /// Whether it may send to all at once.
+    /// Sets whether the socket may send to broadcast addresses.
     ///
     /// # Errors
     /// The kernel's.
     pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
-        self.socket.set_option(libc::SOL_SOCKET, libc::SO_BROADCAST, broadcast.into())
+        Ok(sockopt::set_socket_broadcast(self.socket.fd()?, broadcast)?)
     }
 
-    /// Whether it may send to all at once.
+    /// Returns whether the socket may send to broadcast addresses.
     ///
     /// # Errors
     /// The kernel's.
     pub fn broadcast(&self) -> io::Result<bool> {
-        Ok(self.socket.option(libc::SOL_SOCKET, libc::SO_BROADCAST)? != 0)
+        Ok(sockopt::socket_broadcast(self.socket.fd()?)?)
     }
 
-    /// Over how many hops a datagram may go.
+    /// Sets the number of hops that a datagram may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -196,7 +197,7 @@ impl UdpSocket {
         self.socket.set_ttl(ttl)
     }
 
-    /// Over how many hops a datagram may go.
+    /// Returns the number of hops that a datagram may take.
     ///
     /// # Errors
     /// The kernel's.
@@ -205,101 +206,91 @@ impl UdpSocket {
     }
 }
 
-/// Groups.
+/// Multicast groups.
 impl UdpSocket {
-    /// Whether what it sends to a group of IPv4 comes back to this machine.
+    /// Sets whether datagrams to a group of IPv4 come back to this machine.
     ///
     /// # Errors
     /// The kernel's.
     pub fn set_multicast_loop_v4(&self, back: bool) -> io::Result<()> {
-        self.socket.set_option(libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, back.into())
+        Ok(sockopt::set_ip_multicast_loop(self.socket.fd()?, back)?)
     }
 
-    /// Whether what it sends to a group of IPv4 comes back to this machine.
+    /// Returns whether datagrams to a group of IPv4 come back to this machine.
     ///
     /// # Errors
     /// The kernel's.
     pub fn multicast_loop_v4(&self) -> io::Result<bool> {
-        Ok(self.socket.option(libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP)? != 0)
+        Ok(sockopt::ip_multicast_loop(self.socket.fd()?)?)
     }
 
-    /// Over how many hops a datagram to a group of IPv4 may go.
+    /// Sets the number of hops that a datagram to a group of IPv4 may take.
     ///
     /// # Errors
     /// The kernel's.
     pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
-        self.socket.set_option_of(libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, ttl)
+        Ok(sockopt::set_ip_multicast_ttl(self.socket.fd()?, ttl)?)
     }
 
-    /// Over how many hops a datagram to a group of IPv4 may go.
+    /// Returns the number of hops that a datagram to a group of IPv4 may take.
     ///
     /// # Errors
     /// The kernel's.
     pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
-        Ok(self.socket.option(libc::IPPROTO_IP, libc::IP_MULTICAST_TTL)? as u32)
+        Ok(sockopt::ip_multicast_ttl(self.socket.fd()?)?)
     }
 
-    /// Whether what it sends to a group of IPv6 comes back to this machine.
+    /// Sets whether datagrams to a group of IPv6 come back to this machine.
     ///
     /// # Errors
     /// The kernel's.
     pub fn set_multicast_loop_v6(&self, back: bool) -> io::Result<()> {
-        self.socket.set_option(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP, back.into())
+        Ok(sockopt::set_ipv6_multicast_loop(self.socket.fd()?, back)?)
     }
 
-    /// Whether what it sends to a group of IPv6 comes back to this machine.
+    /// Returns whether datagrams to a group of IPv6 come back to this machine.
     ///
     /// # Errors
     /// The kernel's.
     pub fn multicast_loop_v6(&self) -> io::Result<bool> {
-        Ok(self.socket.option(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP)? != 0)
+        Ok(sockopt::ipv6_multicast_loop(self.socket.fd()?)?)
     }
 
-    /// Receives what is sent to this group, at the interface with this address.
+    /// Receives datagrams to this group, at the interface with this address.
     ///
     /// # Errors
     /// The kernel's.
     pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
-        self.socket.set_option_of(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, membership_v4(group, interface))
+        Ok(sockopt::set_ip_add_membership(self.socket.fd()?, group, interface)?)
     }
 
-    /// Receives what is sent to this group, at the interface with this number; 0 is any.
+    /// Receives datagrams to this group, at the interface with this number; 0 is any interface.
     ///
     /// # Errors
     /// The kernel's.
     pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
-        self.socket.set_option_of(libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP, membership_v6(group, interface))
+        Ok(sockopt::set_ipv6_add_membership(self.socket.fd()?, group, interface)?)
     }
 
-    /// The reverse of [`join_multicast_v4`](UdpSocket::join_multicast_v4).
+    /// Reverses [`join_multicast_v4`](UdpSocket::join_multicast_v4).
     ///
     /// # Errors
     /// The kernel's.
     pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
-        self.socket.set_option_of(libc::IPPROTO_IP, libc::IP_DROP_MEMBERSHIP, membership_v4(group, interface))
+        Ok(sockopt::set_ip_drop_membership(self.socket.fd()?, group, interface)?)
     }
 
-    /// The reverse of [`join_multicast_v6`](UdpSocket::join_multicast_v6).
+    /// Reverses [`join_multicast_v6`](UdpSocket::join_multicast_v6).
     ///
     /// # Errors
     /// The kernel's.
     pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
-        self.socket.set_option_of(libc::IPPROTO_IPV6, libc::IPV6_DROP_MEMBERSHIP, membership_v6(group, interface))
+        Ok(sockopt::set_ipv6_drop_membership(self.socket.fd()?, group, interface)?)
     }
 }
 
 fn named((count, address): (usize, Address)) -> io::Result<(usize, SocketAddr)> {
     Ok((count, address.try_into()?))
-}
-
-fn membership_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> libc::ip_mreq {
-    let address = |ip: &Ipv4Addr| libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
-    libc::ip_mreq { imr_multiaddr: address(group), imr_interface: address(interface) }
-}
-
-fn membership_v6(group: &Ipv6Addr, interface: u32) -> libc::ipv6_mreq {
-    let group = libc::in6_addr { s6_addr: group.octets() };
-    libc::ipv6_mreq { ipv6mr_multiaddr: group, ipv6mr_interface: interface }
 }
 
 impl fmt::Debug for UdpSocket {

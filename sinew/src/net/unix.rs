@@ -2,9 +2,10 @@
 
 use super::address::Address;
 use super::addrs::invalid;
-use super::patience::{Patience, accept_patiently, into_full_queue};
+use super::patience::{accept_patiently, into_full_queue, into_full_queue_async};
 use super::socket::Socket;
 use crate::base::Deadline;
+use rustix::net::{AddressFamily, SocketType};
 use std::iter::FusedIterator;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::SocketAddr;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// A Unix stream: `std::os::unix::net::UnixStream` for fibres.
+/// A Unix stream: `std::os::unix::net::UnixStream` for fibres and tasks.
 #[derive(Clone)]
 pub struct UnixStream {
     socket: Socket,
@@ -22,7 +23,8 @@ handle!(UnixStream, std::os::unix::net::UnixStream);
 timeouts!(UnixStream);
 stream!(UnixStream, read_unix, read_unix_until, read_unix_async, poll_read_unix);
 
-/// A Unix socket that accepts connections: `std::os::unix::net::UnixListener` for fibres.
+/// A Unix socket that accepts connections: `std::os::unix::net::UnixListener` for fibres and
+/// tasks.
 #[derive(Clone)]
 pub struct UnixListener {
     socket: Socket,
@@ -70,35 +72,29 @@ impl UnixStream {
     /// # Errors
     /// The kernel's.
     pub async fn connect_async(address: &SocketAddr) -> io::Result<UnixStream> {
-        let address = Address::from(address);
-        let socket = Socket::new(libc::AF_UNIX, libc::SOCK_STREAM)?;
-        let mut patience = Patience::of_full_queue();
-        loop {
-            match socket.connect_at_once(&address) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => patience.wait_async().await,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return done.map(|()| UnixStream { socket }),
-            }
-        }
+        let address = Address::try_from(address)?;
+        let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
+        into_full_queue_async(&socket, || socket.connect_at_once(&address)).await?;
+        Ok(UnixStream { socket })
     }
 
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<UnixStream> {
-        let address = Address::from(address);
-        let socket = Socket::new(libc::AF_UNIX, libc::SOCK_STREAM)?;
+        let address = Address::try_from(address)?;
+        let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
         into_full_queue(&socket, deadline, || socket.connect_at_once(&address))?;
         Ok(UnixStream { socket })
     }
 
-    /// Two streams that are connected to each other.
+    /// Makes two streams that are connected to each other.
     ///
     /// # Errors
     /// The kernel's.
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
-        let (first, second) = Socket::pair(libc::AF_UNIX, libc::SOCK_STREAM)?;
+        let (first, second) = Socket::pair(SocketType::STREAM)?;
         Ok((UnixStream { socket: first }, UnixStream { socket: second }))
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
     /// The kernel's.
@@ -106,7 +102,7 @@ impl UnixStream {
         self.socket.local_address()?.try_into()
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
     ///
     /// # Errors
     /// The kernel's.
@@ -114,9 +110,8 @@ impl UnixStream {
         self.socket.peer_address()?.try_into()
     }
 
-    /// Sends bytes, of which there has to be one at least, and copies of these
-    /// descriptors with the first of them. Gives how many bytes were sent; the
-    /// descriptors were if any were.
+    /// Sends at least one byte, and copies of these descriptors with the first byte. Returns the
+    /// number of bytes that were sent. If bytes were sent, the descriptors were.
     ///
     /// ```
     /// use sinew::net::UnixStream;
@@ -148,9 +143,9 @@ impl UnixStream {
         self.socket.send_with_fds(bytes, fds)
     }
 
-    /// Receives bytes, and up to `max` descriptors that were sent with them, which are
-    /// closed on `exec`. If there were more, the others are closed. A call gives no bytes
-    /// beyond those that descriptors came with.
+    /// Receives bytes, and up to `max` descriptors that were sent with them. They are closed on
+    /// `exec`. If more were sent, the others are closed. A call returns no bytes beyond those that
+    /// the descriptors came with.
     ///
     /// # Errors
     /// The kernel's.
@@ -160,7 +155,7 @@ impl UnixStream {
 }
 
 impl UnixListener {
-    /// Listens at this path, at which there must be nothing yet.
+    /// Listens at this path, where nothing may be yet.
     ///
     /// # Errors
     /// The kernel's.
@@ -173,8 +168,8 @@ impl UnixListener {
     /// # Errors
     /// The kernel's.
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
-        let socket = Socket::new(libc::AF_UNIX, libc::SOCK_STREAM)?;
-        socket.bind(&Address::from(address))?;
+        let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
+        socket.bind(&Address::try_from(address)?)?;
         socket.listen(4096)?;
         Ok(UnixListener { socket })
     }
@@ -214,13 +209,13 @@ impl UnixListener {
         named(self.socket.accept_until(deadline)?)
     }
 
-    /// Connections, one after the other, for ever. Waits while there are no descriptors
-    /// left, as [`TcpListener::incoming`](super::TcpListener::incoming) does.
+    /// Returns an iterator over connections that never ends. It waits while no descriptor is left,
+    /// as [`TcpListener::incoming`](super::TcpListener::incoming) does.
     pub fn incoming(&self) -> UnixIncoming<'_> {
         UnixIncoming { listener: self }
     }
 
-    /// The address that it listens at.
+    /// Returns the address of the listener.
     ///
     /// # Errors
     /// The kernel's.

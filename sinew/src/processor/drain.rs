@@ -157,14 +157,26 @@ impl Drain {
         fence::heavy();
     }
 
+    /// Blocks the caller until `is_over`, which counts what is [live](Drain::live). By the drainer,
+    /// after `close`. `block` blocks the caller as a party until it is signalled, if the function
+    /// that it is given says that it will be.
+    pub(crate) fn wait(&self, is_over: impl Fn() -> bool, block: impl Fn(&dyn Fn(NonZeroU64) -> bool)) {
+        while !is_over() {
+            block(&|party| {
+                self.enter(party);
+                !(is_over() && self.withdraw(party))
+            });
+        }
+    }
+
     /// `AWAKE -> the party`.
-    pub(crate) fn enter(&self, party: NonZeroU64) {
+    fn enter(&self, party: NonZeroU64) {
         // Acquire pairs with the Release in `tell`. Release: the party, for `tell`.
         self.word.swap(party.get(), AcqRel);
     }
 
     /// `the party -> AWAKE`. Returns `false` if its signal is on its way.
-    pub(crate) fn withdraw(&self, party: NonZeroU64) -> bool {
+    fn withdraw(&self, party: NonZeroU64) -> bool {
         // Relaxed: the drainer orders nothing here; a signal orders the rest.
         self.word.compare_exchange(party.get(), AWAKE, Relaxed, Relaxed).is_ok()
     }

@@ -9,6 +9,8 @@ pub(crate) mod driver;
 pub(crate) mod idle;
 mod idler;
 mod lane;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod plug;
 mod post;
 mod running;

@@ -58,16 +58,10 @@ impl RuntimeShared {
     }
 
     /// Ends the runtime: lets nobody in any more, waits for the last strand, then stops all
-    /// processors. `block` blocks the caller as a party, until it is signalled, if the function
-    /// that it is given says that it will be.
+    /// processors. See [`Drain::wait`] for `block`.
     pub(crate) fn end(&self, block: impl Fn(&dyn Fn(NonZeroU64) -> bool)) {
         self.drain.close();
-        while self.live() != 0 {
-            block(&|party| {
-                self.drain.enter(party);
-                !(self.live() == 0 && self.drain.withdraw(party))
-            });
-        }
+        self.drain.wait(|| self.live() == 0, block);
         let clusters = std::mem::take(&mut *self.clusters());
         for cluster in clusters {
             cluster.stop();

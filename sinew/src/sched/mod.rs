@@ -3,8 +3,10 @@
 mod fair;
 mod guarded;
 mod inverted;
+#[cfg(all(test, sinew_loom))]
+pub(crate) mod models;
 mod shared;
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod simulation;
 mod stations;
 mod topology;

@@ -76,7 +76,7 @@ impl<T: Default> Stations<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

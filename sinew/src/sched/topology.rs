@@ -235,7 +235,7 @@ fn parse_cpu(digits: &str) -> Option<usize> {
     digits.parse().ok().filter(|&cpu| cpu < MAX_CPUS)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
     use std::path::PathBuf;

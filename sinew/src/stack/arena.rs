@@ -337,7 +337,7 @@ fn is_denied(advice: libc::c_int) -> bool {
     advice == MADV_GUARD_INSTALL && denied(Facility::MadviseGuards)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

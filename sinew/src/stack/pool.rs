@@ -308,7 +308,7 @@ impl Drop for Stacks {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

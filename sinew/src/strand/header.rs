@@ -5,7 +5,7 @@ use super::kind::{After, Kind};
 use super::priority::Priority;
 use super::ready::Ready;
 use super::state::{State, Woken};
-use crate::base::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release, fence};
+use crate::base::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Release, fence};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -56,7 +56,7 @@ pub(crate) struct Strand {
     flag: AtomicBool,
     /// A word for the kind of strand, which says who writes it, on the line that a
     /// dispatch reads anyway.
-    own: AtomicU64,
+    pub(super) own: AtomicU64,
 }
 
 #[cfg(not(sinew_loom))]
@@ -93,6 +93,7 @@ impl Strand {
     #[cfg(not(sinew_loom))]
     #[inline(always)]
     pub(super) fn prefetch(&self) {
+        use crate::base::atomic::Relaxed;
         use crate::base::prefetch::prefetch;
         prefetch(self.next.get().map_or(std::ptr::null(), |next| next.as_ptr().cast_const().cast()));
         let own = std::ptr::without_provenance::<u8>(self.own.load(Relaxed) as usize);
@@ -210,22 +211,11 @@ impl Strand {
     }
 }
 
-#[cfg(any(test, sinew_loom))]
+#[cfg(test)]
 impl Strand {
     /// A strand that belongs to no cluster and is never run, for models and
     /// simulations of queues.
     pub(crate) fn for_model(kind: &'static Kind) -> Strand {
         Strand::of(kind, std::ptr::null(), Priority::Normal)
-    }
-}
-
-#[cfg(sinew_loom)]
-impl Strand {
-    /// What lay here is gone: whoever uses it now, or has used it without the caller's
-    /// knowing, fails the model.
-    pub(crate) fn end_for_model(&mut self) {
-        self.refs.with_mut(|_| ());
-        self.own.with_mut(|_| ());
-        self.state.end_for_model();
     }
 }

@@ -7,6 +7,8 @@ mod ids;
 mod inbox;
 pub(crate) mod join;
 mod kind;
+#[cfg(all(test, sinew_loom))]
+pub(crate) mod models;
 mod owed;
 mod priority;
 mod ready;

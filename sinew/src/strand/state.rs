@@ -155,10 +155,10 @@ impl State {
     }
 }
 
-#[cfg(sinew_loom)]
+#[cfg(all(test, sinew_loom))]
 impl State {
     /// See [`Strand::end_for_model`](super::Strand::end_for_model).
-    pub(crate) fn end_for_model(&mut self) {
+    pub(super) fn end_for_model(&mut self) {
         self.0.with_mut(|_| ());
     }
 }

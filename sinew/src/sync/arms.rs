@@ -3,57 +3,58 @@
 //!
 //! ```text
 //!   1  attempt each arm; done, if one can be done at once
-//!   2  enter each arm's queue under that channel's lock, unless it can be done now:
-//!      then settle the wait oneself, leave all queues, and go to 1
-//!   3  wait for whoever settles the wait first
+//!   2  enter each arm's queue under that channel's lock; if an arm can be done by now,
+//!      settle the wait as told and go to 4
+//!   3  wait until the wait is settled: by the other side of a channel, or by the limit
 //!   4  leave all queues
-//!   5  done, if an arm has been told; if one found its channel closed, go to 1
+//!   5  done, if the other side has done an arm; the limit has ended the wait: give up;
+//!      else (step 2, or a channel was closed) go to 1
 //! ```
 //!
-//! Never more than one channel's lock is held. Nothing is missed: what came before
-//! step 2 is seen there under the lock, and who comes later finds the node. Nobody
-//! is told in vain: who settles the wait does what the arm is there for, and in
-//! step 2 the wait is settled oneself before anything is done to a channel. A wait
-//! that has been settled is passed over by all others.
+//! The select never holds more than one channel's lock. It misses nothing: it sees under
+//! the lock in step 2 what came before, and later senders and receivers find its node. It
+//! takes nothing in vain: the other side that settles the wait also does the arm, and in
+//! step 2 the select settles the wait before it attempts an arm again. All others pass over
+//! a wait that has been settled.
 //!
-//! In step 2 nodes of the same wait do not count, so that no arm waits for another
-//! arm of the same fibre.
+//! In step 2 nodes of the same wait do not count, so no arm waits for another arm of the
+//! same select.
 #![allow(unsafe_code)]
 
 use super::channel::{Buffer, Core};
 use crate::wait::{End, Limit, Node, Outcome, Wait, block_within_and};
 use std::sync::mpsc::{RecvError, SendError, TryRecvError, TrySendError};
 
-/// One of the operations of which the first that can be done is done.
+/// One operation of a select.
 pub(super) trait Arm<R> {
-    /// Does it if that takes no waiting. Whether it is done. Not between `enter` and
-    /// `leave`.
+    /// Does the operation if that needs no waiting. Returns whether it is done. Not to be called
+    /// between `enter` and `leave`.
     fn attempt(&mut self) -> bool;
 
-    /// Enters the channel's queue, unless the operation can be done now. Whether it
+    /// Enters the channel's queue, unless the operation can be done now. Returns whether it
     /// has entered.
     ///
     /// # Safety
     /// Neither the arm nor `wait` moves or ends before `leave` is called.
     unsafe fn enter(&self, wait: &Wait) -> bool;
 
-    /// Leaves the channel's queue, if it is in.
+    /// Leaves the channel's queue, if it is in it.
     fn leave(&self);
 
-    /// Whether another has done the operation. Not between `enter` and `leave`.
+    /// Returns whether the other side has done the operation. Not to be called between `enter`
+    /// and `leave`.
     fn is_done(&mut self) -> bool;
 
-    /// Calls the closure: with an error, if the operation has not been done.
+    /// Calls the closure, with an error if the operation has not been done.
     fn complete(self: Box<Self>) -> R;
 }
 
-/// Waits until one of the arms is told, or finds that it can be done.
+/// Steps 2 to 4: waits until an arm is told, or can be done.
 pub(super) fn wait_for_any<R>(arms: &[Box<dyn Arm<R> + '_>], limit: Limit) -> Outcome {
     let enter = |wait: &Wait| {
-        // SAFETY: the arms are borrowed, and the wait is there, until `clear` has
-        // been called.
+        // SAFETY: the arms are borrowed, and the wait lives, until `clear` has been called.
         let all_wait = arms.iter().all(|arm| unsafe { arm.enter(wait) });
-        // If it is settled already, another has done an arm and is about to signal.
+        // If the wait is settled already, the other side has done an arm and is about to signal.
         all_wait || wait.settle(Outcome::Told).is_none()
     };
     let clear = || arms.iter().for_each(|arm| arm.leave());
@@ -62,14 +63,14 @@ pub(super) fn wait_for_any<R>(arms: &[Box<dyn Arm<R> + '_>], limit: Limit) -> Ou
 
 pub(super) struct RecvArm<'a, T, B, F> {
     core: &'a Core<T, B>,
-    /// With the message, when it has been received.
+    /// The note is the message, when it has been received.
     node: Node<Option<T>>,
     then: F,
 }
 
 pub(super) struct SendArm<'a, T, B, F> {
     core: &'a Core<T, B>,
-    /// With the message, until it has been sent.
+    /// The note is the message, until it has been sent.
     node: Node<Option<T>>,
     then: F,
 }
@@ -127,7 +128,7 @@ impl<T, B: Buffer<T>, R, F: FnOnce(Result<T, RecvError>) -> R> Arm<R> for RecvAr
 impl<T, B: Buffer<T>, R, F: FnOnce(Result<(), SendError<T>>) -> R> Arm<R> for SendArm<'_, T, B, F> {
     fn attempt(&mut self) -> bool {
         let note = self.node.note_mut();
-        let message = note.take().expect("what is not sent is there");
+        let message = note.take().expect("an unsent message is in the note");
         match self.core.try_send(message) {
             Ok(()) => true,
             Err(TrySendError::Disconnected(message)) => {

@@ -1,14 +1,15 @@
 //! `Barrier`, with std's signatures.
 //!
-//! Whoever comes last ends a *generation*: it counts the next one from zero and lets
-//! all go on that wait. One whose time is up takes itself off the count of its
-//! generation. If that has ended meanwhile it was counted, so it goes on with the
-//! others: either all parties of a generation have passed, or none.
+//! The last party to arrive ends a *generation*: it counts the next one from zero and lets
+//! all waiters go on. A party whose time is up takes itself off the count of its generation.
+//! If the generation has ended meanwhile, the party was counted, so it goes on with the
+//! others. Either all parties of a generation pass, or none.
 
 use crate::base::Deadline;
 use crate::base::atomic::const_fn;
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget;
+use crate::wait::budget::spend_async;
 use crate::wait::{self, End, Limit, Outcome, Queue, wait_in, wait_in_async};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -32,36 +33,36 @@ pub struct Barrier {
 }
 
 struct State {
-    /// How many of this generation have come, and have not given up.
+    /// The number of parties of this generation that have arrived and have not given up.
     arrived: usize,
     generation: u64,
     queue: Queue<()>,
 }
 
-/// Whether the caller was the one that ended the wait of all.
+/// Whether the caller was the last to arrive.
 pub struct BarrierWaitResult(bool);
 
-/// The time was up before all parties had come.
+/// The time was up before all parties had arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarrierTimeout;
 
 impl Barrier {
     const_fn! {
-        /// A barrier for `parties` at a time. 0 is the same as 1: nobody waits.
+        /// Makes a barrier for `parties` parties. 0 is the same as 1: nobody waits.
         pub fn new(parties: usize) -> Barrier {
             let state = State { arrived: 0, generation: 0, queue: Queue::new() };
             Barrier { parties, state: SpinLock::new(state) }
         }
     }
 
-    /// Waits until all parties have come. The last one is the leader. Then the
-    /// barrier can be used again.
+    /// Waits until all parties have arrived. The last one is the leader. Then the barrier can
+    /// be used again.
     pub fn wait(&self) -> BarrierWaitResult {
         self.wait_within(Limit::NONE).expect("without a limit nobody gives up")
     }
 
-    /// As [`wait`](Barrier::wait), but for no longer than `timeout`. Whoever gives up
-    /// is not counted any more.
+    /// As [`wait`](Barrier::wait), but for no longer than `timeout`. A party that gives up is
+    /// not counted any more.
     ///
     /// # Errors
     /// If the time was up first.
@@ -90,8 +91,8 @@ impl Barrier {
         Err(BarrierTimeout)
     }
 
-    /// Counts the caller. If it is not the last, gives the lock, under which it may enter the
-    /// queue. `may_wait` is called before, and panics if the caller must not.
+    /// Counts the caller. If it is not the last party, returns the lock, under which it may enter
+    /// the queue. `may_wait` panics, before the caller is counted, if it must not wait.
     fn arrive(&self, may_wait: impl FnOnce()) -> Option<SpinGuard<'_, State>> {
         let mut state = self.state.lock();
         if state.arrived + 1 < self.parties {
@@ -107,10 +108,10 @@ impl Barrier {
         None
     }
 
-    /// As [`wait`](Barrier::wait), for tasks. Dropped before all parties have come, it is not
-    /// counted any more.
+    /// As [`wait`](Barrier::wait), for tasks. A future that is dropped before all parties have
+    /// arrived is not counted any more.
     pub async fn wait_async(&self) -> BarrierWaitResult {
-        budget::spend_async().await;
+        spend_async().await;
         let Some(state) = self.arrive(|| ()) else { return BarrierWaitResult(true) };
         let generation = state.generation;
         let abandoned = |is_told: bool, ()| {
@@ -122,7 +123,7 @@ impl Barrier {
         BarrierWaitResult(false)
     }
 
-    /// Whether the caller could still take itself off the count.
+    /// Takes the caller off the count of `generation`. Returns `false` if that has ended.
     #[cold]
     fn give_up(&self, generation: u64) -> bool {
         let mut state = self.state.lock();
@@ -135,8 +136,7 @@ impl Barrier {
 }
 
 impl BarrierWaitResult {
-    /// Whether the caller is the leader, of which there is one for each time that all
-    /// parties have come.
+    /// Returns whether the caller is the leader. Each generation has one.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0
@@ -145,7 +145,8 @@ impl BarrierWaitResult {
 
 impl fmt::Debug for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Barrier").finish_non_exhaustive()
+        let arrived = self.state.lock().arrived;
+        f.debug_struct("Barrier").field("parties", &self.parties).field("arrived", &arrived).finish()
     }
 }
 
@@ -157,7 +158,7 @@ impl fmt::Debug for BarrierWaitResult {
 
 impl fmt::Display for BarrierTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not all parties came to the barrier in time")
+        f.write_str("not all parties arrived at the barrier in time")
     }
 }
 

@@ -1,22 +1,22 @@
 //! The core of every channel: a buffer, and a queue for each side.
 //!
-//! Whoever comes hands over directly. A sender that finds a receiver waiting leaves
-//! the message in the receiver's note and tells it, so that the receiver does not
-//! need the lock again. A receiver that makes room moves the first waiting sender's
-//! message into the buffer and tells that sender; where there is no buffer, it takes
-//! the message itself.
+//! Messages are handed over directly. A sender that finds a waiting receiver leaves the
+//! message in the receiver's note and tells it, so the receiver does not need the lock again.
+//! A receiver that makes room moves the first waiting sender's message into the buffer and
+//! tells that sender. Where there is no buffer, the receiver takes the message itself.
 //!
-//! So two things hold whenever nobody has the lock: where a receiver waits, the
-//! buffer is empty and no sender waits; where a sender waits, the buffer is full.
-//! Nobody who comes later gets a message, or room, before those who wait.
+//! So two things hold while nobody has the lock. Where a receiver waits, the buffer is empty
+//! and no sender waits. Where a sender waits, the buffer is full. A newcomer never gets a
+//! message, or room, before a waiter.
 //!
-//! Whoever may wait gives way now and then also where it need not: see
-//! [`crate::wait::budget`].
+//! Operations that may wait give way now and then also when they need not wait: see
+//! [`wait::budget`](crate::wait::budget).
 //!
-//! Messages are dropped, and memory is freed, when the lock has been released.
+//! Messages are dropped, and memory is freed, after the lock has been released.
 
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget;
+use crate::wait::budget::spend_async;
 use crate::wait::{Batch, End, Limit, Outcome, Queue, Told, wait_in, wait_in_async};
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,41 +26,41 @@ use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TryS
 /// The capacity of a channel that always has room.
 pub(super) const UNBOUNDED: usize = usize::MAX;
 
-/// What a channel shares among its ends. On lines of its own: channels that are made
-/// one after the other would share them, and be used by different processors.
+/// What the ends of a channel share. It has cache lines of its own: two channels that are made
+/// one after the other may be used by different processors.
 #[repr(align(64))]
 pub struct Core<T, B = VecDeque<T>> {
     state: SpinLock<State<T, B>>,
 }
 
-/// With the lock before it, all but the buffer is one line: while messages are handed
+/// With the lock before it, all but the buffer is one cache line: while messages are handed
 /// over, nothing else is touched.
 #[repr(C)]
 pub(super) struct State<T, B> {
-    /// Receivers that wait. Their notes: the message, put there by whoever tells them;
-    /// told without one, they find the channel closed.
+    /// Receivers that wait. The note is the message, which the teller puts there. A receiver
+    /// that is told without a message finds the channel closed.
     receiving: Queue<Option<T>>,
-    /// Senders that wait. Their notes: the message, taken out by whoever tells them;
-    /// told with it, they find the channel closed.
+    /// Senders that wait. The note is the message, which the teller takes out. A sender that is
+    /// told and still has its message finds the channel closed.
     sending: Queue<Option<T>>,
     senders: u32,
     receivers: u32,
-    /// How many messages the buffer may hold.
+    /// The number of messages that the buffer may hold.
     capacity: usize,
-    /// How many it holds.
+    /// The number of messages that it holds.
     buffered: usize,
     buffer: B,
 }
 
 type Guard<'a, T, B> = SpinGuard<'a, State<T, B>>;
 
-/// Where messages are between being sent and being received.
+/// Where messages are after they have been sent and before they are received.
 pub trait Buffer<T>: Default {
-    /// Adds one behind all others. Only if there is room.
+    /// Adds a message behind all others. There is room.
     fn push(&mut self, message: T);
-    /// Adds one before all others.
+    /// Adds a message before all others.
     fn push_first(&mut self, message: T);
-    /// Takes out the first.
+    /// Takes out the first message.
     fn pop(&mut self) -> Option<T>;
 }
 
@@ -98,8 +98,7 @@ impl<T> Buffer<T> for Option<T> {
     }
 }
 
-// Code of a user's never runs under the lock, so no panic leaves a channel half
-// changed.
+// A user's code never runs under the lock, so no panic leaves a channel half changed.
 impl<T, B> UnwindSafe for Core<T, B> {}
 impl<T, B> RefUnwindSafe for Core<T, B> {}
 
@@ -133,7 +132,7 @@ impl<T, B: Buffer<T>> State<T, B> {
         self.buffer.pop()
     }
 
-    /// Moves the first waiting sender's message into the buffer, which has room.
+    /// Moves the first waiting sender's message into the buffer. There is room.
     #[inline]
     fn admit_sender(&mut self) -> Option<Told<Option<T>>> {
         let mut told = self.sending.pop()?;
@@ -142,13 +141,13 @@ impl<T, B: Buffer<T>> State<T, B> {
         Some(told)
     }
 
-    /// Whether one who receives would not wait. `others` says whether a queue has
-    /// somebody in it that counts.
+    /// Returns whether a receiver would not have to wait. `others` tells whether a queue has a
+    /// waiter that counts.
     pub(super) fn can_receive(&self, others: impl FnOnce(&Queue<Option<T>>) -> bool) -> bool {
         self.buffered > 0 || self.senders == 0 || others(&self.sending)
     }
 
-    /// As [`can_receive`](State::can_receive), for one who sends.
+    /// As [`can_receive`](State::can_receive), for a sender.
     pub(super) fn can_send(&self, others: impl FnOnce(&Queue<Option<T>>) -> bool) -> bool {
         self.buffered < self.capacity || self.receivers == 0 || others(&self.receiving)
     }
@@ -163,7 +162,7 @@ impl<T, B: Buffer<T>> State<T, B> {
 }
 
 impl<T, B: Buffer<T>> Core<T, B> {
-    /// A channel with one end on each side.
+    /// Makes a channel with one end on each side.
     pub(super) fn new(capacity: usize) -> Self {
         Core {
             state: SpinLock::new(State {
@@ -182,7 +181,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         self.state.lock()
     }
 
-    /// Sends, if that takes no waiting.
+    /// Sends, if that needs no waiting.
     #[inline(always)]
     fn offer(&self, message: T) -> Result<(), Unsent<'_, T, B>> {
         let mut state = self.state.lock();
@@ -201,12 +200,12 @@ impl<T, B: Buffer<T>> Core<T, B> {
         Err(Unsent::Full(message, state))
     }
 
-    /// Receives, if that takes no waiting.
+    /// Receives, if that needs no waiting.
     #[inline(always)]
     fn take(&self) -> Result<T, Unreceived<'_, T, B>> {
         let mut state = self.state.lock();
         if let Some(message) = state.pop() {
-            // One that was put back may be more than there is room for.
+            // The buffer may be over-full: a message that was put back needs no room.
             if !state.sending.is_empty() && state.buffered < state.capacity {
                 let admitted = state.admit_sender();
                 drop(state);
@@ -242,7 +241,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         }
     }
 
-    /// Waits for a place in the buffer, or a receiver.
+    /// Sends a message. Waits for a place in the buffer, or for a receiver.
     #[inline(always)]
     pub(super) fn send(&self, message: T, limit: Limit) -> Result<(), SendTimeoutError<T>> {
         match self.offer(message) {
@@ -296,10 +295,10 @@ impl<T, B: Buffer<T>> Core<T, B> {
         }
     }
 
-    /// As [`recv`](Core::recv), for a task. If it is dropped, a message that it was given
-    /// is for the next.
+    /// As [`recv`](Core::recv), for a task. A future that is dropped puts back the message that
+    /// it was given.
     pub(super) async fn recv_async(&self) -> Result<T, RecvError> {
-        budget::spend_async().await;
+        spend_async().await;
         match self.take() {
             Ok(message) => Ok(message),
             Err(Unreceived::Closed) => Err(RecvError),
@@ -311,14 +310,14 @@ impl<T, B: Buffer<T>> Core<T, B> {
         }
     }
 
-    /// By a receiver that was told that the channel is closed: a message may have been put
-    /// back since.
+    /// Receives after the caller was told that the channel is closed: a message may have been
+    /// put back since.
     #[cold]
     fn recv_closed(&self) -> Result<T, RecvError> {
         self.try_recv().map_err(|_| RecvError)
     }
 
-    /// Lets another receive a message that one who ceased to wait had been given.
+    /// Gives a message to the next receiver. The receiver that had been given it has left.
     #[cold]
     fn put_back(&self, message: Option<T>) {
         let Some(message) = message else { return };
@@ -327,17 +326,17 @@ impl<T, B: Buffer<T>> Core<T, B> {
             drop(state);
             hand_over(told, message);
         } else if state.receivers > 0 {
-            // It was sent before all that is there. There may be one more than there is
-            // room for now: its sender has gone on.
+            // It was sent before all messages in the buffer. There need not be room for it: its
+            // sender has gone on.
             state.buffer.push_first(message);
             state.buffered += 1;
         }
     }
 
-    /// As [`send`](Core::send), for a task. If it is dropped before the message was
-    /// accepted, so is the message.
+    /// As [`send`](Core::send), for a task. A future that is dropped before the message was
+    /// accepted drops the message.
     pub(super) async fn send_async(&self, message: T) -> Result<(), SendError<T>> {
-        budget::spend_async().await;
+        spend_async().await;
         match self.offer(message) {
             Ok(()) => Ok(()),
             Err(Unsent::Closed(message)) => Err(SendError(message)),
@@ -349,7 +348,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         }
     }
 
-    /// As [`recv`](Core::recv), for as long as the caller may wait at all.
+    /// As [`recv`](Core::recv), within the limits that the calling fibre carries.
     #[inline(always)]
     pub(super) fn recv_carried(&self) -> Result<T, RecvError> {
         self.recv(Limit::CARRIED).map_err(|_| RecvError)
@@ -359,7 +358,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         self.state.lock().buffered
     }
 
-    /// `None`: there is always room.
+    /// Returns `None` if there is always room.
     pub(super) fn capacity(&self) -> Option<usize> {
         let capacity = self.state.lock().capacity;
         (capacity != UNBOUNDED).then_some(capacity)
@@ -369,7 +368,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         self.state.lock().receivers > 0
     }
 
-    /// Whether no message is left and none will come.
+    /// Returns whether no message is left and none will come.
     pub(super) fn is_exhausted(&self) -> bool {
         let state = self.state.lock();
         state.senders == 0 && state.buffered == 0
@@ -377,12 +376,12 @@ impl<T, B: Buffer<T>> Core<T, B> {
 
     pub(super) fn add_sender(&self) {
         let mut state = self.state.lock();
-        state.senders = state.senders.checked_add(1).expect("four thousand million senders");
+        state.senders = state.senders.checked_add(1).expect("a channel has at most 2^32 senders");
     }
 
     pub(super) fn add_receiver(&self) {
         let mut state = self.state.lock();
-        state.receivers = state.receivers.checked_add(1).expect("four thousand million receivers");
+        state.receivers = state.receivers.checked_add(1).expect("a channel has at most 2^32 receivers");
     }
 
     pub(super) fn remove_sender(&self) {
@@ -393,7 +392,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         drop(told);
     }
 
-    /// The last receiver takes with it what nobody will receive.
+    /// Removes a receiver. The last one drops the messages that nobody will receive.
     pub(super) fn remove_receiver(&self) {
         let mut state = self.state.lock();
         state.receivers -= 1;
@@ -408,8 +407,7 @@ impl<T, B: Buffer<T>> Core<T, B> {
         drop(messages);
     }
 
-    /// Sends the last message of the last sender, which is removed with it. There is
-    /// room.
+    /// Sends the last message of the last sender, and removes that sender. There is room.
     pub(super) fn send_last(&self, message: T) -> Result<(), T> {
         let mut state = self.state.lock();
         state.senders -= 1;
@@ -424,14 +422,33 @@ impl<T, B: Buffer<T>> Core<T, B> {
         state.push(message);
         Ok(())
     }
+
+    /// Prints the state of the channel as that of its end `name`.
+    pub(super) fn fmt_end(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        let (messages, capacity) = (state.buffered, state.capacity);
+        let (senders, receivers) = (state.senders, state.receivers);
+        // Senders wait, or receivers, or neither.
+        let waiters = state.sending.len() + state.receiving.len();
+        drop(state);
+        let mut debug = f.debug_struct(name);
+        debug.field("messages", &messages);
+        match capacity {
+            UNBOUNDED => debug.field("capacity", &format_args!("unbounded")),
+            _ => debug.field("capacity", &capacity),
+        };
+        debug.field("senders", &senders).field("receivers", &receivers).field("waiters", &waiters);
+        debug.field("closed", &(senders == 0 || receivers == 0)).finish()
+    }
 }
 
+/// Leaves the message in the note of a receiver, which goes on.
 #[inline]
 fn hand_over<T>(mut told: Told<Option<T>>, message: T) {
     *told.note() = Some(message);
 }
 
-/// Why a message was not sent in time. It is in the error.
+/// Why a message was not sent in time. The message is in the error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendTimeoutError<T> {
     /// The time was up before there was room, or a receiver.
@@ -441,7 +458,7 @@ pub enum SendTimeoutError<T> {
 }
 
 impl<T> SendTimeoutError<T> {
-    /// The message.
+    /// Returns the message.
     pub fn into_inner(self) -> T {
         match self {
             SendTimeoutError::Timeout(message) | SendTimeoutError::Disconnected(message) => message,

@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 
 /// A condition variable: `std::sync::Condvar` for fibres, and kernel threads too.
 ///
-/// Those who wait are notified in the order in which they came. A wait ends only
-/// when it was notified or its time is up, but write the loop around it all the
-/// same: between the notification and the lock another may have been faster.
+/// Waiters are notified in the order in which they came. A wait ends only when it was
+/// notified or its time is up. Write the loop around it all the same: between the
+/// notification and the lock another fibre may have changed the value.
 pub struct Condvar {
     state: SpinLock<State>,
 }
 
 struct State {
-    /// The note: a number that is larger than those of all who came before.
+    /// A waiter's note is its number, which is larger than those of all earlier waiters.
     queue: Queue<u64>,
+    /// The number of the next waiter.
     next_number: u64,
 }
 
@@ -29,7 +30,7 @@ struct State {
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was up.
+    /// Returns whether the time was up.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0
@@ -38,7 +39,7 @@ impl WaitTimeoutResult {
 
 impl Condvar {
     const_fn! {
-        /// A condition variable that nobody waits for.
+        /// Makes a condition variable.
         pub fn new() -> Condvar {
             Condvar { state: SpinLock::new(State { queue: Queue::new(), next_number: 0 }) }
         }
@@ -53,8 +54,8 @@ impl Condvar {
         guard.mutex().poison().check(guard)
     }
 
-    /// As [`wait`](Condvar::wait), for tasks. Dropped before its end, it has no lock, and a
-    /// notification that it was given is for the next.
+    /// As [`wait`](Condvar::wait), for tasks. A future that is dropped before its end has not
+    /// taken the lock, and passes a notification that it was given to the next waiter.
     ///
     /// # Errors
     /// As `wait`.
@@ -139,7 +140,7 @@ impl Condvar {
         self.wait_until(guard, Deadline::at(deadline))
     }
 
-    /// Waits until `condition` is false, but for no longer than `timeout`. Says that
+    /// Waits until `condition` is false, but for no longer than `timeout`. The result says that
     /// the time was up only if the condition is still true.
     ///
     /// # Errors
@@ -204,10 +205,11 @@ impl Condvar {
         }
     }
 
-    /// The lock is the caller's again when this returns.
+    /// Unlocks the mutex, waits, and locks it again.
     fn wait_within<T>(&self, guard: &MutexGuard<'_, T>, limit: Limit) -> Outcome {
         let mutex = guard.mutex().raw();
-        // Unlocked when entered: who locks it then, and notifies, finds the caller.
+        // Unlocked after the caller has entered the queue: a fibre that locks the mutex then,
+        // and notifies, finds the caller.
         let unlock = || mutex.unlock();
         let (state, number) = self.number();
         let (outcome, _) = wait_in(&self.state, state, |state| &mut state.queue, End::Back, number, limit, unlock);
@@ -215,7 +217,7 @@ impl Condvar {
         outcome
     }
 
-    /// A number for one who is about to wait, and the lock, under which it enters the queue.
+    /// Returns the lock, under which the caller enters the queue, and its number.
     fn number(&self) -> (SpinGuard<'_, State>, u64) {
         let mut state = self.state.lock();
         let number = state.next_number;
@@ -223,16 +225,16 @@ impl Condvar {
         (state, number)
     }
 
-    /// Lets the one go on that has waited longest.
+    /// Lets the waiter go on that has waited longest.
     pub fn notify_one(&self) {
         let told = self.state.lock().queue.pop();
         drop(told);
     }
 
-    /// Lets all go on that wait.
+    /// Lets all waiters go on.
     pub fn notify_all(&self) {
         let end = self.state.lock().next_number;
-        // A few at a time: those whose time is up meanwhile need the lock.
+        // One batch at a time: waiters whose time is up meanwhile need the lock.
         loop {
             let some = self.state.lock().queue.pop_some(|number| *number < end);
             if some.is_empty() {
@@ -250,6 +252,7 @@ impl Default for Condvar {
 
 impl fmt::Debug for Condvar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Condvar").finish_non_exhaustive()
+        let waiters = self.state.lock().queue.len();
+        f.debug_struct("Condvar").field("waiters", &waiters).finish()
     }
 }

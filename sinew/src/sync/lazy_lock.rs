@@ -1,17 +1,16 @@
 //! `LazyLock`, with std's signatures and poisoning.
-#![allow(unsafe_code)]
 
 use super::OnceLock;
 use crate::base::atomic::const_fn;
-use std::cell::Cell;
+use crate::base::spin::SpinLock;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// A value that is made when it is first used: `std::sync::LazyLock` for fibres, and
-/// kernel threads too. Who comes while it is made waits.
+/// kernel threads too. Callers that come while it is made wait.
 ///
-/// If that panics the value can never be had: whoever uses it panics, too.
+/// If the closure panics, the lock is poisoned: each later use panics, too.
 ///
 /// ```
 /// use sinew::sync::LazyLock;
@@ -20,45 +19,41 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 /// ```
 pub struct LazyLock<T, F = fn() -> T> {
     value: OnceLock<T>,
-    /// Taken by whoever makes the value, inside of `value`'s closure; or used by
-    /// whoever has the only reference.
-    init: Cell<Option<F>>,
+    /// Taken out by the first caller that makes the value. The lock is never contended: `value`
+    /// lets one caller at a time come here.
+    init: SpinLock<Option<F>>,
 }
-
-// SAFETY: `value` calls one closure at a time, so `init` is used by one at a time, who
-// need not be the one that made it (`F: Send`). Nobody gets a reference to it.
-unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     const_fn! {
-        /// A value that `f` is going to make.
+        /// Makes a lock whose value `f` will make.
         pub fn new(f: F) -> LazyLock<T, F> {
-            LazyLock { value: OnceLock::new(), init: Cell::new(Some(f)) }
+            LazyLock { value: OnceLock::new(), init: SpinLock::new(Some(f)) }
         }
     }
 
-    /// Makes the value, if it has not been made, and gives it; as `*this` does.
+    /// Makes the value, if it has not been made, and returns it, as `*this` does.
     ///
     /// # Panics
-    /// If the closure does, or did; if it uses the value itself.
+    /// If the closure panics, or has panicked; if it uses the value itself.
     #[inline]
     #[track_caller]
     pub fn force(this: &LazyLock<T, F>) -> &T {
-        this.value.get_or_init(|| make(this.init.take()))
+        this.value.get_or_init(|| make(&this.init))
     }
 
-    /// As [`force`](LazyLock::force), for tasks: whoever makes the value may be waited for.
+    /// As [`force`](LazyLock::force), for tasks.
     ///
     /// # Panics
     /// As `force`.
     pub async fn force_async(this: &LazyLock<T, F>) -> &T {
-        this.value.get_or_init_async(async || make(this.init.take())).await
+        this.value.get_or_init_async(async || make(&this.init)).await
     }
 
-    /// As [`force`](LazyLock::force), and the value may be changed; as `*this` does.
+    /// As [`force`](LazyLock::force), for a value that is to be changed.
     ///
     /// # Panics
     /// As `force`.
@@ -71,7 +66,9 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
 }
 
 #[track_caller]
-fn make<T, F: FnOnce() -> T>(init: Option<F>) -> T {
+fn make<T, F: FnOnce() -> T>(init: &SpinLock<Option<F>>) -> T {
+    // Unlocked before the closure is called.
+    let init = init.lock().take();
     match init {
         Some(init) => init(),
         None => panic!("LazyLock instance has previously been poisoned"),
@@ -79,13 +76,13 @@ fn make<T, F: FnOnce() -> T>(init: Option<F>) -> T {
 }
 
 impl<T, F> LazyLock<T, F> {
-    /// The value, if it has been made.
+    /// Returns the value, if it has been made.
     #[inline]
     pub fn get(this: &LazyLock<T, F>) -> Option<&T> {
         this.value.get()
     }
 
-    /// The value, if it has been made, to be changed.
+    /// Returns the value to be changed, if it has been made.
     #[inline]
     pub fn get_mut(this: &mut LazyLock<T, F>) -> Option<&mut T> {
         this.value.get_mut()

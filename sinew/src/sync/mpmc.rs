@@ -1,14 +1,14 @@
 //! Channels with any number of senders and receivers: each message goes to one of
 //! the receivers.
 //!
-//! Messages are received in the order in which they were sent. Those who wait are
-//! served in the order in which they came. A channel is closed when all ends of one
-//! side are dropped. The receivers of a closed channel get the messages that are
-//! left; when there are no receivers, these messages are dropped.
+//! Messages are received in the order in which they were sent. Waiting senders and receivers
+//! are served in the order in which they came. A channel is closed when all ends of one side
+//! are dropped. The receivers of a closed channel get the messages that are left. When there
+//! are no receivers, these messages are dropped.
 //!
-//! Senders and receivers may be fibres, and kernel threads too. A fibre that sends or
-//! receives a thousand times without having to wait gives others a turn; those whose
-//! names begin with `try_` never do.
+//! Fibres, tasks and kernel threads may use the same channel. A fibre that sends or receives
+//! about a thousand times without having to wait gives others a turn. Operations whose names
+//! begin with `try_` never give way.
 //!
 //! ```
 //! use sinew::sync::mpmc;
@@ -37,16 +37,15 @@ use std::time::{Duration, Instant};
 pub use super::channel::SendTimeoutError;
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
-/// A channel that always has room.
+/// Makes a channel that always has room.
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     with_capacity(UNBOUNDED)
 }
 
-/// A channel that holds up to `capacity` messages; senders wait when it is full. With
-/// a capacity of 0 each sender waits until a receiver has taken its message. What
-/// capacity permits is not allocated before it is needed; with `usize::MAX` the
-/// channel is as [`channel`] makes it.
+/// Makes a channel that holds up to `capacity` messages. Senders wait while it is full. With a
+/// capacity of 0 each sender waits until a receiver has taken its message. Memory is allocated
+/// as the channel fills. With `usize::MAX` the channel is the same as [`channel`] makes.
 #[must_use]
 pub fn sync_channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     with_capacity(capacity)
@@ -77,15 +76,15 @@ impl<T> Sender<T> {
     /// until it has been taken.
     ///
     /// # Errors
-    /// If all receivers are gone, or go before the message was accepted. Also, as if
-    /// they were gone, if the calling fibre would have to wait and is cancelled, or a
-    /// deadline that it carries has passed. The message is in the error.
+    /// If all receivers are gone, or go before the message was accepted. The same error comes if
+    /// the calling fibre would have to wait and is cancelled, or a deadline that it carries has
+    /// passed. The message is in the error.
     #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         self.core.send(message, Limit::CARRIED).map_err(|error| SendError(error.into_inner()))
     }
 
-    /// Sends a message if that takes no waiting.
+    /// Sends a message if that needs no waiting.
     ///
     /// # Errors
     /// If all receivers are gone; if there is no room; in a channel of capacity 0, if
@@ -95,7 +94,7 @@ impl<T> Sender<T> {
         self.core.try_send(message)
     }
 
-    /// As [`send`](Sender::send), for tasks. Dropped before its end, it has dropped the
+    /// As [`send`](Sender::send), for tasks. A future that is dropped before its end drops the
     /// message as well.
     ///
     /// # Errors
@@ -124,20 +123,21 @@ impl<T> Sender<T> {
         self.core.send(message, Limit::carried_until(deadline))
     }
 
-    /// How many messages have been sent and not received. Those of senders that wait
-    /// do not count.
+    /// Returns the number of messages that have been sent and not received. Messages of waiting
+    /// senders do not count.
     #[must_use]
     pub fn len(&self) -> usize {
         self.core.len()
     }
 
-    /// Whether [`len`](Sender::len) is 0.
+    /// Returns whether [`len`](Sender::len) is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many messages the channel holds at most; `None` if there is always room.
+    /// Returns the largest number of messages that the channel holds; `None` if there is always
+    /// room.
     #[must_use]
     pub fn capacity(&self) -> Option<usize> {
         self.core.capacity()
@@ -153,15 +153,14 @@ impl<T> Receiver<T> {
     /// Waits for a message.
     ///
     /// # Errors
-    /// If all senders are gone and no message is left. Also, as if they were gone, if
-    /// the calling fibre would have to wait and is cancelled, or a deadline that it
-    /// carries has passed.
+    /// If all senders are gone and no message is left. The same error comes if the calling fibre
+    /// would have to wait and is cancelled, or a deadline that it carries has passed.
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
         self.core.recv_carried()
     }
 
-    /// A message, if there is one.
+    /// Receives a message if there is one.
     ///
     /// # Errors
     /// If there is none; if there will be none because all senders are gone.
@@ -170,8 +169,8 @@ impl<T> Receiver<T> {
         self.core.try_recv()
     }
 
-    /// As [`recv`](Receiver::recv), for tasks. Dropped before its end, it has received
-    /// nothing.
+    /// As [`recv`](Receiver::recv), for tasks. A future that is dropped before its end has
+    /// received nothing.
     ///
     /// # Errors
     /// If all senders are gone and no message is left.
@@ -199,13 +198,13 @@ impl<T> Receiver<T> {
         self.core.recv(Limit::carried_until(deadline))
     }
 
-    /// The messages as they come, each waited for, until [`recv`](Receiver::recv)
-    /// would return an error.
+    /// Returns an iterator that waits for each message. It ends when
+    /// [`recv`](Receiver::recv) returns an error.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
     }
 
-    /// The messages that are there, without waiting for more.
+    /// Returns an iterator over the messages that are there. It does not wait for more.
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter { receiver: self }
     }
@@ -216,7 +215,7 @@ impl<T> Receiver<T> {
         self.core.len()
     }
 
-    /// Whether [`len`](Receiver::len) is 0.
+    /// Returns whether [`len`](Receiver::len) is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -257,13 +256,13 @@ impl<T> Drop for Receiver<T> {
 
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
+        self.core.fmt_end("Sender", f)
     }
 }
 
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
+        self.core.fmt_end("Receiver", f)
     }
 }
 
@@ -279,7 +278,7 @@ pub struct TryIter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// As [`Iter`], with a receiver of its own.
+/// As [`Iter`], but owns its receiver.
 #[derive(Debug)]
 pub struct IntoIter<T> {
     receiver: Receiver<T>,

@@ -1,10 +1,10 @@
 //! Channels with any number of senders and one receiver: `std::sync::mpsc` for
 //! fibres, and kernel threads too.
 //!
-//! The functions, types and errors are std's, so that changing the `use` line is the
-//! whole port; what waits has forms with a deadline besides. For the order of
-//! messages and of those who wait see [`mpmc`], whose channels
-//! these are.
+//! The functions, types and errors are std's, so changing the `use` line is the whole port.
+//! Operations that wait have forms with a deadline besides. The channels are those of
+//! [`mpmc`], which says in which order messages and waiters are served. Here the receiver
+//! cannot be cloned or shared.
 //!
 //! ```
 //! use sinew::sync::mpsc;
@@ -29,23 +29,26 @@ use std::panic::RefUnwindSafe;
 use std::time::{Duration, Instant};
 
 pub use super::channel::SendTimeoutError;
+/// The sending end of a [`sync_channel`].
+#[doc(inline)]
+pub use super::mpmc::Sender as SyncSender;
 pub use super::mpmc::{IntoIter, Iter, TryIter};
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
-/// A channel that always has room.
+/// Makes a channel that always has room.
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = mpmc::channel();
     (Sender { sender }, Receiver::new(receiver))
 }
 
-/// A channel that holds up to `bound` messages; senders wait when it is full. With a
-/// bound of 0 each sender waits until the receiver has taken its message. What the
-/// bound permits is not allocated before it is needed.
+/// Makes a channel that holds up to `bound` messages. Senders wait while it is full. With a
+/// bound of 0 each sender waits until the receiver has taken its message. Memory is allocated
+/// as the channel fills.
 #[must_use]
 pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
     let (sender, receiver) = mpmc::sync_channel(bound);
-    (SyncSender { sender }, Receiver::new(receiver))
+    (sender, Receiver::new(receiver))
 }
 
 /// The sending end of a [`channel`].
@@ -53,12 +56,7 @@ pub struct Sender<T> {
     sender: mpmc::Sender<T>,
 }
 
-/// The sending end of a [`sync_channel`].
-pub struct SyncSender<T> {
-    sender: mpmc::Sender<T>,
-}
-
-/// The receiving end of a channel. There is one; it may be sent, and is not shared.
+/// The receiving end of a channel. There is one; it may be sent, and cannot be shared.
 pub struct Receiver<T> {
     receiver: mpmc::Receiver<T>,
     not_sync: PhantomData<Cell<()>>,
@@ -71,67 +69,14 @@ impl<T> Sender<T> {
         self.sender.core()
     }
 
-    /// Sends a message. Never waits, but gives others a turn now and then: see
-    /// [`mpmc`].
+    /// Sends a message. Never waits, but gives others a turn now and then: see [`mpmc`]. So
+    /// there is no form for tasks: they call this one.
     ///
     /// # Errors
     /// If the receiver is gone. The message is in the error.
     #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         self.sender.core().send_unbounded(message)
-    }
-}
-
-impl<T> SyncSender<T> {
-    pub(super) fn core(&self) -> &Core<T> {
-        self.sender.core()
-    }
-
-    /// Sends a message. Waits until there is room for it; in a channel of bound 0,
-    /// until it has been taken.
-    ///
-    /// # Errors
-    /// If the receiver is gone, or goes before the message was accepted. Also, as if
-    /// it were gone, if the calling fibre would have to wait and is cancelled, or a
-    /// deadline that it carries has passed. The message is in the error.
-    #[inline(always)]
-    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        self.sender.send(message)
-    }
-
-    /// Sends a message if that takes no waiting.
-    ///
-    /// # Errors
-    /// If the receiver is gone; if there is no room; in a channel of bound 0, if the
-    /// receiver does not wait. The message is in the error.
-    #[inline]
-    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        self.sender.try_send(message)
-    }
-
-    /// As [`send`](SyncSender::send), for tasks. Dropped before its end, it has dropped the
-    /// message as well.
-    ///
-    /// # Errors
-    /// If the receiver is gone. The message is in the error.
-    pub async fn send_async(&self, message: T) -> Result<(), SendError<T>> {
-        self.sender.send_async(message).await
-    }
-
-    /// As [`send`](SyncSender::send), but waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// As for `send`, and if the time was up first.
-    pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        self.sender.send_timeout(message, timeout)
-    }
-
-    /// As [`send`](SyncSender::send), but waits no longer than until `deadline`.
-    ///
-    /// # Errors
-    /// As for `send`, and if the time was up first.
-    pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        self.sender.send_deadline(message, deadline)
     }
 }
 
@@ -147,15 +92,14 @@ impl<T> Receiver<T> {
     /// Waits for a message.
     ///
     /// # Errors
-    /// If all senders are gone and no message is left. Also, as if they were gone, if
-    /// the calling fibre would have to wait and is cancelled, or a deadline that it
-    /// carries has passed.
+    /// If all senders are gone and no message is left. The same error comes if the calling fibre
+    /// would have to wait and is cancelled, or a deadline that it carries has passed.
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
         self.receiver.recv()
     }
 
-    /// A message, if there is one.
+    /// Receives a message if there is one.
     ///
     /// # Errors
     /// If there is none; if there will be none because all senders are gone.
@@ -164,8 +108,8 @@ impl<T> Receiver<T> {
         self.receiver.try_recv()
     }
 
-    /// As [`recv`](Receiver::recv), for tasks. Dropped before its end, it has received
-    /// nothing.
+    /// As [`recv`](Receiver::recv), for tasks. A future that is dropped before its end has
+    /// received nothing.
     ///
     /// # Errors
     /// If all senders are gone and no message is left.
@@ -189,13 +133,13 @@ impl<T> Receiver<T> {
         self.receiver.recv_deadline(deadline)
     }
 
-    /// The messages as they come, each waited for, until [`recv`](Receiver::recv)
-    /// would return an error.
+    /// Returns an iterator that waits for each message. It ends when
+    /// [`recv`](Receiver::recv) returns an error.
     pub fn iter(&self) -> Iter<'_, T> {
         self.receiver.iter()
     }
 
-    /// The messages that are there, without waiting for more.
+    /// Returns an iterator over the messages that are there. It does not wait for more.
     pub fn try_iter(&self) -> TryIter<'_, T> {
         self.receiver.try_iter()
     }
@@ -207,27 +151,15 @@ impl<T> Clone for Sender<T> {
     }
 }
 
-impl<T> Clone for SyncSender<T> {
-    fn clone(&self) -> Self {
-        SyncSender { sender: self.sender.clone() }
-    }
-}
-
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for SyncSender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SyncSender").finish_non_exhaustive()
+        self.core().fmt_end("Sender", f)
     }
 }
 
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
+        self.core().fmt_end("Receiver", f)
     }
 }
 

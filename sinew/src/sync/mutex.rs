@@ -1,7 +1,7 @@
 //! `Mutex`, with std's signatures and poisoning.
 #![allow(unsafe_code)]
 
-use super::poison::Poison;
+use super::poison::{Poison, fmt_lock, guard_if};
 use super::raw_mutex::RawMutex;
 use crate::base::Deadline;
 use crate::base::atomic::const_fn;
@@ -12,33 +12,33 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::sync::{LockResult, TryLockResult};
 use std::time::{Duration, Instant};
 
-/// What becomes of a lock when it is released and somebody waits for it: the
-/// *barging spectrum*, from those who cut in line to those who never do.
+/// What becomes of a lock that is released while somebody waits for it: the *barging
+/// spectrum*, from locks that let newcomers cut in line to locks that never do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The one who has waited longest is woken and tries again; whoever comes by
-    /// meanwhile may be faster. Throughput is best this way, for the lock is not
-    /// idle while the woken one gets to run. Nobody starves: who has waited for more
-    /// than 1 ms gets the lock handed over.
+    /// The waiter that has waited longest is woken and tries again. A newcomer may be
+    /// faster meanwhile. Throughput is best this way: the lock is not idle until the
+    /// woken waiter runs. Nobody starves: a waiter that has waited for more than 1 ms
+    /// gets the lock handed over.
     #[default]
     Barge,
-    /// As `Barge`, but who finds the lock taken first looks again for about 2 µs.
-    /// For critical sections that are shorter than a switch, used by several
-    /// processors at once.
+    /// As `Barge`, but a caller that finds the lock taken looks again for about 2 µs
+    /// before it blocks. For critical sections that are shorter than a switch, used by
+    /// several processors at once.
     Spin,
-    /// The lock goes to those who wait, in the order in which they came. Fair, and
-    /// slow: each use of a contended lock costs a switch, in which the lock is idle.
+    /// The lock goes to the waiters, in the order in which they came. Fair, and slow:
+    /// each use of a contended lock costs a switch, in which the lock is idle.
     HandOver,
 }
 
 /// A mutual exclusion lock: `std::sync::Mutex` for fibres, and kernel threads too.
 ///
-/// Who waits blocks its fibre, not the processor. Otherwise everything is as in std:
-/// poisoning, guards that unlock when they are dropped, in any order. A fibre that
+/// A caller that waits blocks its fibre, not the processor. Everything else is as in std:
+/// poisoning, and guards that unlock when they are dropped, in any order. A fibre that
 /// locks a mutex which it has already waits for itself, for ever.
 ///
 /// ```
@@ -60,7 +60,7 @@ pub struct Mutex<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock lets one fibre or thread at a time reach the value.
+// SAFETY: the lock lets one holder at a time reach the value.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
@@ -68,43 +68,42 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 
-/// The right to use what a [`Mutex`] guards; gives it back when it is dropped.
+/// The right to use the value of a [`Mutex`]. Unlocks when it is dropped.
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized> {
     lock: &'a Mutex<T>,
     was_panicking: bool,
-    /// Neither `Send` nor `Sync` but as said below.
+    /// `Send` and `Sync` only as said below.
     marker: PhantomData<*const ()>,
 }
 
 // SAFETY: a shared guard gives shared access to the value.
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
-// SAFETY: whoever has the guard may change the value, and may unlock from anywhere. Unlike
-// std's, for a task keeps its guards when it goes on elsewhere.
+// SAFETY: the holder of the guard may change the value, and may unlock on any thread. Unlike
+// std's guards: a task keeps its guards when it goes on elsewhere.
 unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
     const_fn! {
-        /// A mutex that is not locked.
+        /// Makes a mutex that is not locked.
         pub fn new(value: T) -> Mutex<T> {
             Mutex::with_policy(value, Policy::Barge)
         }
     }
 
     const_fn! {
-        /// A mutex with another policy than [`Policy::Barge`].
+        /// Makes a mutex with another policy than [`Policy::Barge`].
         pub fn with_policy(value: T, policy: Policy) -> Mutex<T> {
             Mutex { raw: RawMutex::new(policy), poison: Poison::new(), value: UnsafeCell::new(value) }
         }
     }
 
-    /// The value, of which this was the only owner.
+    /// Returns the value.
     ///
     /// # Errors
     /// If the mutex is poisoned; the value is in the error.
     pub fn into_inner(self) -> LockResult<T> {
-        let value = self.value.into_inner();
-        self.poison.check(value)
+        self.poison.check(self.value.into_inner())
     }
 }
 
@@ -112,7 +111,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock and takes it.
     ///
     /// # Errors
-    /// If somebody panicked while it had the lock; the guard is in the error.
+    /// If a holder of the lock panicked; the guard is in the error.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         budget::spend(budget::LOCK);
@@ -120,7 +119,8 @@ impl<T: ?Sized> Mutex<T> {
         self.guard()
     }
 
-    /// As [`lock`](Mutex::lock), for tasks. Dropped before its end, it has no lock.
+    /// As [`lock`](Mutex::lock), for tasks. A future that is dropped before its end has not
+    /// taken the lock.
     ///
     /// ```
     /// use sinew::{sync::Mutex, task};
@@ -149,10 +149,10 @@ impl<T: ?Sized> Mutex<T> {
     /// Takes the lock if nobody has it.
     ///
     /// # Errors
-    /// If somebody has it, or it is poisoned.
+    /// `WouldBlock` if somebody has it; else as [`lock`](Mutex::lock).
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        self.guard_if(self.raw.try_lock())
+        guard_if(self.raw.try_lock(), || self.guard())
     }
 
     /// As [`lock`](Mutex::lock), but waits for no longer than `timeout`.
@@ -173,20 +173,17 @@ impl<T: ?Sized> Mutex<T> {
 
     fn lock_until(&self, deadline: Deadline) -> TryLockResult<MutexGuard<'_, T>> {
         budget::spend(budget::LOCK);
-        self.guard_if(self.raw.lock_within(Limit::until(deadline)))
+        guard_if(self.raw.lock_within(Limit::until(deadline)), || self.guard())
     }
 
+    /// Makes the guard. The caller has the lock.
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
         let was_panicking = std::thread::panicking();
         self.poison.check(MutexGuard { lock: self, was_panicking, marker: PhantomData })
     }
 
-    fn guard_if(&self, locked: bool) -> TryLockResult<MutexGuard<'_, T>> {
-        if locked { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
-    }
-
-    /// Whether somebody panicked while it had the lock.
+    /// Returns whether a holder of the lock panicked.
     pub fn is_poisoned(&self) -> bool {
         self.poison.get()
     }
@@ -196,24 +193,22 @@ impl<T: ?Sized> Mutex<T> {
         self.poison.clear();
     }
 
-    /// The value, without locking: there is no other reference.
+    /// Returns the value without locking: there is no other reference.
     ///
     /// # Errors
     /// If the mutex is poisoned; the reference is in the error.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        let poisoned = self.poison.get();
-        let value = self.value.get_mut();
-        if poisoned { Err(PoisonError::new(value)) } else { Ok(value) }
+        self.poison.check(self.value.get_mut())
     }
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// The mutex, for a condition variable that unlocks it and locks it again.
+    /// Returns the mutex, for a condition variable that unlocks it and locks it again.
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
         self.lock
     }
 
-    /// The mutex, which stays locked.
+    /// Returns the mutex, which stays locked.
     pub(super) fn into_mutex(self) -> &'a Mutex<T> {
         std::mem::ManuallyDrop::new(self).lock
     }
@@ -234,7 +229,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is there only while the lock is ours.
+        // SAFETY: the guard exists only while the lock is ours.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -269,13 +264,7 @@ impl<T: Default> Default for Mutex<T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Mutex");
-        match self.try_lock() {
-            Ok(guard) => debug.field("data", &&*guard),
-            Err(TryLockError::Poisoned(error)) => debug.field("data", &&**error.get_ref()),
-            Err(TryLockError::WouldBlock) => debug.field("data", &format_args!("<locked>")),
-        };
-        debug.field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+        fmt_lock("Mutex", self.try_lock(), &self.poison, f)
     }
 }
 

@@ -1,8 +1,15 @@
 //! `Once`, with std's signatures and poisoning.
 //!
-//! What has happened so far is a [`Stage`] under a spin lock, next to the queue of
-//! those who wait for the next one. Beside it is a flag for those who come when all
-//! is done: the only thing that they look at.
+//! A [`Stage`] under a spin lock says what has happened so far:
+//!
+//! ```text
+//!   Untouched --call--> Running --the closure returns--> Done
+//!                       Running --the closure panics, or its future is dropped--> Poisoned
+//!   Poisoned --call with force--> Running
+//! ```
+//!
+//! Next to it is the queue of callers that wait for the next change. Beside both is a flag
+//! that says Done: callers that come later look at nothing else.
 
 use crate::base::Deadline;
 use crate::base::atomic::{Acquire, AtomicBool, Release, const_fn, of_thread};
@@ -20,34 +27,34 @@ use std::time::{Duration, Instant};
 /// static START: Once = Once::new();
 /// sinew::run(|| {
 ///     for _ in 0..10 {
-///         sinew::spawn(|| START.call_once(|| println!("by whoever came first")));
+///         sinew::spawn(|| START.call_once(|| println!("by the first fibre that came")));
 ///     }
 /// });
 /// assert!(START.is_completed());
 /// ```
 pub struct Once {
-    /// Whether the stage is `Done`. Written under the lock, read by anyone.
+    /// Whether the stage is `Done`. Written under the lock, read without it.
     done: AtomicBool,
     inner: SpinLock<Inner>,
 }
 
 struct Inner {
     stage: Stage,
-    /// Those who wait for the stage to change.
+    /// Callers that wait for the stage to change.
     queue: Queue<()>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Untouched,
-    /// The last one that ran panicked.
+    /// The last closure that was called did not return.
     Poisoned,
-    /// By this [`caller`].
+    /// A closure is running, called by this [`caller`].
     Running(usize),
     Done,
 }
 
-/// What a closure that is called by [`Once::call_once_force`] can find out.
+/// What [`Once::call_once_force`] tells the closure that it calls.
 pub struct OnceState {
     poisoned: bool,
 }
@@ -59,55 +66,79 @@ impl RefUnwindSafe for Once {}
 #[allow(clippy::new_without_default)]
 impl Once {
     const_fn! {
-        /// Nothing has been done yet.
+        /// Makes a `Once` that has called no closure yet.
         pub fn new() -> Once {
             let inner = Inner { stage: Stage::Untouched, queue: Queue::new() };
             Once { done: AtomicBool::new(false), inner: SpinLock::new(inner) }
         }
     }
 
-    /// Whether a closure has been called and has returned. What it did is seen then.
+    /// Returns whether a closure has been called and has returned. The caller then sees what
+    /// it did.
     #[inline]
     pub fn is_completed(&self) -> bool {
         // Acquire pairs with the Release in `Running::drop`.
         self.done.load(Acquire)
     }
 
-    /// Calls `f`, unless a closure has been called already. When this returns, one
-    /// has returned: whoever comes while it runs waits for it.
+    /// Calls `f`, unless a closure has been called already. If a closure is running, waits for
+    /// it. When this returns, one closure has returned.
     ///
     /// # Panics
-    /// If `f` panics: then the `Once` is poisoned. If it had been poisoned before. If
-    /// the caller is inside of a closure that this same `Once` has called.
+    /// If `f` panics: then the `Once` is poisoned. If it had been poisoned before. If the caller
+    /// is inside a closure that this same `Once` has called.
     #[inline]
     #[track_caller]
     pub fn call_once<F: FnOnce()>(&self, f: F) {
         if !self.is_completed() {
             let mut f = Some(f);
-            self.call_slow(Poison::Panic, &mut |_| f.take().expect("it is called once")());
+            self.call_slow(Poison::Panic, &mut |_| f.take().expect("the closure is called once")());
         }
     }
 
-    /// As [`call_once`](Once::call_once), but if those that were called before have
-    /// panicked it calls `f` all the same.
+    /// As [`call_once`](Once::call_once), but calls `f` also if the `Once` is poisoned.
     ///
     /// # Panics
-    /// If `f` panics; if the caller is inside of a closure that this same `Once` has
-    /// called.
+    /// If `f` panics; if the caller is inside a closure that this same `Once` has called.
     #[inline]
     #[track_caller]
     pub fn call_once_force<F: FnOnce(&OnceState)>(&self, f: F) {
         if !self.is_completed() {
             let mut f = Some(f);
-            self.call_slow(Poison::Ignore, &mut |state| f.take().expect("it is called once")(state));
+            self.call_slow(Poison::Ignore, &mut |state| f.take().expect("the closure is called once")(state));
         }
     }
 
-    /// Waits until a closure has been called, by another, and has returned.
+    /// As [`call_once`](Once::call_once), for tasks. If the future is dropped while `f` is at
+    /// work, the `Once` is poisoned. A closure that awaits the `Once` that has called it waits
+    /// for ever.
     ///
     /// # Panics
-    /// If one panics, or had panicked before. If the caller is inside of a closure that
-    /// this same `Once` has called.
+    /// If `f` panics: then the `Once` is poisoned. If it had been poisoned before.
+    pub async fn call_once_async<F: AsyncFnOnce()>(&self, f: F) {
+        if let Some(running) = self.begin(Poison::Panic).await {
+            f().await;
+            running.done();
+        }
+    }
+
+    /// As [`call_once_async`](Once::call_once_async), but calls `f` also if the `Once` is
+    /// poisoned.
+    ///
+    /// # Panics
+    /// If `f` panics.
+    pub async fn call_once_force_async<F: AsyncFnOnce(&OnceState)>(&self, f: F) {
+        if let Some(running) = self.begin(Poison::Ignore).await {
+            f(&running.state()).await;
+            running.done();
+        }
+    }
+
+    /// Waits until another caller's closure has returned.
+    ///
+    /// # Panics
+    /// If a closure panics, or has panicked before. If the caller is inside a closure that this
+    /// same `Once` has called.
     #[track_caller]
     pub fn wait(&self) {
         self.wait_within(Poison::Panic, Limit::NONE);
@@ -116,13 +147,13 @@ impl Once {
     /// As [`wait`](Once::wait), but goes on waiting if a closure panics.
     ///
     /// # Panics
-    /// If the caller is inside of a closure that this same `Once` has called.
+    /// If the caller is inside a closure that this same `Once` has called.
     #[track_caller]
     pub fn wait_force(&self) {
         self.wait_within(Poison::Ignore, Limit::NONE);
     }
 
-    /// As [`wait`](Once::wait), but for no longer than `timeout`. Whether a closure has
+    /// As [`wait`](Once::wait), but for no longer than `timeout`. Returns whether a closure has
     /// returned.
     ///
     /// # Panics
@@ -141,90 +172,49 @@ impl Once {
         self.wait_within(Poison::Panic, Limit::until(Deadline::at(deadline)))
     }
 
+    /// As [`wait_force`](Once::wait_force), but for no longer than `timeout`. Returns whether a
+    /// closure has returned.
+    ///
+    /// # Panics
+    /// As `wait_force`.
+    #[track_caller]
+    pub fn wait_force_timeout(&self, timeout: Duration) -> bool {
+        self.wait_within(Poison::Ignore, Limit::until(Deadline::after(timeout)))
+    }
+
+    /// As [`wait_force_timeout`](Once::wait_force_timeout), but until `deadline`.
+    ///
+    /// # Panics
+    /// As `wait_force`.
+    #[track_caller]
+    pub fn wait_force_deadline(&self, deadline: Instant) -> bool {
+        self.wait_within(Poison::Ignore, Limit::until(Deadline::at(deadline)))
+    }
+
     /// As [`wait`](Once::wait), for tasks.
     ///
     /// # Panics
-    /// If a closure panics, or had panicked before.
+    /// If a closure panics, or has panicked before.
     pub async fn wait_async(&self) {
         self.wait_for(Poison::Panic).await;
     }
 
+    /// As [`wait_force`](Once::wait_force), for tasks.
+    pub async fn wait_force_async(&self) {
+        self.wait_for(Poison::Ignore).await;
+    }
+
     pub(super) async fn wait_for(&self, poison: Poison) {
-        while !self.is_completed() {
-            let inner = self.inner.lock();
-            match inner.stage {
-                Stage::Done => return,
-                Stage::Poisoned if poison == Poison::Panic => {
-                    drop(inner);
-                    panic!("Once instance has previously been poisoned");
-                }
-                _ => self.change(inner).await,
-            }
+        while let Some((inner, _)) = self.lock_unless_done(poison) {
+            self.change(inner).await;
         }
     }
 
-    /// The right to do it, for a task, when nobody else has it; `None` when it is done.
-    pub(super) async fn begin(&self) -> Option<Running<'_>> {
-        while !self.is_completed() {
-            let mut inner = self.inner.lock();
-            match inner.stage {
-                Stage::Done => return None,
-                Stage::Running(_) => self.change(inner).await,
-                Stage::Untouched | Stage::Poisoned => {
-                    inner.stage = Stage::Running(SOME_TASK);
-                    return Some(Running { once: self, ends_as: Stage::Poisoned });
-                }
-            }
-        }
-        None
-    }
-
-    /// Until the stage changes.
-    fn change<'a>(&'a self, inner: SpinGuard<'a, Inner>) -> impl Future<Output = ()> + use<'a> {
-        wait_in_async(&self.inner, inner, |inner| &mut inner.queue, End::Back, (), || (), |_, ()| ())
-    }
-
-    #[cold]
-    #[track_caller]
-    fn call_slow(&self, poison: Poison, f: &mut dyn FnMut(&OnceState)) {
-        let caller = caller();
-        let poisoned = loop {
-            let mut inner = self.inner.lock();
-            let poisoned = match inner.stage {
-                Stage::Done => return,
-                Stage::Untouched => false,
-                Stage::Poisoned => true,
-                Stage::Running(runner) => {
-                    let _ = self.wait_for_change(inner, runner == caller, Limit::NONE);
-                    continue;
-                }
-            };
-            if poisoned && poison == Poison::Panic {
-                drop(inner);
-                panic!("Once instance has previously been poisoned");
-            }
-            inner.stage = Stage::Running(caller);
-            break poisoned;
-        };
-        let mut running = Running { once: self, ends_as: Stage::Poisoned };
-        f(&OnceState { poisoned });
-        running.ends_as = Stage::Done;
-    }
-
-    /// Whether it is done.
+    /// Waits, within `limit`. Returns whether a closure has returned.
     #[track_caller]
     pub(super) fn wait_within(&self, poison: Poison, limit: Limit) -> bool {
-        while !self.is_completed() {
-            let inner = self.inner.lock();
-            let by_caller = match inner.stage {
-                Stage::Done => return true,
-                Stage::Poisoned if poison == Poison::Panic => {
-                    drop(inner);
-                    panic!("Once instance has previously been poisoned");
-                }
-                Stage::Untouched | Stage::Poisoned => false,
-                Stage::Running(runner) => runner == caller(),
-            };
+        while let Some((inner, runner)) = self.lock_unless_done(poison) {
+            let by_caller = runner.is_some_and(|runner| runner == caller());
             if self.wait_for_change(inner, by_caller, limit) != Outcome::Told {
                 return self.is_completed();
             }
@@ -232,6 +222,81 @@ impl Once {
         true
     }
 
+    /// Returns the lock, under which the caller may enter the queue, and the number of the
+    /// running closure's caller; `None` if a closure has returned.
+    #[track_caller]
+    fn lock_unless_done(&self, poison: Poison) -> Option<(SpinGuard<'_, Inner>, Option<usize>)> {
+        if self.is_completed() {
+            return None;
+        }
+        let inner = self.inner.lock();
+        match inner.stage {
+            Stage::Done => None,
+            Stage::Poisoned if poison == Poison::Panic => {
+                drop(inner);
+                panic_poisoned()
+            }
+            Stage::Untouched | Stage::Poisoned => Some((inner, None)),
+            Stage::Running(runner) => Some((inner, Some(runner))),
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn call_slow(&self, poison: Poison, f: &mut dyn FnMut(&OnceState)) {
+        let caller = caller();
+        let running = loop {
+            match self.begin_as(caller, poison) {
+                Begun::Done => return,
+                Begun::Ours(running) => break running,
+                Begun::Theirs(inner, runner) => {
+                    let _ = self.wait_for_change(inner, runner == caller, Limit::NONE);
+                }
+            }
+        };
+        f(&running.state());
+        running.done();
+    }
+
+    /// Waits, as a task, for the right to call a closure. Returns `None` when a closure has
+    /// returned.
+    pub(super) async fn begin(&self, poison: Poison) -> Option<Running<'_>> {
+        loop {
+            match self.begin_as(SOME_TASK, poison) {
+                Begun::Done => return None,
+                Begun::Ours(running) => return Some(running),
+                Begun::Theirs(inner, _) => self.change(inner).await,
+            }
+        }
+    }
+
+    /// `Untouched | Poisoned -> Running(caller)`.
+    #[track_caller]
+    fn begin_as(&self, caller: usize, poison: Poison) -> Begun<'_> {
+        if self.is_completed() {
+            return Begun::Done;
+        }
+        let mut inner = self.inner.lock();
+        let was_poisoned = match inner.stage {
+            Stage::Done => return Begun::Done,
+            Stage::Running(runner) => return Begun::Theirs(inner, runner),
+            Stage::Untouched => false,
+            Stage::Poisoned => true,
+        };
+        if was_poisoned && poison == Poison::Panic {
+            drop(inner);
+            panic_poisoned();
+        }
+        inner.stage = Stage::Running(caller);
+        Begun::Ours(Running { once: self, was_poisoned, ends_as: Stage::Poisoned })
+    }
+
+    /// Ends when the stage has changed.
+    fn change<'a>(&'a self, inner: SpinGuard<'a, Inner>) -> impl Future<Output = ()> + use<'a> {
+        wait_in_async(&self.inner, inner, |inner| &mut inner.queue, End::Back, (), || (), |_, ()| ())
+    }
+
+    /// Waits until the stage has changed.
     #[track_caller]
     fn wait_for_change(&self, inner: SpinGuard<'_, Inner>, by_caller: bool, limit: Limit) -> Outcome {
         if by_caller {
@@ -242,30 +307,53 @@ impl Once {
     }
 }
 
-/// What to do about a `Once` that is poisoned.
+#[cold]
+#[track_caller]
+fn panic_poisoned() -> ! {
+    panic!("Once instance has previously been poisoned");
+}
+
+/// What a caller finds that has a closure to call.
+enum Begun<'a> {
+    /// A closure has returned.
+    Done,
+    /// The caller is to call its closure.
+    Ours(Running<'a>),
+    /// This caller's closure is running. With the lock, under which others may enter the queue.
+    Theirs(SpinGuard<'a, Inner>, usize),
+}
+
+/// What to do if the `Once` is poisoned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Poison {
     Panic,
     Ignore,
 }
 
-/// A closure that is being called.
+/// A closure that is running. Exists only in the stage `Running`, which its drop ends.
 pub(super) struct Running<'a> {
     once: &'a Once,
+    was_poisoned: bool,
+    /// `Poisoned`, until the closure has returned.
     ends_as: Stage,
 }
 
 impl Running<'_> {
-    /// It has returned.
+    fn state(&self) -> OnceState {
+        OnceState { poisoned: self.was_poisoned }
+    }
+
+    /// `Running -> Done`: the closure has returned.
     pub(super) fn done(mut self) {
         self.ends_as = Stage::Done;
     }
 }
 
-/// In place of a [`caller`] that is a task: it goes by no address.
+/// Stands for every [`caller`] that is a task.
 const SOME_TASK: usize = 1;
 
 impl Drop for Running<'_> {
+    /// `Running -> Done | Poisoned`
     fn drop(&mut self) {
         let mut inner = self.once.inner.lock();
         inner.stage = self.ends_as;
@@ -279,8 +367,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A number that nobody else has while the caller is there: the address of the
-/// fibre's record, or of something of the kernel thread's own.
+/// Returns a number that no other caller has at the same time: the address of the fibre's
+/// record, or of a variable of the kernel thread.
 fn caller() -> usize {
     with_stackful(|fibre| fibre.map_or_else(kernel_thread, |fibre| std::ptr::from_ref(fibre).addr()))
 }
@@ -292,7 +380,7 @@ fn kernel_thread() -> usize {
 }
 
 impl OnceState {
-    /// Whether the closure that was called before this one has panicked.
+    /// Returns whether the closure that was called before this one has panicked.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
@@ -307,6 +395,15 @@ impl fmt::Debug for OnceState {
 
 impl fmt::Debug for Once {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Once").finish_non_exhaustive()
+        let inner = self.inner.lock();
+        let (stage, waiters) = (inner.stage, inner.queue.len());
+        drop(inner);
+        let stage = match stage {
+            Stage::Untouched => "untouched",
+            Stage::Poisoned => "poisoned",
+            Stage::Running(_) => "running",
+            Stage::Done => "done",
+        };
+        f.debug_struct("Once").field("stage", &format_args!("{stage}")).field("waiters", &waiters).finish()
     }
 }

@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 /// ```
 pub struct OnceLock<T> {
     once: Once,
-    /// `Some` if and only if `once` is done. Written only by the closure that `once`
-    /// calls, or by whoever has the only reference.
+    /// `Some` if and only if `once` is done. Written only by the closure that `once` calls, or
+    /// through the only reference.
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: whoever has a shared reference may put a value here, which another drops or
-// takes out later (`Send`), and all get references to it (`Sync`).
+// SAFETY: a shared reference lets a caller put a value here, which another thread drops or
+// takes out later (`Send`), and lets all callers read it (`Sync`).
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
@@ -38,49 +38,49 @@ impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
     const_fn! {
-        /// An empty place.
+        /// Makes an empty place.
         pub fn new() -> OnceLock<T> {
             OnceLock { once: Once::new(), value: UnsafeCell::new(None) }
         }
     }
 
-    /// The value, if it is there.
+    /// Returns the value, if it is there.
     #[inline]
     pub fn get(&self) -> Option<&T> {
         if !self.once.is_completed() {
             return None;
         }
-        // SAFETY: it was written before `once` was done, and there are only shared
+        // SAFETY: `once` is done: the value was written before, and there are only shared
         // references now.
-        let value = unsafe { &*self.value.get() };
-        // SAFETY: `once` is done.
-        Some(unsafe { value.as_ref().unwrap_unchecked() })
+        Some(unsafe { (*self.value.get()).as_ref().unwrap_unchecked() })
     }
 
-    /// The value, if it is there, to be changed.
+    /// Returns the value to be changed, if it is there.
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut().as_mut()
     }
 
-    /// Waits until another has put a value here.
+    /// Waits until another caller has put a value here.
     #[inline]
     #[track_caller]
     pub fn wait(&self) -> &T {
         if !self.once.is_completed() {
             self.once.wait_force();
         }
-        self.get().expect("it is there when it has been waited for")
+        self.get().expect("the value is there after the wait")
     }
 
-    /// As [`wait`](OnceLock::wait), but for no longer than `timeout`.
+    /// As [`wait`](OnceLock::wait), but for no longer than `timeout`. Returns `None` if the time
+    /// was up first.
     #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> Option<&T> {
         self.once.wait_within(Poison::Ignore, Limit::until(Deadline::after(timeout)));
         self.get()
     }
 
-    /// As [`wait`](OnceLock::wait), but only until `deadline`.
+    /// As [`wait`](OnceLock::wait), but only until `deadline`. Returns `None` if the time was up
+    /// first.
     #[track_caller]
     pub fn wait_deadline(&self, deadline: Instant) -> Option<&T> {
         self.once.wait_within(Poison::Ignore, Limit::until(Deadline::at(deadline)));
@@ -90,42 +90,52 @@ impl<T> OnceLock<T> {
     /// As [`wait`](OnceLock::wait), for tasks.
     pub async fn wait_async(&self) -> &T {
         self.once.wait_for(Poison::Ignore).await;
-        self.get().expect("it is there when it has been waited for")
+        self.get().expect("the value is there after the wait")
     }
 
-    /// As [`get_or_init`](OnceLock::get_or_init), for tasks. If it is dropped while `f` is
-    /// at work, the place is as empty as before.
+    /// As [`get_or_init`](OnceLock::get_or_init), for tasks. If the future is dropped while `f`
+    /// is at work, the place stays empty.
     ///
     /// # Panics
-    /// If `f` does.
+    /// If `f` panics.
     pub async fn get_or_init_async<F: AsyncFnOnce() -> T>(&self, f: F) -> &T {
-        if let Some(running) = self.once.begin().await {
+        if let Some(running) = self.once.begin(Poison::Ignore).await {
             let value = f().await;
-            // SAFETY: `once` lets nobody else do this meanwhile, and nobody reads before
-            // it is done.
+            // SAFETY: `once` runs one closure at a time, and nobody reads before it is done.
             unsafe { *self.value.get() = Some(value) };
             running.done();
         }
-        self.get().expect("it was made, or another was faster")
+        self.get().expect("the value was made by this caller or another")
     }
 
-    /// Puts a value here. If another is about to do so, waits for it.
+    /// Puts a value here. If another caller is about to do so, waits for it.
     ///
     /// # Errors
-    /// `value`, if there is one already.
+    /// `value`, if there is a value already.
     #[track_caller]
     pub fn set(&self, value: T) -> Result<(), T> {
         let mut value = Some(value);
-        self.get_or_init(|| value.take().expect("it is taken once"));
+        self.get_or_init(|| value.take().expect("the value is taken once"));
         value.map_or(Ok(()), Err)
     }
 
-    /// The value; if there is none, what `f` makes is put here first. If others come
-    /// meanwhile they wait for that.
+    /// As [`set`](OnceLock::set), for tasks. A future that is dropped before its end drops the
+    /// value as well.
+    ///
+    /// # Errors
+    /// As `set`.
+    pub async fn set_async(&self, value: T) -> Result<(), T> {
+        let mut value = Some(value);
+        self.get_or_init_async(async || value.take().expect("the value is taken once")).await;
+        value.map_or(Ok(()), Err)
+    }
+
+    /// Returns the value. If there is none, calls `f` and puts what it makes here. Callers that
+    /// come meanwhile wait.
     ///
     /// # Panics
-    /// If `f` panics: then the place is as empty as before. If `f` itself puts a value
-    /// here, or waits for one.
+    /// If `f` panics: then the place stays empty. If `f` itself puts a value here, or waits for
+    /// one.
     #[inline]
     #[track_caller]
     pub fn get_or_init<F: FnOnce() -> T>(&self, f: F) -> &T {
@@ -133,7 +143,7 @@ impl<T> OnceLock<T> {
             return value;
         }
         self.init(f);
-        self.get().expect("it was made, or another was faster")
+        self.get().expect("the value was made by this caller or another")
     }
 
     #[cold]
@@ -141,19 +151,18 @@ impl<T> OnceLock<T> {
     fn init<F: FnOnce() -> T>(&self, f: F) {
         self.once.call_once_force(|_| {
             let value = f();
-            // SAFETY: nobody else is called by `once` meanwhile, and nobody reads
-            // before it is done.
+            // SAFETY: `once` runs one closure at a time, and nobody reads before it is done.
             unsafe { *self.value.get() = Some(value) };
         });
     }
 
-    /// The value, of which this was the only owner.
+    /// Returns the value, if it is there.
     #[inline]
     pub fn into_inner(self) -> Option<T> {
         self.value.into_inner()
     }
 
-    /// Takes the value out; the place is empty then, and can be used again.
+    /// Takes the value out. The place is empty then, and can be used again.
     #[inline]
     pub fn take(&mut self) -> Option<T> {
         std::mem::take(self).into_inner()
@@ -173,7 +182,7 @@ impl<T: Clone> Clone for OnceLock<T> {
 }
 
 impl<T> From<T> for OnceLock<T> {
-    /// A place with this value.
+    /// Makes a place with this value.
     fn from(value: T) -> Self {
         let place = OnceLock::new();
         place.init(|| value);

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, TryRecvError};
 
-/// A channel for one message.
+/// Makes a channel for one message.
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let core = Arc::new(Core::new(1));
@@ -53,7 +53,7 @@ impl<T> Sender<T> {
         core.send_last(message)
     }
 
-    /// Whether the receiver is gone.
+    /// Returns whether the receiver is gone.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.core.as_ref().is_none_or(|core| !core.has_receivers())
@@ -68,28 +68,28 @@ impl<T> Receiver<T> {
     /// Waits for the message.
     ///
     /// # Errors
-    /// If the sender is gone without it, or it has been received already. Also, as if
-    /// the sender were gone, if the calling fibre would have to wait and is cancelled,
-    /// or a deadline that it carries has passed.
+    /// If the sender is gone and has sent no message, or the message has been received already.
+    /// The same error comes if the calling fibre would have to wait and is cancelled, or a
+    /// deadline that it carries has passed.
     #[inline(always)]
     pub fn recv(self) -> Result<T, RecvError> {
         self.core.recv_carried()
     }
 
-    /// As [`recv`](Receiver::recv), for tasks. A future that was dropped before its end has
-    /// received nothing: by reference, it may be tried again.
+    /// As [`recv`](Receiver::recv), for tasks. A future that is dropped before its end has
+    /// received nothing, and the receiver may try again.
     ///
     /// # Errors
-    /// If the sender is gone without it, or it has been received already.
+    /// If the sender is gone and has sent no message, or the message has been received already.
     pub async fn recv_async(&mut self) -> Result<T, RecvError> {
         self.core.recv_async().await
     }
 
-    /// The message, if it is there.
+    /// Receives the message if it is there.
     ///
     /// # Errors
-    /// If it is not; if it will not come, because the sender is gone or it has been
-    /// received already.
+    /// If it is not there; if it will not come, because the sender is gone or the message has
+    /// been received already.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         self.core.try_recv()
     }
@@ -97,7 +97,7 @@ impl<T> Receiver<T> {
     /// As [`recv`](Receiver::recv), but waits no longer than `timeout`.
     ///
     /// # Errors
-    /// As for `recv`, and if the time was up first: then the message may still come.
+    /// As for `recv`, and if the time was up first. Then the message may still come.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
         self.recv_until(Deadline::after(timeout))
     }
@@ -105,7 +105,7 @@ impl<T> Receiver<T> {
     /// As [`recv`](Receiver::recv), but waits no longer than until `deadline`.
     ///
     /// # Errors
-    /// As for `recv`, and if the time was up first: then the message may still come.
+    /// As for `recv`, and if the time was up first. Then the message may still come.
     pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
         self.recv_until(Deadline::at(deadline))
     }
@@ -114,8 +114,8 @@ impl<T> Receiver<T> {
         self.core.recv(Limit::carried_until(deadline))
     }
 
-    /// Whether no message will come: the sender is gone, and what it sent, if
-    /// anything, has been received.
+    /// Returns whether no message will come: the sender is gone, and its message, if it sent
+    /// one, has been received.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.core.is_exhausted()
@@ -138,12 +138,15 @@ impl<T> Drop for Receiver<T> {
 
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
+        match &self.core {
+            Some(core) => core.fmt_end("Sender", f),
+            None => f.debug_struct("Sender").finish_non_exhaustive(),
+        }
     }
 }
 
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
+        self.core.fmt_end("Receiver", f)
     }
 }

@@ -1,41 +1,47 @@
-//! The lock inside of a [`Mutex`](super::Mutex): a word, and a queue for those who
-//! have to wait.
+//! The lock inside a [`Mutex`](super::Mutex): a word, and a queue of waiters.
 //!
 //! ```text
-//!   0 --lock--> LOCKED --unlock--> 0                     nobody waits
+//!   0 --lock--> LOCKED --unlock--> 0                      nobody waits
 //!
-//!   LOCKED --lock--> LOCKED|QUEUED                       enters the queue
-//!   LOCKED|QUEUED --unlock--> WOKEN (|QUEUED)            one is told to try again
-//!   LOCKED|QUEUED --unlock--> LOCKED (|QUEUED)           handed over to one
-//!   ..WOKEN.. --lock--> LOCKED|..WOKEN..                 another was faster
-//!   LOCKED|..WOKEN.. --unlock--> ..WOKEN..               one is on its way already
+//!   LOCKED.. --queue--> LOCKED|QUEUED..                   a newcomer enters the queue
+//!   LOCKED|QUEUED --unlock--> WOKEN (|QUEUED)             the first waiter is to try again
+//!   LOCKED|QUEUED --unlock--> LOCKED (|QUEUED)            the first waiter gets the lock
+//!   LOCKED|QUEUED --unlock--> 0                           all waiters have given up
+//!
+//!   WOKEN.. --lock--> LOCKED|WOKEN..                      a newcomer was faster
+//!   LOCKED|WOKEN.. --unlock--> WOKEN..                    the woken one is on its way
 //!   WOKEN.. --the woken one locks--> LOCKED..
 //!   LOCKED|WOKEN.. --the woken one queues--> LOCKED|QUEUED
+//!   LOCKED|WOKEN.. --the woken one leaves--> LOCKED..     the holder wakes the next
+//!   WOKEN.. --the woken one leaves--> LOCKED..            and unlocks, which wakes the next
 //! ```
 //!
-//! LOCKED is changed by whoever takes or has the lock. QUEUED is changed under the
-//! queue's lock. WOKEN is set by the one who unlocks, under the queue's lock, and
-//! cleared by the one who was woken. So whoever has both the lock and the queue's
-//! lock, and sees no WOKEN, is alone with the word.
+//! `..` stands for the bits that do not change. Only a future that is dropped leaves when it
+//! has been woken.
+//!
+//! LOCKED is changed by the caller that takes the lock and by its holder. QUEUED is changed
+//! under the queue's lock. WOKEN is set under the queue's lock by the holder that unlocks, and
+//! cleared by the waiter that was woken. So a holder that also has the queue's lock, and sees
+//! no WOKEN, is the only one that changes the word.
 
 use super::Policy;
 use crate::base::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn, spin_loop};
 use crate::base::clock;
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::wait::budget;
+use crate::wait::budget::spend_async;
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
 
 const LOCKED: u32 = 1;
 const QUEUED: u32 = 2;
 const WOKEN: u32 = 4;
 
-/// Who has waited longer than this gets the lock handed over, instead of being told
-/// to try again. The figure is Go's; a hand-over costs a switch for each use of the
-/// lock, so it should be rare.
+/// A waiter that has waited longer than this gets the lock handed over, instead of being told
+/// to try again. The figure is Go's. A hand-over costs a switch for each use of the lock, so it
+/// should be rare.
 const STARVED_US: u64 = 1_000;
 
-/// How often a spinning lock looks before it blocks: about 2 µs, twice what it costs
-/// to block and be woken.
+/// The number of looks before a caller of a spinning lock blocks: about 2 µs, twice what it
+/// costs a fibre to block and to run again.
 const SPINS: u32 = 200;
 
 pub(crate) struct RawMutex {
@@ -44,19 +50,19 @@ pub(crate) struct RawMutex {
     queue: SpinLock<Queue<Turn>>,
 }
 
-/// One who did not get the lock at once.
+/// A caller that did not get the lock at once.
 struct Contender {
-    /// How often it still looks before it blocks.
+    /// The number of looks that are left before it blocks.
     spins: u32,
-    /// Since when it waits, in ticks.
+    /// When it first entered the queue, in cycles.
     since: Option<u64>,
-    /// WOKEN, if that bit is its own to clear.
+    /// WOKEN, if that bit is its own to clear; else 0.
     woken: u32,
 }
 
-/// The note of one who waits.
+/// The note of a waiter.
 struct Turn {
-    /// Since when, in ticks.
+    /// When it first entered the queue, in cycles.
     since: u64,
     /// Whether the lock has been handed over.
     granted: bool,
@@ -69,7 +75,7 @@ impl RawMutex {
         }
     }
 
-    /// `0 -> LOCKED`, or as above.
+    /// `0 -> LOCKED`, or one of the other arrows above.
     #[inline(always)]
     pub(crate) fn lock(&self) {
         // Acquire pairs with the Release in `unlock`.
@@ -78,11 +84,12 @@ impl RawMutex {
         }
     }
 
-    /// As [`lock`](RawMutex::lock), within `limit`. Whether the caller has the lock.
+    /// As [`lock`](RawMutex::lock), within `limit`. Returns whether the caller has the lock.
     pub(crate) fn lock_within(&self, limit: Limit) -> bool {
         self.try_lock() || self.lock_slow(limit)
     }
 
+    /// `0 -> LOCKED | WOKEN.. -> LOCKED|WOKEN..`. Returns whether the caller has the lock.
     pub(crate) fn try_lock(&self) -> bool {
         let free = |word| (word & LOCKED == 0).then_some(word | LOCKED);
         // Acquire pairs with the Release in `unlock`.
@@ -97,17 +104,17 @@ impl RawMutex {
             match wait_in(&self.queue, queue, |queue| queue, place, turn, limit, || ()) {
                 (Outcome::Told, turn) if turn.granted => return true,
                 (Outcome::Told, _) => contender.woken = WOKEN,
-                // QUEUED may be out of date now: the next `unlock` finds out.
+                // QUEUED may be set while the queue is empty: the next `unlock` clears it.
                 (Outcome::TimedOut | Outcome::Cancelled, _) => return false,
             }
         }
         true
     }
 
-    /// As [`lock`](RawMutex::lock), for a task. If it is dropped, the lock that it was
-    /// given, or told to try, is for the next.
+    /// As [`lock`](RawMutex::lock), for a task. A future that is dropped passes on the lock
+    /// that it was given, or was told to try.
     pub(crate) async fn lock_async(&self) {
-        budget::spend_async().await;
+        spend_async().await;
         if self.try_lock() {
             return;
         }
@@ -129,8 +136,8 @@ impl RawMutex {
         Contender { spins: if self.policy == Policy::Spin { SPINS } else { 0 }, since: None, woken: 0 }
     }
 
-    /// Takes the lock if it is free; else gives the queue's lock, under which the caller may
-    /// enter, and where.
+    /// Takes the lock if it is free. Else returns the queue's lock, under which the caller may
+    /// enter, the end to enter at, and the note.
     #[inline]
     fn contend(&self, contender: &mut Contender) -> Option<(SpinGuard<'_, Queue<Turn>>, End, Turn)> {
         let woken = contender.woken;
@@ -159,20 +166,20 @@ impl RawMutex {
         }
     }
 
-    /// `LOCKED|..WOKEN.. -> LOCKED|.. | ..WOKEN.. -> as after an unlock`. By one who was
-    /// woken and does not want the lock any more: whoever has it wakes the next, and if
-    /// nobody has it this does.
+    /// `LOCKED|WOKEN.. -> LOCKED..` | `WOKEN.. -> LOCKED..`, then `unlock`. By a waiter that was
+    /// woken and does not want the lock any more. The holder wakes the next waiter; if there is
+    /// no holder, this does.
     #[cold]
     fn pass_on(&self) {
         let next = |word| Some(if word & LOCKED == 0 { (word | LOCKED) & !WOKEN } else { word & !WOKEN });
-        // Acquire as in `lock`: what is passed on is what others did under the lock.
+        // Acquire as in `lock`: the `unlock` below passes on what earlier holders did.
         let before = self.word.fetch_update(Acquire, Relaxed, next).unwrap_or_else(|word| word);
         if before & LOCKED == 0 {
             self.unlock();
         }
     }
 
-    /// `LOCKED -> 0`, or as above. By whoever has the lock.
+    /// `LOCKED -> 0`, or one of the other arrows above. By the holder.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
         // Release pairs with the Acquire in `lock`.

@@ -1,19 +1,34 @@
-//! The lock inside of a [`RwLock`](super::RwLock): a word, and a queue for those who
-//! have to wait.
+//! The lock inside a [`RwLock`](super::RwLock): a word, and a queue of waiters.
 //!
-//! The word has WRITER, QUEUED, and counts READERs. While QUEUED is not set the lock
-//! is taken by one exchange of the word. While it is, nobody takes it except from the
-//! queue, under the queue's lock: a writer alone, or all readers up to the next
-//! writer. So a writer is not starved by readers that keep coming, nor the other way
-//! round, and what a lock is handed over to is always those who came first.
+//! The word is the bits WRITER and QUEUED and the number of readers, here `n`:
 //!
-//! QUEUED is set only while the lock is taken, so whoever releases it last sees it.
-//! A writer that waits holds up the readers behind it. If it gives up, whoever has the
-//! lock may share it with them, so whoever leaves the queue early serves it.
+//! ```text
+//!   0 --write--> WRITER --unlock--> 0                     nobody waits
+//!   n --read--> n+1 --unlock--> n
+//!   WRITER --downgrade--> 1
+//!
+//!   WRITER | n --queue--> WRITER|QUEUED | n|QUEUED        a caller enters the queue
+//!   n|QUEUED --unlock--> n-1|QUEUED                       the last reader serves the queue
+//!   WRITER|QUEUED --unlock--> 0|QUEUED                    and serves the queue
+//!   WRITER|QUEUED --downgrade--> 1|QUEUED                 and serves the queue
+//!
+//!   0|QUEUED --serve--> WRITER (|QUEUED)                  a writer is first in the queue
+//!   n|QUEUED --serve--> n+m (|QUEUED)                     m readers are first in the queue
+//!   ..|QUEUED --serve--> ..                               all waiters have given up
+//! ```
+//!
+//! While QUEUED is clear, one exchange of the word takes the lock. While it is set, the lock is
+//! taken only from the queue, under the queue's lock: by one writer, or by all readers up to
+//! the next writer. So readers that keep coming do not starve a writer, nor writers a reader.
+//! The lock always goes to the callers that came first.
+//!
+//! QUEUED is set only while the lock is taken, so the holder that releases it last sees the bit.
+//! A waiting writer holds up the readers behind it. If it gives up, they may share the lock with
+//! its present holders. So a waiter that leaves the queue early serves the queue.
 
 use crate::base::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn};
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::wait::budget;
+use crate::wait::budget::spend_async;
 use crate::wait::{self, Batch, End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
 
 const WRITER: u32 = 1;
@@ -32,8 +47,7 @@ pub(crate) struct RawRwLock {
     queue: SpinLock<Queue<Access>>,
 }
 
-/// The word after `access` has been given to one more; `None` if it cannot be, or
-/// not without passing others.
+/// Returns the word after one more caller has got `access`; `None` if the caller has to wait.
 #[inline]
 fn taken(word: u32, access: Access) -> Option<u32> {
     match access {
@@ -58,6 +72,7 @@ impl RawRwLock {
         self.word.fetch_update(Acquire, Relaxed, |word| taken(word, access)).is_ok()
     }
 
+    /// Waits for `access`, within `limit`. Returns whether the caller has it.
     #[inline]
     fn take(&self, access: Access, limit: Limit) -> bool {
         self.try_take(access) || self.take_slow(access, limit)
@@ -66,7 +81,7 @@ impl RawRwLock {
     #[cold]
     #[inline(never)]
     fn take_slow(&self, access: Access, limit: Limit) -> bool {
-        // Before QUEUED says that somebody waits.
+        // Before QUEUED is set: a task that panics here must not leave it behind.
         wait::refuse_tasks();
         let Some(queue) = self.take_or_lock(access) else { return true };
         let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, End::Back, access, limit, || ());
@@ -76,20 +91,21 @@ impl RawRwLock {
         outcome == Outcome::Told
     }
 
-    /// Takes the lock if it is free by now; else gives the queue's lock, under which the
+    /// Takes the lock if it is free by now. Else returns the queue's lock, under which the
     /// caller may enter.
     fn take_or_lock(&self, access: Access) -> Option<SpinGuard<'_, Queue<Access>>> {
         let queue = self.queue.lock();
-        // If it cannot be taken, whoever releases it looks into the queue. Acquire as in
+        // If it cannot be taken, the holder that releases it sees QUEUED. Acquire as in
         // `try_take`.
         let take_or_queue = |word| Some(taken(word, access).unwrap_or(word | QUEUED));
         let before = self.word.fetch_update(Acquire, Relaxed, take_or_queue).unwrap_or_else(|word| word);
         if taken(before, access).is_some() { None } else { Some(queue) }
     }
 
-    /// For a task. If it is dropped, the lock that it was given is released.
+    /// As [`take`](RawRwLock::take), for a task. A future that is dropped releases the lock that
+    /// it was given.
     async fn take_async(&self, access: Access) {
-        budget::spend_async().await;
+        spend_async().await;
         if self.try_take(access) {
             return;
         }
@@ -131,7 +147,7 @@ impl RawRwLock {
     /// By a reader.
     #[inline]
     pub(crate) fn unlock_read(&self) {
-        // Release pairs with the Acquires of whoever takes the lock next.
+        // Release pairs with the Acquires in `try_take`, `take_or_lock` and `is_free_for`.
         if self.word.fetch_sub(READER, Release) == READER | QUEUED {
             self.unlock_slow(0);
         }
@@ -151,12 +167,14 @@ impl RawRwLock {
         // Release as in `unlock_read`.
         if self.word.compare_exchange(WRITER, READER, Release, Relaxed).is_err() {
             let queue = self.queue.lock();
-            // Release as above. WRITER is set, so nobody else changes the word.
+            // Release as above. WRITER is set and the queue is locked, so nobody else changes the
+            // word.
             self.word.fetch_add(READER - WRITER, Release);
             self.serve(queue);
         }
     }
 
+    /// Subtracts `held` and serves the queue.
     #[cold]
     #[inline(never)]
     fn unlock_slow(&self, held: u32) {
@@ -166,7 +184,8 @@ impl RawRwLock {
         self.serve(queue);
     }
 
-    /// Gives the lock to those who come next, as far as it is free for them.
+    /// Gives the lock to the first waiters that it is free for, one batch at a time: others need
+    /// the queue's lock between two batches.
     fn serve<'a>(&'a self, mut queue: SpinGuard<'a, Queue<Access>>) {
         loop {
             let mut served = Batch::new();
@@ -177,7 +196,7 @@ impl RawRwLock {
                     break;
                 };
                 let held = if *told.note() == Access::Read { READER } else { WRITER };
-                // Relaxed: `is_free_for` has seen what was done before, and the signal passes
+                // Relaxed: `is_free_for` acquired what earlier holders did, and the signal passes
                 // it on.
                 self.word.fetch_add(held, Relaxed);
                 served.push(told);
@@ -194,10 +213,10 @@ impl RawRwLock {
         }
     }
 
-    /// For one from the queue. While anybody waits QUEUED is set, so only releases change
-    /// the word meanwhile.
+    /// Returns whether a waiter can have `access`. QUEUED is set, so only a release changes the
+    /// word meanwhile.
     fn is_free_for(&self, access: Access) -> bool {
-        // Acquire pairs with the releases: what their owners did is passed on.
+        // Acquire pairs with the Releases of the unlocks: what the holders did is passed on.
         let word = self.word.load(Acquire);
         match access {
             Access::Read => word & WRITER == 0,

@@ -1,45 +1,60 @@
-//! The counter inside of the semaphores: a word, and a queue for those who have to
-//! wait.
+//! The counter inside the semaphores: a word, and a queue of waiters.
 //!
-//! The word is the number of permits, and QUEUED. While QUEUED is not set, permits
-//! are taken and given by one exchange of the word. While it is, the word changes
-//! only under the queue's lock: permits go to those who wait, in the order in which
-//! they came, and nobody passes them.
+//! The word is the number of permits and the bit QUEUED. `n` and `m` are numbers of permits:
 //!
-//! Someone who wants many permits holds up those behind it. If it gives up, they may
-//! have been waiting for nothing, so whoever leaves the queue early serves it.
+//! ```text
+//!   n --take m, m <= n--> n-m                     nobody waits
+//!   n --give m--> n+m
+//!
+//!   n --take m, m > n--> n|QUEUED                 enters the queue
+//!   n|QUEUED --take m--> n|QUEUED                 enters the queue, behind the others
+//!   n|QUEUED --give m--> the rest (|QUEUED)       the first waiters get what they want
+//!   n|QUEUED --leave--> the rest (|QUEUED)        a waiter gives up: as `give 0`
+//! ```
+//!
+//! While QUEUED is clear, one exchange of the word takes or gives permits. While it is set,
+//! the word changes only under the queue's lock. Permits then go to the waiters in the order
+//! in which they came, and no newcomer passes them.
+//!
+//! A waiter that wants many permits holds up the waiters behind it. If it gives up, the
+//! permits may be enough for them. So a waiter that leaves the queue early serves the queue.
 
-use crate::base::atomic::{Acquire, AtomicU64, Relaxed, Release, const_fn};
+use crate::base::atomic::{Acquire, AtomicUsize, Relaxed, Release, const_fn};
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::wait::budget;
+use crate::wait::budget::spend_async;
 use crate::wait::{self, Batch, End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
 
-const QUEUED: u64 = 1;
-const PERMIT: u64 = 2;
+const QUEUED: usize = 1;
+const PERMIT: usize = 2;
 
 /// The largest number of permits.
-pub(crate) const MOST: u64 = u64::MAX / PERMIT / 2;
+pub(crate) const MOST: usize = usize::MAX / PERMIT / 2;
 
 pub(crate) struct RawSemaphore {
-    word: AtomicU64,
-    /// The note: how many permits are wanted.
-    queue: SpinLock<Queue<u64>>,
+    word: AtomicUsize,
+    /// A waiter's note is the number of permits that it wants.
+    queue: SpinLock<Queue<usize>>,
 }
 
 impl RawSemaphore {
     const_fn! {
-        pub(crate) fn new(permits: u64) -> Self {
-            RawSemaphore { word: AtomicU64::new(permits * PERMIT), queue: SpinLock::new(Queue::new()) }
+        pub(crate) fn new(permits: usize) -> Self {
+            RawSemaphore { word: AtomicUsize::new(permits * PERMIT), queue: SpinLock::new(Queue::new()) }
         }
     }
 
-    pub(crate) fn permits(&self) -> u64 {
+    pub(crate) fn permits(&self) -> usize {
         self.word.load(Relaxed) / PERMIT
     }
 
-    /// Takes `count` permits if they are there and nobody waits.
+    /// Returns the number of waiters.
+    pub(crate) fn waiters(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Takes `count` permits if they are there and nobody waits. Returns whether it did.
     #[inline]
-    pub(crate) fn try_take(&self, count: u64) -> bool {
+    pub(crate) fn try_take(&self, count: usize) -> bool {
         let mut word = self.word.load(Relaxed);
         while word & QUEUED == 0 && word / PERMIT >= count {
             // Acquire pairs with the Release in `give`.
@@ -48,17 +63,17 @@ impl RawSemaphore {
                 Err(now) => word = now,
             }
         }
-        // None are there always.
+        // Zero permits are always there.
         count == 0
     }
 
-    /// Waits for `count` permits and takes them. Whether it got them within `limit`.
+    /// Waits for `count` permits and takes them, within `limit`.
     #[inline(always)]
-    pub(crate) fn take(&self, count: u64, limit: Limit) -> Outcome {
+    pub(crate) fn take(&self, count: usize, limit: Limit) -> Outcome {
         if self.try_take(count) {
             return Outcome::Told;
         }
-        // Before QUEUED says that somebody waits.
+        // Before QUEUED is set: a task that panics here must not leave it behind.
         wait::refuse_tasks();
         let Some(queue) = self.take_or_lock(count) else { return Outcome::Told };
         let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, End::Back, count, limit, || ());
@@ -68,10 +83,10 @@ impl RawSemaphore {
         outcome
     }
 
-    /// As [`take`](RawSemaphore::take), for a task. If it is dropped, permits that it was
-    /// given are given back, though there are not to be more than `most`.
-    pub(crate) async fn take_async(&self, count: u64, most: u64) {
-        budget::spend_async().await;
+    /// As [`take`](RawSemaphore::take), for a task. A future that is dropped gives back the
+    /// permits that it was given, up to `most` in all.
+    pub(crate) async fn take_async(&self, count: usize, most: usize) {
+        spend_async().await;
         let Some(queue) = self.take_or_lock(count) else { return };
         let abandoned = |is_told, count| {
             let _ = if is_told { self.give(count, most) } else { self.give_slow(0, most) };
@@ -79,21 +94,21 @@ impl RawSemaphore {
         wait_in_async(&self.queue, queue, |queue| queue, End::Back, count, || (), abandoned).await;
     }
 
-    /// Takes `count` permits if they are there; else gives the lock, under which the caller
-    /// may enter the queue.
+    /// Takes `count` permits if they are there. Else returns the queue's lock, under which the
+    /// caller may enter.
     #[inline(always)]
-    fn take_or_lock(&self, count: u64) -> Option<SpinGuard<'_, Queue<u64>>> {
+    fn take_or_lock(&self, count: usize) -> Option<SpinGuard<'_, Queue<usize>>> {
         if self.try_take(count) {
             return None;
         }
         let queue = self.queue.lock();
-        // If it is set, it stays so while we have the lock, for there are others.
+        // QUEUED that is set stays set while we have the lock.
         if self.word.load(Relaxed) & QUEUED == 0 {
-            // Acquire as in `try_take`. From here on only who has the lock changes it.
+            // Acquire as in `try_take`. From here on the word changes only under the lock.
             let word = self.word.fetch_or(QUEUED, Acquire);
             if word / PERMIT >= count {
-                // Release passes on what the givers of the permits that are left did: a plain
-                // store ends their release sequence. Pairs with the Acquire in `try_take`.
+                // Release pairs with the Acquire in `try_take`. It passes on what the givers of
+                // the remaining permits did: a plain store ends their release sequence.
                 self.word.store(word - count * PERMIT, Release);
                 return None;
             }
@@ -101,9 +116,9 @@ impl RawSemaphore {
         Some(queue)
     }
 
-    /// Gives `count` permits. What would exceed `most` is forgotten: `false` then.
+    /// Gives `count` permits, up to `most` in all. Returns `false` if that left some out.
     #[inline]
-    pub(crate) fn give(&self, count: u64, most: u64) -> bool {
+    pub(crate) fn give(&self, count: usize, most: usize) -> bool {
         let mut word = self.word.load(Relaxed);
         while word & QUEUED == 0 {
             let permits = (word / PERMIT).saturating_add(count);
@@ -117,19 +132,18 @@ impl RawSemaphore {
     }
 
     #[inline(never)]
-    fn give_slow(&self, count: u64, most: u64) -> bool {
+    fn give_slow(&self, count: usize, most: usize) -> bool {
         let mut queue = self.queue.lock();
         let word = if queue.is_empty() {
-            // Somebody else has served the last. Acquire pairs with the Release in `give`:
-            // permits that others gave are passed on, with what they did.
+            // Another thread has served the last waiter. Acquire pairs with the Release in
+            // `give`: permits that others gave are passed on, with what they did.
             self.word.fetch_or(QUEUED, Acquire)
         } else {
-            // Relaxed: while somebody waits the word was written under the lock.
+            // Relaxed: while somebody waits the word is written under the lock.
             self.word.load(Relaxed)
         };
         let mut permits = (word / PERMIT).saturating_add(count);
-        let mut fits = |wanted: &mut u64| *wanted <= permits;
-        let Some(mut first) = queue.pop_if(&mut fits) else {
+        let Some(mut first) = queue.pop_if(|wanted| *wanted <= permits) else {
             self.put_down(permits, most, &queue);
             return permits <= most;
         };
@@ -142,25 +156,52 @@ impl RawSemaphore {
         }
         let mut served = Batch::new();
         served.push(first);
-        let mut is_over = true;
-        for _ in 0..LARGEST_BATCH {
-            let Some(mut told) = queue.pop_if(|wanted| *wanted <= permits) else { break };
-            permits -= *told.note();
-            served.push(told);
-            is_over = false;
-        }
+        let is_full = pop_into(&mut served, &mut queue, &mut permits);
         self.put_down(permits, most, &queue);
         drop(queue);
         drop(served);
-        // There may be more than are served at once.
-        if is_over { permits <= most } else { self.give_slow(0, most) }
+        if is_full {
+            self.serve_rest(most);
+        }
+        permits <= most
     }
 
-    /// Writes the word anew. By who has the lock, while QUEUED is set.
+    /// Serves more waiters, one batch at a time: others need the lock between two batches.
+    #[cold]
+    fn serve_rest(&self, most: usize) {
+        let mut is_full = true;
+        while is_full {
+            let mut queue = self.queue.lock();
+            if queue.is_empty() {
+                // QUEUED may be clear: then the word is not ours to write.
+                return;
+            }
+            // Relaxed as in `give_slow`.
+            let mut permits = self.word.load(Relaxed) / PERMIT;
+            let mut served = Batch::new();
+            is_full = pop_into(&mut served, &mut queue, &mut permits);
+            self.put_down(permits, most, &queue);
+            drop(queue);
+            drop(served);
+        }
+    }
+
+    /// Writes the word anew. By the holder of the queue's lock, while QUEUED is set.
     #[inline(always)]
-    fn put_down(&self, permits: u64, most: u64, queue: &Queue<u64>) {
+    fn put_down(&self, permits: usize, most: usize, queue: &Queue<usize>) {
         let queued = if queue.is_empty() { 0 } else { QUEUED };
         // Release as in `give`.
         self.word.store((permits.min(most) * PERMIT) | queued, Release);
     }
+}
+
+/// Takes the first waiters out of the queue while `permits` are enough, and subtracts what they
+/// get. Returns `true` if it stopped at [`LARGEST_BATCH`] waiters.
+fn pop_into(served: &mut Batch<usize>, queue: &mut Queue<usize>, permits: &mut usize) -> bool {
+    for _ in 0..LARGEST_BATCH {
+        let Some(mut told) = queue.pop_if(|wanted| *wanted <= *permits) else { return false };
+        *permits -= *told.note();
+        served.push(told);
+    }
+    true
 }

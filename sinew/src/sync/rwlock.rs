@@ -1,7 +1,7 @@
 //! `RwLock`, with std's signatures and poisoning.
 #![allow(unsafe_code)]
 
-use super::poison::Poison;
+use super::poison::{Poison, fmt_lock, guard_if};
 use super::raw_rwlock::RawRwLock;
 use crate::base::Deadline;
 use crate::base::atomic::const_fn;
@@ -13,15 +13,15 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::sync::{LockResult, TryLockResult};
 use std::time::{Duration, Instant};
 
 /// A lock for many readers or one writer: `std::sync::RwLock` for fibres, and kernel
 /// threads too.
 ///
-/// First come first served: readers that come after a waiting writer wait behind it,
-/// and those that wait side by side go on together. So a fibre that reads, and reads
-/// again while a writer waits, waits for itself, as with std's.
+/// First come first served: readers that come after a waiting writer wait behind it, and
+/// readers that are next to each other in the queue go on together. So a fibre that reads,
+/// and reads again while a writer waits, waits for itself, as with std's.
 pub struct RwLock<T: ?Sized> {
     raw: RawRwLock,
     poison: Poison,
@@ -36,20 +36,20 @@ unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
-/// The right to read what a [`RwLock`] guards.
+/// The right to read the value of a [`RwLock`]. Unlocks when it is dropped.
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
-    /// Neither `Send` nor `Sync` but as said below.
+    /// `Send` and `Sync` only as said below.
     marker: PhantomData<*const ()>,
 }
 
-/// The right to change what a [`RwLock`] guards.
+/// The right to change the value of a [`RwLock`]. Unlocks when it is dropped.
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
     was_panicking: bool,
-    /// Neither `Send` nor `Sync` but as said below.
+    /// `Send` and `Sync` only as said below.
     marker: PhantomData<*const ()>,
 }
 
@@ -57,32 +57,31 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
 unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
-// SAFETY: a guard to read is a shared reference, and may be given back from anywhere. Unlike
-// std's, for a task keeps its guards when it goes on elsewhere.
+// SAFETY: a read guard is a shared reference, and may unlock on any thread. Unlike std's
+// guards: a task keeps its guards when it goes on elsewhere.
 unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
-// SAFETY: as above; a guard to write may change the value, and may become one to read.
+// SAFETY: as above; a write guard may change the value, and may become a read guard.
 unsafe impl<T: ?Sized + Send + Sync> Send for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     const_fn! {
-        /// A lock that nobody has.
+        /// Makes a lock that is not locked.
         pub fn new(value: T) -> RwLock<T> {
             RwLock { raw: RawRwLock::new(), poison: Poison::new(), value: UnsafeCell::new(value) }
         }
     }
 
-    /// The value, of which this was the only owner.
+    /// Returns the value.
     ///
     /// # Errors
     /// If the lock is poisoned; the value is in the error.
     pub fn into_inner(self) -> LockResult<T> {
-        let value = self.value.into_inner();
-        self.poison.check(value)
+        self.poison.check(self.value.into_inner())
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until it may read.
+    /// Waits until the caller may read.
     ///
     /// # Errors
     /// If a writer panicked while it had the lock; the guard is in the error.
@@ -93,7 +92,7 @@ impl<T: ?Sized> RwLock<T> {
         self.reading()
     }
 
-    /// Waits until it may write.
+    /// Waits until the caller may write.
     ///
     /// # Errors
     /// As [`read`](RwLock::read).
@@ -104,7 +103,8 @@ impl<T: ?Sized> RwLock<T> {
         self.writing()
     }
 
-    /// As [`read`](RwLock::read), for tasks. Dropped before its end, it has no lock.
+    /// As [`read`](RwLock::read), for tasks. A future that is dropped before its end has not
+    /// taken the lock.
     ///
     /// # Errors
     /// As `read`.
@@ -113,7 +113,8 @@ impl<T: ?Sized> RwLock<T> {
         self.reading()
     }
 
-    /// As [`write`](RwLock::write), for tasks. Dropped before its end, it has no lock.
+    /// As [`write`](RwLock::write), for tasks. A future that is dropped before its end has not
+    /// taken the lock.
     ///
     /// # Errors
     /// As `write`.
@@ -122,20 +123,20 @@ impl<T: ?Sized> RwLock<T> {
         self.writing()
     }
 
-    /// Reads if nobody writes or waits to.
+    /// Takes the lock to read, if no writer has it and nobody waits for it.
     ///
     /// # Errors
-    /// If somebody does, or the lock is poisoned.
+    /// `WouldBlock` if that needs waiting; else as [`read`](RwLock::read).
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        self.reading_if(self.raw.try_read())
+        guard_if(self.raw.try_read(), || self.reading())
     }
 
-    /// Writes if nobody has the lock.
+    /// Takes the lock to write, if nobody has it.
     ///
     /// # Errors
-    /// If somebody has it, or it is poisoned.
+    /// `WouldBlock` if that needs waiting; else as [`write`](RwLock::write).
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        self.writing_if(self.raw.try_write())
+        guard_if(self.raw.try_write(), || self.writing())
     }
 
     /// As [`read`](RwLock::read), but waits for no longer than `timeout`.
@@ -172,34 +173,28 @@ impl<T: ?Sized> RwLock<T> {
 
     fn read_until(&self, deadline: Deadline) -> TryLockResult<RwLockReadGuard<'_, T>> {
         budget::spend(budget::LOCK);
-        self.reading_if(self.raw.read(Limit::until(deadline)))
+        guard_if(self.raw.read(Limit::until(deadline)), || self.reading())
     }
 
     fn write_until(&self, deadline: Deadline) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         budget::spend(budget::LOCK);
-        self.writing_if(self.raw.write(Limit::until(deadline)))
+        guard_if(self.raw.write(Limit::until(deadline)), || self.writing())
     }
 
+    /// Makes the guard. The caller has the lock to read.
     #[inline]
     fn reading(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         self.poison.check(RwLockReadGuard { lock: self, marker: PhantomData })
     }
 
+    /// Makes the guard. The caller has the lock to write.
     #[inline]
     fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         let was_panicking = std::thread::panicking();
         self.poison.check(RwLockWriteGuard { lock: self, was_panicking, marker: PhantomData })
     }
 
-    fn reading_if(&self, locked: bool) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        if locked { Ok(self.reading()?) } else { Err(TryLockError::WouldBlock) }
-    }
-
-    fn writing_if(&self, locked: bool) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        if locked { Ok(self.writing()?) } else { Err(TryLockError::WouldBlock) }
-    }
-
-    /// Whether a writer panicked while it had the lock.
+    /// Returns whether a writer panicked while it had the lock.
     pub fn is_poisoned(&self) -> bool {
         self.poison.get()
     }
@@ -209,19 +204,17 @@ impl<T: ?Sized> RwLock<T> {
         self.poison.clear();
     }
 
-    /// The value, without locking: there is no other reference.
+    /// Returns the value without locking: there is no other reference.
     ///
     /// # Errors
     /// If the lock is poisoned; the reference is in the error.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        let poisoned = self.poison.get();
-        let value = self.value.get_mut();
-        if poisoned { Err(PoisonError::new(value)) } else { Ok(value) }
+        self.poison.check(self.value.get_mut())
     }
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// Goes on as a reader, without letting another writer in between.
+    /// Makes the writer a reader. No other writer gets the lock in between.
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
         let guard = ManuallyDrop::new(guard);
         guard.lock.poison.note(guard.was_panicking);
@@ -235,7 +228,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is there only while we may read.
+        // SAFETY: the guard exists only while we may read.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -245,7 +238,7 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is there only while we alone have the lock.
+        // SAFETY: the guard exists only while the lock is ours alone.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -287,13 +280,7 @@ impl<T: Default> Default for RwLock<T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("RwLock");
-        match self.try_read() {
-            Ok(guard) => debug.field("data", &&*guard),
-            Err(TryLockError::Poisoned(error)) => debug.field("data", &&**error.get_ref()),
-            Err(TryLockError::WouldBlock) => debug.field("data", &format_args!("<locked>")),
-        };
-        debug.field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+        fmt_lock("RwLock", self.try_read(), &self.poison, f)
     }
 }
 

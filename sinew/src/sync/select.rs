@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Waits until one of several channel operations can be done, and does that one.
 ///
-/// Each operation is an *arm*, with a closure that is called with its result if it
-/// was the one. All closures of a select return the same type, which is what `run`
+/// Each operation is an *arm*, with a closure. The select does one arm and calls its closure
+/// with the result. All closures of a select return the same type, which is what `run`
 /// returns.
 ///
 /// ```
@@ -37,14 +37,14 @@ use std::time::{Duration, Instant};
 /// channel does not starve the others. An arm whose channel is closed can be done:
 /// its result is the error.
 ///
-/// A select that has to wait stands in the queues of all its channels, behind those
-/// who came before, and the first who has something for one of its arms ends the
-/// wait. What the other arms were to send is dropped.
+/// A select that has to wait stands in the queues of all its channels, behind earlier
+/// waiters. The first operation on a channel that fits one of its arms ends the wait.
+/// Messages that the other arms were to send are dropped.
 ///
-/// A select may receive from the same channel that it sends to. It never hands its
-/// own message to itself: where the capacity is 0, both arms wait for somebody else.
-/// Where there is room, the message goes into the buffer, and the next select finds
-/// it there.
+/// A select may receive from the same channel that it sends to. It never hands its own
+/// message to itself. Where the capacity is 0, both arms wait for another sender or
+/// receiver. Where there is room, the message goes into the buffer, and the next select
+/// finds it there.
 ///
 /// If the calling fibre would have to wait and is cancelled, or a deadline that it
 /// carries has passed, the first arm is done as if its channel were closed.
@@ -54,7 +54,7 @@ pub struct Select<'a, R> {
 }
 
 impl<'a, R> Select<'a, R> {
-    /// A select without arms.
+    /// Makes a select without arms.
     pub fn new() -> Self {
         Select { arms: Vec::new() }
     }
@@ -69,7 +69,7 @@ impl<'a, R> Select<'a, R> {
         self
     }
 
-    /// Adds an arm: send `message`. It is dropped if another arm is the one, or none.
+    /// Adds an arm: send `message`. The message is dropped if another arm is done, or none.
     pub fn send<C, F>(mut self, sender: &'a C, message: C::Message, then: F) -> Self
     where
         C: SelectSender,
@@ -79,7 +79,8 @@ impl<'a, R> Select<'a, R> {
         self
     }
 
-    /// Waits for the first arm that can be done, and does it.
+    /// Waits for the first arm that can be done, and does it. There is no form for tasks: they
+    /// await the `_async` forms of several channels at once.
     ///
     /// # Panics
     /// If there are no arms: it would wait for ever.
@@ -88,24 +89,25 @@ impl<'a, R> Select<'a, R> {
         self.run_within(Limit::CARRIED, true).expect("it has arms and no deadline of its own")
     }
 
-    /// As [`run`](Select::run), but waits no longer than `timeout`. `None` if the time
+    /// As [`run`](Select::run), but waits no longer than `timeout`. Returns `None` if the time
     /// was up first.
     pub fn run_timeout(self, timeout: Duration) -> Option<R> {
         self.run_within(Limit::carried_until(Deadline::after(timeout)), false)
     }
 
-    /// As [`run`](Select::run), but waits no longer than until `deadline`. `None` if
+    /// As [`run`](Select::run), but waits no longer than until `deadline`. Returns `None` if
     /// the time was up first.
     pub fn run_deadline(self, deadline: Instant) -> Option<R> {
         self.run_within(Limit::carried_until(Deadline::at(deadline)), false)
     }
 
-    /// Does an arm that takes no waiting. `None` if there is none.
+    /// Does an arm that needs no waiting. Returns `None` if there is none.
     pub fn try_run(mut self) -> Option<R> {
         self.attempt().map(|arm| self.complete(arm))
     }
 
-    /// If `must_choose`, the end of the time closes the first arm.
+    /// If `must_choose`, the end of the time completes the first arm as if its channel were
+    /// closed.
     fn run_within(mut self, limit: Limit, must_choose: bool) -> Option<R> {
         loop {
             if let Some(arm) = self.attempt() {
@@ -125,8 +127,8 @@ impl<'a, R> Select<'a, R> {
         }
     }
 
-    /// Attempts the arms one after the other, from a random one on in a random
-    /// direction. Which one is done, if any.
+    /// Attempts the arms one after the other, from a random one on in a random direction.
+    /// Returns the arm that is done, if any.
     fn attempt(&mut self) -> Option<usize> {
         let count = self.arms.len();
         let random = random();
@@ -142,7 +144,7 @@ impl<'a, R> Select<'a, R> {
     }
 }
 
-/// 32 bits that depend on nothing a user does.
+/// Returns 32 bits that depend on nothing a user does.
 fn random() -> u32 {
     // 2^64 divided by the golden ratio. Two rounds: after one alone, selects at even
     // intervals would get numbers at even intervals.
@@ -237,16 +239,6 @@ impl<T> SelectSender for mpsc::Sender<T> {
 }
 
 impl<T> sealed::Send<T> for mpsc::Sender<T> {
-    fn core(&self) -> &Core<T> {
-        self.core()
-    }
-}
-
-impl<T> SelectSender for mpsc::SyncSender<T> {
-    type Message = T;
-}
-
-impl<T> sealed::Send<T> for mpsc::SyncSender<T> {
     fn core(&self) -> &Core<T> {
         self.core()
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A counting semaphore, first come first served.
 ///
 /// [`wait`](Semaphore::wait) and [`post`](Semaphore::post) are the bare operations;
-/// [`acquire`](Semaphore::acquire) gives a guard that posts when it is dropped:
+/// [`acquire`](Semaphore::acquire) returns a guard that posts when it is dropped:
 ///
 /// ```
 /// use sinew::sync::Semaphore;
@@ -55,16 +55,16 @@ impl std::error::Error for AcquireError {}
 #[derive(Debug)]
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
-    count: u64,
+    count: usize,
 }
 
 impl Permit<'_> {
-    /// How many they are.
-    pub fn count(&self) -> u64 {
+    /// Returns the number of permits.
+    pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Keeps the permits for good: the semaphore has so many fewer.
+    /// Keeps the permits for good: the semaphore does not get them back.
     pub fn forget(self) {
         std::mem::forget(self);
     }
@@ -78,15 +78,15 @@ impl Drop for Permit<'_> {
 
 impl Semaphore {
     /// The largest number of permits that a semaphore can have.
-    pub const MAX_PERMITS: u64 = MOST;
+    pub const MAX_PERMITS: usize = MOST;
 
     const_fn! {
-        /// A semaphore with so many permits.
+        /// Makes a semaphore with `permits` permits.
         ///
         /// # Panics
-        /// If they are more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS).
-        pub fn new(permits: u64) -> Semaphore {
-            assert!(permits <= MOST, "a semaphore cannot have so many permits");
+        /// If `permits` is more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS).
+        pub fn new(permits: usize) -> Semaphore {
+            assert!(permits <= MOST, "a semaphore cannot have more than MAX_PERMITS permits");
             Semaphore { raw: RawSemaphore::new(permits) }
         }
     }
@@ -97,23 +97,12 @@ impl Semaphore {
         let _ = take(&self.raw, 1, Limit::NONE);
     }
 
-    /// As [`wait`](Semaphore::wait), for tasks. Dropped before its end, it has taken nothing.
-    pub async fn wait_async(&self) {
-        self.raw.take_async(1, MOST).await;
-    }
-
-    /// Takes a permit if there is one that nobody waits for.
-    #[inline]
-    pub fn try_wait(&self) -> bool {
-        self.raw.try_take(1)
-    }
-
     /// As [`wait`](Semaphore::wait), but for no longer than `timeout`.
     ///
     /// # Errors
     /// If the time was up or the fibre was cancelled; no permit is taken then.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), AcquireError> {
-        self.take_until(1, Deadline::after(timeout))
+        take_until(&self.raw, 1, Deadline::after(timeout))
     }
 
     /// As [`wait`](Semaphore::wait), but only until `deadline`.
@@ -121,92 +110,139 @@ impl Semaphore {
     /// # Errors
     /// As [`wait_timeout`](Semaphore::wait_timeout).
     pub fn wait_deadline(&self, deadline: Instant) -> Result<(), AcquireError> {
-        self.take_until(1, Deadline::at(deadline))
+        take_until(&self.raw, 1, Deadline::at(deadline))
     }
 
-    /// Gives `permits` permits (V), first to those who have waited longest.
+    /// As [`wait`](Semaphore::wait), for tasks. A future that is dropped before its end has
+    /// taken nothing.
+    pub async fn wait_async(&self) {
+        self.raw.take_async(1, MOST).await;
+    }
+
+    /// Takes a permit if there is one and nobody waits for it. Returns whether it did.
+    #[inline]
+    pub fn try_wait(&self) -> bool {
+        self.raw.try_take(1)
+    }
+
+    /// Gives `permits` permits (V), first to the waiters that have waited longest.
     ///
     /// # Panics
-    /// If there would be more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS); those are
-    /// there then.
+    /// If there would be more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS). The semaphore then
+    /// has that number.
     #[inline]
-    pub fn post(&self, permits: u64) {
-        assert!(self.raw.give(permits, MOST), "a semaphore cannot have so many permits");
+    pub fn post(&self, permits: usize) {
+        assert!(self.raw.give(permits, MOST), "a semaphore cannot have more than MAX_PERMITS permits");
     }
 
-    /// Waits for a permit, to be held as long as the guard.
+    /// Waits for a permit. The guard gives it back.
     pub fn acquire(&self) -> Permit<'_> {
-        self.acquire_many(1)
+        self.wait();
+        self.permit(1)
     }
 
-    /// Waits for `count` permits at once. Those who come later wait behind, even if
-    /// they want fewer.
-    pub fn acquire_many(&self, count: u64) -> Permit<'_> {
-        let _ = take(&self.raw, count, Limit::NONE);
-        Permit { semaphore: self, count }
+    /// As [`acquire`](Semaphore::acquire), but for no longer than `timeout`.
+    ///
+    /// # Errors
+    /// If the time was up or the fibre was cancelled; no permit is taken then.
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit<'_>, AcquireError> {
+        self.wait_timeout(timeout).map(|()| self.permit(1))
     }
 
-    /// As [`acquire`](Semaphore::acquire), for tasks. Dropped before its end, it has taken
-    /// nothing.
-    pub async fn acquire_async(&self) -> Permit<'_> {
-        self.acquire_many_async(1).await
+    /// As [`acquire`](Semaphore::acquire), but only until `deadline`.
+    ///
+    /// # Errors
+    /// As [`acquire_timeout`](Semaphore::acquire_timeout).
+    pub fn acquire_deadline(&self, deadline: Instant) -> Result<Permit<'_>, AcquireError> {
+        self.wait_deadline(deadline).map(|()| self.permit(1))
     }
 
-    /// As [`acquire_many`](Semaphore::acquire_many), for tasks. Dropped before its end, it
+    /// As [`acquire`](Semaphore::acquire), for tasks. A future that is dropped before its end
     /// has taken nothing.
-    pub async fn acquire_many_async(&self, count: u64) -> Permit<'_> {
-        self.raw.take_async(count, MOST).await;
-        Permit { semaphore: self, count }
+    pub async fn acquire_async(&self) -> Permit<'_> {
+        self.raw.take_async(1, MOST).await;
+        self.permit(1)
     }
 
-    /// A permit if there is one that nobody waits for.
+    /// Takes a permit if there is one and nobody waits for it.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
-        self.try_acquire_many(1)
+        // Not `then_some`: an unused guard gives back what it never had.
+        self.raw.try_take(1).then(|| self.permit(1))
     }
 
-    /// As [`try_acquire`](Semaphore::try_acquire), for several permits at once.
-    pub fn try_acquire_many(&self, count: u64) -> Option<Permit<'_>> {
-        // Not `then_some`: an unused guard gives back what it never had.
-        self.raw.try_take(count).then(|| Permit { semaphore: self, count })
+    /// Waits for `count` permits at once. Callers that come later wait behind this one, even
+    /// if they want fewer.
+    ///
+    /// # Panics
+    /// If `count` is more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS): it would wait for ever.
+    /// This holds for all forms whose names have `many` in them.
+    pub fn acquire_many(&self, count: usize) -> Permit<'_> {
+        check(count);
+        let _ = take(&self.raw, count, Limit::NONE);
+        self.permit(count)
     }
 
     /// As [`acquire_many`](Semaphore::acquire_many), but for no longer than `timeout`.
     ///
     /// # Errors
     /// If the time was up or the fibre was cancelled; no permit is taken then.
-    pub fn acquire_timeout(&self, count: u64, timeout: Duration) -> Result<Permit<'_>, AcquireError> {
-        self.take_until(count, Deadline::after(timeout))?;
-        Ok(Permit { semaphore: self, count })
+    pub fn acquire_many_timeout(&self, count: usize, timeout: Duration) -> Result<Permit<'_>, AcquireError> {
+        self.acquire_many_until(count, Deadline::after(timeout))
     }
 
     /// As [`acquire_many`](Semaphore::acquire_many), but only until `deadline`.
     ///
     /// # Errors
-    /// As [`acquire_timeout`](Semaphore::acquire_timeout).
-    pub fn acquire_deadline(&self, count: u64, deadline: Instant) -> Result<Permit<'_>, AcquireError> {
-        self.take_until(count, Deadline::at(deadline))?;
-        Ok(Permit { semaphore: self, count })
+    /// As [`acquire_many_timeout`](Semaphore::acquire_many_timeout).
+    pub fn acquire_many_deadline(&self, count: usize, deadline: Instant) -> Result<Permit<'_>, AcquireError> {
+        self.acquire_many_until(count, Deadline::at(deadline))
     }
 
-    fn take_until(&self, count: u64, deadline: Deadline) -> Result<(), AcquireError> {
-        taken(take(&self.raw, count, Limit::carried_until(deadline)))
+    /// As [`acquire_many`](Semaphore::acquire_many), for tasks. A future that is dropped before
+    /// its end has taken nothing.
+    pub async fn acquire_many_async(&self, count: usize) -> Permit<'_> {
+        check(count);
+        self.raw.take_async(count, MOST).await;
+        self.permit(count)
     }
 
-    /// How many permits there are at this moment.
-    pub fn available(&self) -> u64 {
+    /// Takes `count` permits if they are there and nobody waits.
+    pub fn try_acquire_many(&self, count: usize) -> Option<Permit<'_>> {
+        check(count);
+        // Not `then_some`, as above.
+        self.raw.try_take(count).then(|| self.permit(count))
+    }
+
+    fn acquire_many_until(&self, count: usize, deadline: Deadline) -> Result<Permit<'_>, AcquireError> {
+        check(count);
+        take_until(&self.raw, count, deadline).map(|()| self.permit(count))
+    }
+
+    /// Makes the guard of `count` permits that have been taken.
+    fn permit(&self, count: usize) -> Permit<'_> {
+        Permit { semaphore: self, count }
+    }
+
+    /// Returns the number of permits that are there at this moment.
+    pub fn available(&self) -> usize {
         self.raw.permits()
     }
 }
 
+/// Refuses a number of permits that will never be there.
+fn check(count: usize) {
+    assert!(count <= MOST, "a semaphore never has more than MAX_PERMITS permits");
+}
+
 /// Waits for `count` permits and takes them.
 #[inline]
-fn take(raw: &RawSemaphore, count: u64, limit: Limit) -> Outcome {
+fn take(raw: &RawSemaphore, count: usize, limit: Limit) -> Outcome {
     budget::spend(budget::LOCK);
     raw.take(count, limit)
 }
 
-fn taken(outcome: Outcome) -> Result<(), AcquireError> {
-    match outcome {
+fn take_until(raw: &RawSemaphore, count: usize, deadline: Deadline) -> Result<(), AcquireError> {
+    match take(raw, count, Limit::carried_until(deadline)) {
         Outcome::Told => Ok(()),
         Outcome::TimedOut => Err(AcquireError::TimedOut),
         Outcome::Cancelled => Err(AcquireError::Cancelled),
@@ -215,21 +251,22 @@ fn taken(outcome: Outcome) -> Result<(), AcquireError> {
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore").field("available", &self.available()).finish_non_exhaustive()
+        let (available, waiters) = (self.raw.permits(), self.raw.waiters());
+        f.debug_struct("Semaphore").field("available", &available).field("waiters", &waiters).finish()
     }
 }
 
-/// A semaphore with at most one permit: posting what has been posted already changes
-/// nothing. An event that one fibre awaits and others announce.
+/// A semaphore with at most one permit: posting a permit that is there changes nothing. An
+/// event that one fibre awaits and others announce.
 pub struct BinarySemaphore {
     raw: RawSemaphore,
 }
 
 impl BinarySemaphore {
     const_fn! {
-        /// A binary semaphore, with its permit or without.
+        /// Makes a binary semaphore, with its permit or without.
         pub fn new(posted: bool) -> BinarySemaphore {
-            BinarySemaphore { raw: RawSemaphore::new(posted as u64) }
+            BinarySemaphore { raw: RawSemaphore::new(posted as usize) }
         }
     }
 
@@ -238,23 +275,12 @@ impl BinarySemaphore {
         let _ = take(&self.raw, 1, Limit::NONE);
     }
 
-    /// As [`wait`](BinarySemaphore::wait), for tasks. Dropped before its end, it has taken
-    /// nothing.
-    pub async fn wait_async(&self) {
-        self.raw.take_async(1, 1).await;
-    }
-
-    /// Takes the permit if it is there and nobody waits for it.
-    pub fn try_wait(&self) -> bool {
-        self.raw.try_take(1)
-    }
-
     /// As [`wait`](BinarySemaphore::wait), but for no longer than `timeout`.
     ///
     /// # Errors
-    /// If the time was up or the fibre was cancelled.
+    /// If the time was up or the fibre was cancelled; the permit is not taken then.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), AcquireError> {
-        taken(take(&self.raw, 1, Limit::carried_until(Deadline::after(timeout))))
+        take_until(&self.raw, 1, Deadline::after(timeout))
     }
 
     /// As [`wait`](BinarySemaphore::wait), but only until `deadline`.
@@ -262,18 +288,30 @@ impl BinarySemaphore {
     /// # Errors
     /// As [`wait_timeout`](BinarySemaphore::wait_timeout).
     pub fn wait_deadline(&self, deadline: Instant) -> Result<(), AcquireError> {
-        taken(take(&self.raw, 1, Limit::carried_until(Deadline::at(deadline))))
+        take_until(&self.raw, 1, Deadline::at(deadline))
     }
 
-    /// Gives the permit: to the one who has waited longest, or to the next to come.
+    /// As [`wait`](BinarySemaphore::wait), for tasks. A future that is dropped before its end
+    /// has taken nothing.
+    pub async fn wait_async(&self) {
+        self.raw.take_async(1, 1).await;
+    }
+
+    /// Takes the permit if it is there and nobody waits for it. Returns whether it did.
+    pub fn try_wait(&self) -> bool {
+        self.raw.try_take(1)
+    }
+
+    /// Gives the permit: to the waiter that has waited longest, or to the next caller.
     pub fn post(&self) {
-        // That it was there already is no mistake.
+        // A permit that is there already is no mistake.
         let _ = self.raw.give(1, 1);
     }
 }
 
 impl fmt::Debug for BinarySemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BinarySemaphore").field("posted", &(self.raw.permits() > 0)).finish_non_exhaustive()
+        let (posted, waiters) = (self.raw.permits() > 0, self.raw.waiters());
+        f.debug_struct("BinarySemaphore").field("posted", &posted).field("waiters", &waiters).finish()
     }
 }

@@ -9,11 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Lets some wait until others have finished, however many those turn out to be.
+/// Waits until all parties have finished. Their number need not be known beforehand.
 ///
-/// Whoever has a clone is a party, and has finished when it drops it; to wait is to
-/// finish, too, and then to wait for the others. So there is nothing to count
-/// beforehand, and once everybody has finished the group has ended for good.
+/// Each clone is a party. A party finishes when its clone is dropped, or when it begins to
+/// wait for the others. When all parties have finished the group has ended, for good.
 ///
 /// ```
 /// use sinew::sync::WaitGroup;
@@ -37,20 +36,19 @@ pub struct WaitGroup {
 }
 
 struct Group {
-    /// How many parties there are. Never more than 0 again once it is 0.
+    /// The number of parties. Once it is 0 it stays 0.
     parties: AtomicU64,
     waiting: SpinLock<Queue<()>>,
 }
 
 impl WaitGroup {
-    /// A group with one party.
+    /// Makes a group with one party.
     #[must_use]
     pub fn new() -> WaitGroup {
         WaitGroup { group: Arc::new(Group { parties: AtomicU64::new(1), waiting: SpinLock::new(Queue::new()) }) }
     }
 
-    /// Drops this party and waits until all others are gone that do not wait
-    /// themselves.
+    /// Finishes this party and waits until all other parties have finished.
     pub fn wait(self) {
         let group = Arc::clone(&self.group);
         drop(self);
@@ -93,26 +91,27 @@ impl WaitGroup {
 }
 
 impl Group {
-    /// One party more, unless the group has ended. Whether it has not.
+    /// Adds a party, unless the group has ended. Returns whether it did.
     fn join(&self) -> bool {
         let one_more = |parties| (parties > 0).then_some(parties + 1);
-        // Acquire, if the group has ended: pairs with the Release in `drop`.
+        // Acquire, if the group has ended, pairs with the Release in `drop`.
         self.parties.fetch_update(Relaxed, Acquire, one_more).is_ok()
     }
 
-    /// The lock, under which the caller may enter the queue; `None` if the group has ended.
+    /// Returns the lock, under which the caller may enter the queue; `None` if the group has
+    /// ended.
     fn lock_unless_ended(&self) -> Option<SpinGuard<'_, Queue<()>>> {
-        // Acquire pairs with the Release in `drop`: what all parties did is seen.
+        // Acquire pairs with the Release in `drop`: the caller sees what all parties did.
         if self.parties.load(Acquire) == 0 {
             return None;
         }
         let waiting = self.waiting.lock();
-        // Acquire as above. Whoever was last takes the lock after it has counted, so
-        // it finds the caller, or the caller sees the 0.
+        // Acquire as above. The last party takes the lock after it has counted down. So it
+        // finds the caller, or the caller sees the 0.
         if self.parties.load(Acquire) == 0 { None } else { Some(waiting) }
     }
 
-    /// Whether the group has ended.
+    /// Waits within `limit`. Returns whether the group has ended.
     fn wait_within(&self, limit: Limit) -> bool {
         let Some(waiting) = self.lock_unless_ended() else {
             budget::spend(budget::LOCK);
@@ -131,7 +130,7 @@ impl Group {
 
 impl Clone for WaitGroup {
     fn clone(&self) -> WaitGroup {
-        // Relaxed: there is this party, so it is not 0.
+        // Relaxed: this party counts, so the number is not 0.
         self.group.parties.fetch_add(1, Relaxed);
         WaitGroup { group: Arc::clone(&self.group) }
     }
@@ -139,8 +138,8 @@ impl Clone for WaitGroup {
 
 impl Drop for WaitGroup {
     fn drop(&mut self) {
-        // Release pairs with the Acquire of those who see the 0. Acquire: whom the last
-        // one signals sees through it what all others did.
+        // Release pairs with the Acquires that see the 0. Acquire: a waiter that the last party
+        // signals sees through it what all others did.
         if self.group.parties.fetch_sub(1, AcqRel) == 1 {
             self.group.end();
         }
@@ -155,6 +154,7 @@ impl Default for WaitGroup {
 
 impl fmt::Debug for WaitGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitGroup").field("parties", &self.group.parties.load(Relaxed)).finish()
+        let (parties, waiters) = (self.group.parties.load(Relaxed), self.group.waiting.lock().len());
+        f.debug_struct("WaitGroup").field("parties", &parties).field("waiters", &waiters).finish()
     }
 }

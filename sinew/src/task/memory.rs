@@ -239,7 +239,7 @@ fn quietly(f: impl FnOnce()) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

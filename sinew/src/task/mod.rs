@@ -1,9 +1,11 @@
 #![doc = include_str!("README.md")]
 
-pub(crate) mod block_on;
+mod block_on;
 mod handle;
-pub(crate) mod life;
+mod life;
 mod memory;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod set;
 mod spawn;
 

@@ -4,11 +4,11 @@ mod awaiting;
 mod block;
 pub(crate) mod budget;
 mod enrolled;
-pub(crate) mod handover;
+mod handover;
 mod lent;
 mod limits;
-#[cfg(sinew_loom)]
-pub(crate) mod model;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod parker;
 mod party;
 mod queue;

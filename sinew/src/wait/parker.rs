@@ -7,9 +7,9 @@ use crate::base::atomic::{Acquire, AtomicU32, Release};
 /// What a kernel thread waits for: a word on its stack. Aligned so that there is room for
 /// a party's tag.
 #[repr(align(8))]
-pub(super) struct Parker(AtomicU32);
+pub(super) struct Parker(pub(super) AtomicU32);
 
-const SILENT: u32 = 0;
+pub(super) const SILENT: u32 = 0;
 const RUNG: u32 = 1;
 
 impl Parker {

@@ -104,6 +104,13 @@ impl<N> Queue<N> {
         self.ends.is_none()
     }
 
+    /// Returns the number of nodes. Walks the queue: for `Debug` output.
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: what is in the queue is there.
+        let behind = |link: &Link<N>| unsafe { link.as_ref() }.behind.get();
+        std::iter::successors(self.ends.map(|(first, _)| first), behind).count()
+    }
+
     /// Enters a node.
     ///
     /// # Safety

@@ -26,7 +26,7 @@ const AWAITING: u32 = 4;
 #[repr(align(8))]
 pub(crate) struct Wait {
     /// PENDING, AWAITING or an [`Outcome`].
-    outcome: AtomicU32,
+    pub(super) outcome: AtomicU32,
     pub(super) party: Party,
 }
 

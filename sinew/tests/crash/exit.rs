@@ -1,10 +1,10 @@
-//! A program may end while fibres wait or run.
+//! A program may end while its fibres wait or run.
 
-use crate::rerun::Rerun;
+use crate::fixture::rerun::Rerun;
 use sinew::{Leftovers, Runtime};
 use std::time::Duration;
 
-/// Fibres of every kind of waiting, and one that never gives up its processor.
+/// Spawns a fibre for every kind of wait, and one that never gives up its processor.
 fn unfinished(runtime: &Runtime) {
     for _ in 0..100 {
         drop(runtime.spawn(sinew::park));
@@ -38,7 +38,7 @@ fn exit_in_a_kernel_thread_does_not_wait_for_fibres() {
 }
 
 #[test]
-fn main_may_return_while_fibres_are_left_to_run() {
+fn main_may_return_while_fibres_still_run() {
     let outcome = in_child!(Rerun::new(), || {
         let runtime = Runtime::builder().processors(2).leftovers(Leftovers::LetRun).build().unwrap();
         unfinished(&runtime);
@@ -49,7 +49,7 @@ fn main_may_return_while_fibres_are_left_to_run() {
 }
 
 #[test]
-fn main_may_return_while_a_runtime_is_forgotten() {
+fn main_may_return_after_forgetting_a_runtime() {
     let outcome = in_child!(Rerun::new(), || {
         let runtime = Runtime::builder().processors(2).build().unwrap();
         unfinished(&runtime);

@@ -1,8 +1,7 @@
-//! Every fallback, forced: what works with a facility of the machine works
-//! without it.
+//! The runtime works without each optional facility of the machine: every fallback is forced.
 
+use crate::fixture::rerun::{Rerun, SIGABRT};
 use crate::overflow::overflow;
-use crate::rerun::{Rerun, SIGABRT};
 use sinew::{FibreBuilder, Runtime};
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +18,7 @@ const FACILITIES: [&str; 6] = [
 
 const FIBRES: u32 = 500;
 
-/// A little of everything; then an overflow, with its message.
+/// Uses a little of everything, then overflows a stack.
 fn check() {
     let runtime = Runtime::builder().processors(2).build().unwrap();
     runtime.run(|| {
@@ -49,14 +48,15 @@ fn check() {
 }
 
 #[test]
-fn the_runtime_works_without_what_the_machine_may_lack() {
+fn the_runtime_works_without_optional_facilities_of_the_machine() {
     for facilities in FACILITIES {
         let Some(outcome) = Rerun::new().without(facilities).run(name_of_test!(), facilities, check) else { continue };
         outcome.assert_killed(SIGABRT, &["fibre 'last' has overflowed its stack of 64 KiB"]);
         assert!(outcome.stdout.contains("checked"), "without {facilities}: {outcome:#?}");
         let mappings = outcome.stdout.lines().find_map(|line| line.strip_suffix(" mappings")).unwrap();
         let mappings: u32 = mappings.rsplit(' ').next().unwrap().parse().unwrap();
-        // Guards that are mappings show: so what was to be forced was.
+        // Guards that are mappings show up in the number of mappings. So the fallback was really
+        // used.
         assert_eq!(mappings > FIBRES, facilities.contains("madvise-guards"), "{facilities}: {mappings} mappings");
     }
 }

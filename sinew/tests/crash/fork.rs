@@ -1,8 +1,8 @@
-//! A forked child has no processors: it may exec or exit, and says so if it wants more.
-//! Its parent never notices it.
+//! A forked child has no processors. It may exec or exit; if it uses the runtime, it ends with a
+//! message. Its parent does not notice the child.
 #![allow(unsafe_code)]
 
-use crate::rerun::{Rerun, SIGABRT};
+use crate::fixture::rerun::{Rerun, SIGABRT};
 use sinew::net::UnixStream;
 use sinew::{JoinHandle, Runtime};
 use std::io::{Read, Write};
@@ -11,19 +11,19 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A child that hangs is ended after so many seconds, by a signal that is not the expected one.
+/// A child that hangs ends after this time, by a signal that no test expects.
 const LONGEST_SECONDS: u32 = 20;
 
-/// A sleep that is not over before it begins, however busy the machine is.
+/// A sleep that lasts longer than the test, however busy the machine is.
 const LONG: Duration = Duration::from_secs(1000);
 
 const SAID: &str = "sinew: fatal: a forked child cannot use the runtime of its parent";
 
-/// Forks. In the child, whose time is limited, this returns `None`.
+/// Forks. Returns `None` in the child, whose time is limited.
 fn fork() -> Option<libc::pid_t> {
-    // SAFETY: the children of these tests do what a child ought not to, which is what is tested.
+    // SAFETY: the children of these tests do what a child must not do; the tests check the outcome.
     match unsafe { libc::fork() } {
-        -1 => panic!("no child: {}", std::io::Error::last_os_error()),
+        -1 => panic!("fork failed: {}", std::io::Error::last_os_error()),
         0 => {
             // SAFETY: no memory is involved.
             unsafe { libc::alarm(LONGEST_SECONDS) };
@@ -33,8 +33,7 @@ fn fork() -> Option<libc::pid_t> {
     }
 }
 
-/// Forks a child that calls `action` and exits with 0 when that returns. Returns what became
-/// of it.
+/// Forks a child that calls `action` and then exits with 0. Returns how the child ended.
 fn in_forked_child(action: impl FnOnce()) -> ExitStatus {
     if let Some(child) = fork() {
         return wait_for(child);
@@ -57,7 +56,7 @@ fn runtime() -> Runtime {
     Runtime::builder().processors(2).build().unwrap()
 }
 
-/// Each in a child of a fibre.
+/// Each action runs in a forked child of a fibre.
 const FORBIDDEN_IN_A_FIBRE: [(&str, fn()); 7] = [
     ("yield", sinew::yield_now),
     ("park", sinew::park),
@@ -72,7 +71,7 @@ const FORBIDDEN_IN_A_FIBRE: [(&str, fn()); 7] = [
 ];
 
 #[test]
-fn a_child_of_a_fibre_that_uses_the_runtime_says_so_and_aborts() {
+fn a_forked_child_of_a_fibre_that_uses_the_runtime_aborts_with_a_message() {
     for (name, action) in FORBIDDEN_IN_A_FIBRE {
         let body = || println!("{:?}", runtime().run(|| in_forked_child(action)).signal());
         let Some(outcome) = Rerun::new().run(name_of_test!(), name, body) else { continue };
@@ -82,7 +81,7 @@ fn a_child_of_a_fibre_that_uses_the_runtime_says_so_and_aborts() {
 }
 
 #[test]
-fn a_child_in_which_its_fibre_ends_says_so_and_aborts() {
+fn a_forked_child_whose_fibre_ends_aborts_with_a_message() {
     let outcome = in_child!(Rerun::new(), || {
         let runtime = runtime();
         let child = runtime.spawn(fork).join().unwrap();
@@ -93,7 +92,7 @@ fn a_child_in_which_its_fibre_ends_says_so_and_aborts() {
 }
 
 #[test]
-fn a_child_of_a_task_that_gives_way_says_so_and_aborts() {
+fn a_forked_child_of_a_task_that_yields_aborts_with_a_message() {
     let outcome = in_child!(Rerun::new(), || {
         let status = runtime().run(|| {
             let child = sinew::task::spawn(async { fork() }).join().unwrap();
@@ -106,7 +105,7 @@ fn a_child_of_a_task_that_gives_way_says_so_and_aborts() {
 }
 
 #[test]
-fn a_child_of_a_kernel_thread_that_uses_the_runtime_says_so_and_aborts() {
+fn a_forked_child_of_a_kernel_thread_that_uses_the_runtime_aborts_with_a_message() {
     type Action = fn(Runtime);
     const FORBIDDEN: [(&str, Action); 4] = [
         ("spawn", |runtime| drop(runtime.spawn(|| ()))),
@@ -129,13 +128,14 @@ fn a_child_of_a_kernel_thread_that_uses_the_runtime_says_so_and_aborts() {
 }
 
 #[test]
-fn a_child_that_execs_or_exits_is_unharmed() {
+fn a_forked_child_may_exec_or_exit() {
     let outcome = in_child!(Rerun::new(), || {
         let statuses = runtime().run(|| {
             sinew::sleep(Duration::from_millis(1));
             let exec = || drop(Command::new("true").exec());
             let mut with_fork = Command::new("true");
-            // SAFETY: the closure does nothing. It keeps std from a way to start a program that does not fork.
+            // SAFETY: the closure does nothing. It only keeps std from starting the program without
+            // a fork.
             unsafe { with_fork.pre_exec(|| Ok(())) };
             [
                 in_forked_child(exec),
@@ -151,13 +151,13 @@ fn a_child_that_execs_or_exits_is_unharmed() {
 }
 
 #[test]
-fn the_parent_never_notices_its_children() {
+fn the_parent_does_not_notice_its_forked_children() {
     const PAIRS: usize = 50;
     const ROUNDS: usize = 200;
     const CHILDREN: usize = 20;
     static DONE: AtomicUsize = AtomicUsize::new(0);
 
-    /// One end of a conversation, of one byte at a time.
+    /// Exchanges single bytes with the other end.
     fn talk(mut stream: UnixStream, first: bool) {
         let mut byte = [0];
         for _ in 0..ROUNDS {

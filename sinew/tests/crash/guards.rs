@@ -1,9 +1,9 @@
-//! Below every stack is a guard, from the first stack on and whatever the kernel refuses,
-//! which is wider than any frame of ordinary C code.
+//! Every stack has a guard below it: from the first stack on, and whatever the kernel refuses. The
+//! guard is wider than any frame of ordinary C code.
 #![allow(unsafe_code)]
 
+use crate::fixture::rerun::{Rerun, SIGABRT};
 use crate::overflow::overflow;
-use crate::rerun::{Rerun, SIGABRT};
 use sinew::{FibreBuilder, JoinHandle, Runtime};
 use std::hint::black_box;
 use std::io;
@@ -14,40 +14,40 @@ const MIB: usize = 1024 * KIB;
 const PAGE: usize = 4 * KIB;
 const STACK: usize = 64 * KIB;
 
-/// The longest step down that a guard is to catch.
+/// The longest step down that a guard must catch.
 const JUMP: usize = 128 * KIB;
 
-/// An address in the frame of the caller.
+/// Returns an address in the caller's frame.
 #[inline(always)]
 fn here() -> usize {
     let local = 0u8;
     black_box(&raw const local).addr()
 }
 
-/// Writes `distance` bytes further down, as a C function with an array of that size does:
-/// it touches nothing between.
+/// Writes `distance` bytes further down and touches nothing in between, as a C function with an
+/// array of that size does.
 fn jump(distance: usize) {
     let far = std::ptr::with_exposed_provenance_mut::<u8>(here() - distance);
-    // SAFETY: none; the process is to die of it.
+    // SAFETY: none; the write is meant to kill the process.
     unsafe { black_box(far).write_volatile(1) };
 }
 
-/// Whether the kernel can read a byte there.
+/// Returns whether the kernel can read a byte at `address`.
 fn is_accessible(address: usize) -> bool {
     let mut ends = [0; 2];
-    // SAFETY: two descriptors are written.
+    // SAFETY: the call writes two descriptors into the array.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: the kernel says if it cannot read the byte.
+    // SAFETY: the kernel reports an error if it cannot read the byte.
     let written = unsafe { libc::write(ends[1], std::ptr::with_exposed_provenance(address), 1) };
     let error = io::Error::last_os_error();
-    // SAFETY: they are ours.
+    // SAFETY: both descriptors are ours.
     ends.into_iter().for_each(|end| assert_eq!(unsafe { libc::close(end) }, 0));
     assert!(written == 1 || error.raw_os_error() == Some(libc::EFAULT), "{error}");
     written == 1
 }
 
-/// Fibres that wait, each of which has looked at the addresses below its stack. Returns
-/// them, and what they found there: the number of pages that can be accessed.
+/// Spawns fibres that probe the addresses below their stacks and then wait. Returns their handles
+/// and the number of accessible pages that they found.
 fn look_below(fibres: usize) -> (Vec<JoinHandle<()>>, usize) {
     let (found, heard) = mpsc::channel();
     let look = || {
@@ -66,14 +66,14 @@ fn look_below(fibres: usize) -> (Vec<JoinHandle<()>>, usize) {
             match heard.try_recv() {
                 Ok(pages) => break pages,
                 Err(TryRecvError::Empty) => sinew::yield_now(),
-                Err(TryRecvError::Disconnected) => panic!("a fibre could not look"),
+                Err(TryRecvError::Disconnected) => panic!("a fibre could not probe"),
             }
         };
     }
     (waiting, accessible)
 }
 
-/// Looks below many stacks, then overflows one of the first.
+/// Probes below many stacks, then overflows one of the first.
 fn check(prepare: impl FnOnce() + Send) {
     let runtime = Runtime::builder().processors(1).build().unwrap();
     runtime.run(|| {
@@ -88,13 +88,13 @@ fn check(prepare: impl FnOnce() + Send) {
         println!("accessible pages: <{accessible}>");
         second.as_ref().unwrap().fibre().unpark();
         let _ = second.unwrap().join();
-        println!("a jump went unnoticed");
+        println!("a step across the guard went unnoticed");
         drop((first, waiting));
     });
 }
 
 #[track_caller]
-fn assert_guarded(outcome: &crate::rerun::Outcome) {
+fn assert_guarded(outcome: &crate::fixture::rerun::Outcome) {
     assert!(outcome.stdout.contains("accessible pages: <0>"), "{outcome:#?}");
     outcome.assert_killed(SIGABRT, &["fibre 'second' has overflowed its stack of 64 KiB"]);
 }
@@ -107,8 +107,8 @@ fn need(is_allowed: bool, what: &str) {
     }
 }
 
-/// Whether the child could do what the test needs.
-fn was_allowed(outcome: &crate::rerun::Outcome) -> bool {
+/// Returns whether the machine allowed the child what the test needs.
+fn was_allowed(outcome: &crate::fixture::rerun::Outcome) -> bool {
     let is_refused = outcome.stdout.contains("refused: ");
     if is_refused {
         println!("{}", outcome.stdout);
@@ -116,7 +116,7 @@ fn was_allowed(outcome: &crate::rerun::Outcome) -> bool {
     !is_refused
 }
 
-/// The kernel answers as one before 6.13 does: it does not know of guards.
+/// Makes the kernel answer like one before 6.13, which has no guards.
 fn forget_guards() {
     const GUARD_INSTALL: u32 = 102;
     const NUMBER: u32 = 0;
@@ -154,7 +154,7 @@ fn forget_guards() {
     // SAFETY: no memory is involved.
     let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     need(done == 0, "no new privileges");
-    // SAFETY: the program is valid for the call.
+    // SAFETY: the filter program is valid for the call.
     let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     need(done == 0, "a filter of calls");
 }
@@ -166,13 +166,13 @@ fn every_stack_has_a_guard() {
 }
 
 #[test]
-fn every_stack_has_a_guard_where_the_kernel_pretends_to_know_none() {
+fn every_stack_has_a_guard_when_kernel_guards_are_switched_off() {
     let outcome = in_child!(Rerun::new().without("madvise-guards"), || check(|| ()));
     assert_guarded(&outcome);
 }
 
 #[test]
-fn every_stack_has_a_guard_on_a_kernel_that_knows_none() {
+fn every_stack_has_a_guard_on_a_kernel_without_guards() {
     let outcome = in_child!(Rerun::new(), || {
         forget_guards();
         check(|| ());
@@ -208,15 +208,15 @@ fn every_stack_has_a_guard_after_memory_was_locked() {
 }
 
 #[test]
-fn every_stack_has_a_guard_where_the_kernel_refuses_some_of_a_batch() {
+fn every_stack_has_a_guard_where_the_kernel_refuses_part_of_a_batch() {
     let outcome = in_child!(Rerun::new(), || {
         check(|| {
-            // Some slots in the midst of those to come.
+            // Some slots in the middle of those that come next.
             let page = (here() + 48 * MIB) & !(PAGE - 1);
             let to_come = std::ptr::with_exposed_provenance(page);
-            // SAFETY: the addresses lie where stacks will, and hold nothing yet.
+            // SAFETY: stacks will lie at these addresses; they hold nothing yet.
             unsafe { libc::mlock(to_come, 2 * MIB) };
-            // It is locked all the same if there is nothing to be had yet.
+            // The call locks the range even if it reports that there is no memory yet.
             let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
             let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&format!("{page:x}-")));
             let flags = lines.find(|line| line.starts_with("VmFlags:")).unwrap_or_default();
@@ -229,7 +229,7 @@ fn every_stack_has_a_guard_where_the_kernel_refuses_some_of_a_batch() {
 }
 
 #[test]
-fn a_long_step_down_is_an_overflow_wherever_in_the_stack_it_begins() {
+fn a_long_step_down_is_an_overflow_from_any_depth_of_the_stack() {
     #[inline(never)]
     fn jump_from_below(depth: usize, distance: usize) {
         let mut room = [0u8; 4 * KIB];
@@ -240,7 +240,7 @@ fn a_long_step_down_is_an_overflow_wherever_in_the_stack_it_begins() {
         }
         black_box(&mut room);
     }
-    // The last ends in the guard of the stack below.
+    // The last step ends in the guard of the stack below.
     for (depth, distance) in [(0, JUMP), (6, JUMP), (12, JUMP), (0, 300 * KIB)] {
         let body = || {
             sinew::run(|| {
@@ -258,7 +258,7 @@ fn a_long_step_down_is_an_overflow_wherever_in_the_stack_it_begins() {
 }
 
 #[test]
-fn a_small_step_at_a_time_is_an_overflow_on_a_kernel_without_guards() {
+fn small_steps_down_are_an_overflow_on_a_kernel_without_guards() {
     let outcome = in_child!(Rerun::new().without("madvise-guards"), || {
         sinew::run(|| {
             let neighbours: Vec<_> = (0..8).map(|_| sinew::spawn(sinew::park)).collect();

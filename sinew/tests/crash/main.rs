@@ -1,9 +1,9 @@
-//! What ends the process, or might: stack overflow, lack of memory, panics with
-//! nobody to tell, the ends of `main`. And every fallback, forced.
+//! Events that end the process, or might: stack overflow, lack of memory, panics that nothing can
+//! receive, the end of `main`. Also every fallback, forced.
 
-#[path = "../rerun/mod.rs"]
 #[macro_use]
-mod rerun;
+#[path = "../fixture/mod.rs"]
+mod fixture;
 
 mod exit;
 mod fallbacks;

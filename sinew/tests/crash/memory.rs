@@ -1,16 +1,16 @@
-//! When there is no memory for another stack, spawning says so, and everything
-//! that was spawned before goes on.
+//! When there is no memory for another stack, a spawn returns an error, and the existing fibres go
+//! on.
 
-use crate::rerun::Rerun;
+use crate::fixture::rerun::Rerun;
 use sinew::{FibreBuilder, JoinHandle, Runtime, SpawnError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// More than any of the limits below leaves room for.
+/// More fibres than any of the limits below leaves room for.
 const TOO_MANY: usize = 200_000;
 
-/// Spawns fibres that park until there is no stack for another one.
+/// Spawns fibres that park until there is no stack for another fibre.
 fn exhaust() -> Vec<JoinHandle<usize>> {
-    // All at once: the program's own memory is short, too.
+    // Reserves the whole vector at once, because the program's own memory is short, too.
     let mut parked = Vec::with_capacity(TOO_MANY);
     loop {
         let number = parked.len();
@@ -24,7 +24,7 @@ fn exhaust() -> Vec<JoinHandle<usize>> {
             Err(SpawnError::OutOfStacks(_)) => return parked,
             Err(other) => panic!("{other}"),
         }
-        // Every so often they begin, so that stacks are not only promised.
+        // From time to time the fibres begin, so that stacks are in use and not only promised.
         if number.is_multiple_of(100) {
             sinew::yield_now();
         }
@@ -42,14 +42,14 @@ fn run_out_of_stacks() {
             handle.fibre().unpark();
         }
         let numbers = parked.into_iter().map(|handle| handle.join().unwrap());
-        assert!(numbers.eq(0..count), "those that were spawned go on");
-        let again = FibreBuilder::new().spawn(|| 42).expect("there are stacks again");
+        assert!(numbers.eq(0..count), "an existing fibre does not go on");
+        let again = FibreBuilder::new().spawn(|| 42).expect("no stack is free again");
         assert_eq!(again.join().unwrap(), 42);
         println!("spawned {count} fibres");
     });
 }
 
-/// How many fibres the child says that it spawned.
+/// Returns the number of fibres that the child says it spawned.
 fn spawned(stdout: &str) -> usize {
     let line = stdout.lines().find_map(|line| line.strip_prefix("spawned ")).unwrap();
     line.split(' ').next().unwrap().parse().unwrap()
@@ -83,10 +83,10 @@ fn too_few_addresses_for_any_stack_is_an_error_of_build() {
 }
 
 #[test]
-fn where_guards_are_mappings_their_number_is_limited_and_that_is_an_error() {
+fn where_guards_are_mappings_running_out_of_mappings_is_an_error() {
     let most: usize = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse().unwrap();
     if most > TOO_MANY {
-        println!("vm.max_map_count is {most}: the limit is out of reach");
+        println!("SKIPPED: vm.max_map_count is {most}, which is out of reach");
         return;
     }
     let without = Rerun::new().without("madvise-guards");

@@ -1,7 +1,7 @@
-//! A fibre that overflows its stack ends the process with a message; what is
-//! not an overflow stays what it is.
+//! A fibre that overflows its stack ends the process with a message. Another fault is not reported
+//! as an overflow.
 
-use crate::rerun::{Rerun, SIGABRT, SIGSEGV};
+use crate::fixture::rerun::{Rerun, SIGABRT, SIGSEGV};
 use sinew::{FibreBuilder, Runtime};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ pub fn dig(steps: u64) -> u64 {
     if steps == 0 { 0 } else { dig(steps - 1) + u64::from(room[0]) }
 }
 
-/// Runs a fibre that never stops digging.
+/// Runs a fibre that recurses without end.
 pub fn overflow(builder: FibreBuilder) {
     let _ = builder.spawn(|| black_box(dig(u64::MAX))).unwrap().join();
 }
 
 #[test]
-fn an_overflow_names_the_fibre_its_stack_and_where_it_was_spawned() {
+fn the_message_of_an_overflow_names_the_fibre_its_stack_size_and_its_spawn_site() {
     let outcome = in_child!(Rerun::new(), || {
         sinew::run(|| overflow(FibreBuilder::new().name("digger")));
     });
@@ -30,7 +30,7 @@ fn an_overflow_names_the_fibre_its_stack_and_where_it_was_spawned() {
 }
 
 #[test]
-fn an_overflow_of_a_larger_stack_says_how_large_it_was() {
+fn the_message_of_an_overflow_gives_the_size_of_a_larger_stack() {
     let outcome = in_child!(Rerun::new(), || {
         sinew::run(|| overflow(FibreBuilder::new().stack_size(1 << 20)));
     });
@@ -38,7 +38,7 @@ fn an_overflow_of_a_larger_stack_says_how_large_it_was() {
 }
 
 #[test]
-fn a_fibre_that_stays_within_its_stack_is_not_stopped() {
+fn a_fibre_that_stays_within_its_stack_goes_on() {
     let outcome = in_child!(Rerun::new(), || {
         let dug = sinew::run(|| FibreBuilder::new().stack_size(1 << 20).spawn(|| dig(500)).unwrap().join().unwrap());
         println!("dug {dug}");
@@ -79,7 +79,7 @@ fn a_frame_larger_than_the_stack_hits_the_guard() {
         }
         let narrow = FibreBuilder::new().name("wide").stack_size(16 * 1024);
         sinew::run(|| {
-            // Neighbours, which a frame that skips the guard would end up in.
+            // Neighbours whose stacks a frame that skips the guard would hit.
             let parked: Vec<_> = (0..8).map(|_| FibreBuilder::new().stack_size(16 * 1024).spawn(sinew::park)).collect();
             sinew::yield_now();
             let _ = narrow.spawn(|| black_box(wide())).unwrap().join();
@@ -94,7 +94,7 @@ fn a_wild_pointer_in_a_fibre_is_an_ordinary_fault() {
     #[allow(unsafe_code)]
     fn fault() {
         let nowhere = black_box(std::ptr::without_provenance_mut::<u8>(8));
-        // SAFETY: none; the process is to die of it.
+        // SAFETY: none; the access is meant to kill the process.
         unsafe { nowhere.write_volatile(1) };
     }
     let outcome = in_child!(Rerun::new(), || {

@@ -1,6 +1,6 @@
-//! Panics that have nobody to tell, and panics that meet.
+//! Panics that nothing can receive, and panics that happen at the same time.
 
-use crate::rerun::{Rerun, SIGABRT};
+use crate::fixture::rerun::{Rerun, SIGABRT};
 use sinew::{JoinHandle, Runtime};
 use std::thread::panicking;
 
@@ -13,7 +13,7 @@ impl Drop for Grenade {
     }
 }
 
-/// Spins the caller's fibre until the other has ended.
+/// Spins in the calling fibre until the other one has ended.
 fn wait_until_finished<T>(handle: &JoinHandle<T>) {
     while !handle.is_finished() {
         sinew::yield_now();
@@ -21,7 +21,7 @@ fn wait_until_finished<T>(handle: &JoinHandle<T>) {
 }
 
 #[test]
-fn a_panic_in_a_destructor_while_unwinding_aborts_as_in_a_thread() {
+fn a_panic_in_a_destructor_during_unwinding_aborts_as_in_a_thread() {
     let outcome = in_child!(Rerun::new(), || {
         let _ = sinew::run(|| {
             sinew::spawn(|| {
@@ -77,7 +77,7 @@ fn a_fibre_local_that_panics_when_it_is_dropped_aborts() {
 }
 
 #[test]
-fn a_spawn_that_is_refused_is_blamed_on_its_caller() {
+fn a_refused_spawn_names_its_caller_in_the_panic() {
     let outcome = in_child!(Rerun::new(), || {
         let refused = std::panic::catch_unwind(|| sinew::spawn(|| ()));
         println!("refused: {}", refused.is_err());
@@ -99,11 +99,11 @@ impl Drop for Blocks {
             self.0.unpark();
             sinew::park_timeout(std::time::Duration::from_millis(1));
         }
-        assert!(panicking(), "the panic went on elsewhere");
+        assert!(panicking(), "the panic continued on another kernel thread");
     }
 }
 
-/// Unwinds several fibres at once, each of which blocks in a destructor.
+/// Unwinds several fibres at once. Each of them blocks in a destructor.
 fn unwind_at_once(runtime: &Runtime) {
     let unwinding = |number: u32| {
         move || {
@@ -114,9 +114,9 @@ fn unwind_at_once(runtime: &Runtime) {
     runtime.run(|| {
         let fibres: Vec<JoinHandle<()>> = (0..4).map(|number| sinew::spawn(unwinding(number))).collect();
         let payloads = fibres.into_iter().map(|fibre| *fibre.join().unwrap_err().downcast::<u32>().unwrap());
-        assert!(payloads.eq(0..4), "each has its own payload");
+        assert!(payloads.eq(0..4), "a fibre got another one's payload");
     });
-    runtime.run(|| assert!(!panicking(), "nothing of it is left on the kernel thread"));
+    runtime.run(|| assert!(!panicking(), "the kernel thread still counts a panic"));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_fibre_that_unwinds_does_not_migrate() {
 }
 
 #[test]
-fn a_panic_hook_that_blocks_lets_others_run_and_panic() {
+fn a_panic_hook_that_blocks_lets_other_fibres_run_and_panic() {
     use sinew::sync::{Mutex, mpmc};
     let outcome = in_child!(Rerun::new(), || {
         static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -194,7 +194,7 @@ fn a_panic_hook_that_blocks_and_then_panics_aborts() {
             std::panic::resume_unwind(Box::new("the hook's panic"));
         }));
         let _ = sinew::run(|| sinew::spawn(|| panic!("in a fibre")).join());
-        println!("nobody noticed");
+        println!("the panic went unnoticed");
     });
     outcome.assert_killed(SIGABRT, &["sinew: fatal: a panic hook panicked"]);
 }

@@ -1,5 +1,5 @@
-//! Any bytes, taken for a stream of requests: nothing panics, every step gets on, and what
-//! is parsed does not depend on what follows.
+//! Parses any bytes as a stream of requests. Nothing panics, each step takes at least one byte, and
+//! the result does not depend on the bytes that follow.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

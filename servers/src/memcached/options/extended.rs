@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// What `-o` chooses, and what `lru`, `lru_crawler` and `slabs` change later.
+/// The settings that `-o` chooses, and that `lru`, `lru_crawler` and `slabs` change later.
 ///
-/// Much of it is about things that do not exist here: classes of sizes that take pages from each
-/// other, segments of an order of use. Those numbers are kept, and shown by `stats settings`.
+/// Many of them are about things that do not exist here: classes of sizes that take pages from each
+/// other, and segments of an order of use. Those numbers are kept, and `stats settings` shows them.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct Extended {
@@ -17,22 +17,22 @@ pub struct Extended {
     pub slab_automove_ratio: f64,
     pub slab_automove_window: u32,
     pub slab_automove_freeratio: f64,
-    /// In bytes. An item that is larger is no number, whatever it says.
+    /// In bytes. The value of a larger item is never taken for a number.
     pub slab_chunk_max: u32,
-    /// Whether clients can have expired items searched for.
+    /// Whether clients can start a search for expired items.
     pub lru_crawler: bool,
     pub lru_crawler_sleep: u32,
     pub lru_crawler_tocrawl: u32,
     pub tail_repair_time: u32,
     pub hash_algorithm: &'static str,
-    /// Whether expired items are searched for without being told to.
+    /// Whether the server searches for expired items on its own.
     pub lru_maintainer: bool,
     pub lru_segmented: bool,
     pub hot_lru_pct: u32,
     pub warm_lru_pct: u32,
     pub hot_max_factor: f64,
     pub warm_max_factor: f64,
-    /// Whether items that expire within `temporary_ttl` seconds are not evicted.
+    /// Whether items that expire within `temporary_ttl` seconds are kept from eviction.
     pub temp_lru: bool,
     pub temporary_ttl: u32,
     /// In seconds; 0 is never.
@@ -83,7 +83,7 @@ impl Extended {
     /// Applies these words, one after the other.
     ///
     /// # Errors
-    /// The word that is none of memcached's, or its number that is none.
+    /// A word that is none of memcached's, or a number that cannot be parsed.
     pub fn parse(words: &[String]) -> Result<Extended, String> {
         let mut extended = Extended::default();
         for word in words.iter().filter(|word| !word.is_empty()) {
@@ -125,7 +125,7 @@ impl Extended {
             "tail_repair_time" => self.tail_repair_time = number(name, value, 10..=u32::MAX)?,
             "hash_algorithm" => {
                 let known = ["jenkins", "murmur3", "xxh3"].into_iter().find(|known| Some(*known) == value);
-                self.hash_algorithm = known.ok_or("-o hash_algorithm is one of jenkins, murmur3, xxh3")?;
+                self.hash_algorithm = known.ok_or("-o hash_algorithm must be jenkins, murmur3 or xxh3")?;
             }
             "lru_maintainer" | "no_lru_maintainer" => {
                 self.lru_maintainer = is_on(name);
@@ -141,13 +141,13 @@ impl Extended {
             "worker_logbuf_size" => self.worker_logbuf_size = number(name, value, 1..=1 << 20)?,
             "read_buf_mem_limit" => self.read_buf_mem_limit = number(name, value, 0..=1 << 10)?,
             "track_sizes" => self.track_sizes = true,
-            _ => return Err(format!("-o {name}: no such option here")),
+            _ => return Err(format!("-o {name}: unknown option")),
         }
         Ok(())
     }
 }
 
-/// Whether a word switches something on; otherwise it begins with `no_`.
+/// Returns whether a word switches something on. A word that does not begins with `no_`.
 fn is_on(name: &str) -> bool {
     !name.starts_with("no_")
 }
@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn later_words_change_what_earlier_ones_chose() {
+    fn later_words_override_earlier_ones() {
         let extended = parse("no_modern,lru_crawler,slab_chunk_max=16384,temporary_ttl=30").expect("known words");
         assert!(extended.lru_crawler && !extended.lru_maintainer && !extended.maxconns_fast && extended.temp_lru);
         assert_eq!((extended.slab_chunk_max, extended.temporary_ttl), (16_384, 30));
     }
 
     #[test]
-    fn what_is_no_option_or_no_number_is_refused() {
+    fn unknown_options_and_faulty_numbers_are_refused() {
         for words in ["nonsense", "idle_timeout", "idle_timeout=x", "idle_timeout=99999999999", "slab_automove=3"] {
             assert!(parse(words).is_err(), "{words}");
         }

@@ -8,11 +8,10 @@ use crate::runtime::RuntimeOptions;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// A cache for small values, spoken to in memcached's protocols
+/// A cache for small values that speaks memcached's protocols
 ///
-/// Clients of memcached work with it unchanged: text, meta and binary protocol. Each
-/// connection is served by a fibre of its own. Options have memcached's letters and
-/// meaning.
+/// Clients of memcached work with it unchanged: text, meta and binary protocol. A fibre serves each
+/// connection. Options have memcached's letters and meaning.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   sinew memcached                      listen at 127.0.0.1:11211, 64 MB
@@ -23,16 +22,15 @@ use std::path::PathBuf;
 Try it:
   printf 'set greeting 0 60 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | nc 127.0.0.1 11211")]
 pub struct Options {
-    /// TCP port to listen at; 0 or -1 is any that is free; as the UDP port, if only that is given
+    /// TCP port to listen at; 0 or -1 is any free port; if only a UDP port is given, that number
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true, value_parser = port)]
     pub port: Option<u16>,
 
-    /// UDP port to listen at; 0 is none, -1 any that is free
+    /// UDP port to listen at; 0 is none, -1 any free port
     #[arg(short = 'U', long, value_name = "NUM", allow_negative_numbers = true, default_value = "0", value_parser = udp_port)]
     pub udp_port: UdpPort,
 
-    /// Addresses to listen at, several with commas between them; one may have a port of
-    /// its own
+    /// Addresses to listen at, separated by commas; each may have a port of its own
     #[arg(short = 'l', long, value_name = "ADDR", value_delimiter = ',', default_value = "127.0.0.1")]
     pub listen: Vec<String>,
 
@@ -60,15 +58,15 @@ pub struct Options {
     #[arg(short = 'P', long, value_name = "FILE")]
     pub pidfile: Option<PathBuf>,
 
-    /// Allow dumps of the process's memory, as large as it is
+    /// Allow core dumps of any size
     #[arg(short = 'r', long)]
     pub enable_coredumps: bool,
 
-    /// Become this user, if it is root who starts the server
+    /// Run as this user, if root starts the server
     #[arg(short = 'u', long, value_name = "USER")]
     pub user: Option<String>,
 
-    /// Memory for items in megabytes; what is needed to find them takes up to a 32nd more
+    /// Memory for items in megabytes; the index takes up to 1/32 more
     #[arg(short = 'm', long, value_name = "NUM", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=MOST_MEGABYTES))]
     pub memory_limit: u64,
 
@@ -76,7 +74,7 @@ pub struct Options {
     #[arg(short = 'M', long)]
     pub disable_evictions: bool,
 
-    /// Most connections at a time
+    /// Largest number of connections at a time
     #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub conn_limit: u32,
 
@@ -84,16 +82,17 @@ pub struct Options {
     #[arg(short = 'I', long, value_name = "NUM", default_value = "1m", value_parser = size)]
     pub max_item_size: u32,
 
-    /// As many connections as may wait to be accepted
+    /// Number of connections that may wait to be accepted
     #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff))]
     pub listen_backlog: u32,
 
-    /// Requests of one connection that are answered before it is another's turn
+    /// Number of requests of one connection that are answered before other connections have their
+    /// turn
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_reqs_per_event: u32,
 
-    /// Each class of sizes is larger than the one before by this factor; classes are only counted
-    /// here
+    /// Factor by which each class of sizes is larger than the one before; classes only serve for
+    /// counting
     #[arg(short = 'f', long, value_name = "NUM", default_value = "1.25", value_parser = factor)]
     pub slab_growth_factor: f64,
 
@@ -101,11 +100,11 @@ pub struct Options {
     #[arg(short = 'n', long, value_name = "BYTES", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=0x10_0000))]
     pub slab_min_size: u32,
 
-    /// Count requests by what stands before this character in keys
+    /// Character that ends the prefix of a key; "stats detail" counts requests by prefix
     #[arg(short = 'D', value_name = "CHAR", value_parser = delimiter)]
     pub delimiter: Option<u8>,
 
-    /// Have no unique numbers for items: cas compares nothing
+    /// Give items no unique numbers: cas compares nothing
     #[arg(short = 'C', long)]
     pub disable_cas: bool,
 
@@ -125,30 +124,30 @@ pub struct Options {
     #[arg(short = 'W', long)]
     pub disable_watch: bool,
 
-    /// Serve those only who are named in this file, in lines of the form user:password
+    /// Serve only clients that this file names, in lines of the form user:password
     #[arg(short = 'Y', long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 
-    /// memcached's extended options, several with commas between them
+    /// memcached's extended options, separated by commas
     #[arg(short = 'o', long = "extended", value_name = "OPTIONS", value_delimiter = ',')]
     pub extended: Vec<String>,
 
-    /// Say what happens, on standard error; twice: commands as well
+    /// Write what happens to standard error; given twice, commands as well
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub verbose: u8,
 
-    /// Kernel threads and how they are scheduled.
+    /// Kernel threads and their scheduler.
     #[command(flatten)]
     pub runtime: RuntimeOptions,
 }
 
-/// More megabytes cannot be counted in bytes.
+/// The largest number of megabytes whose bytes can be counted.
 const MOST_MEGABYTES: u64 = usize::MAX as u64 >> 20;
 
 /// The protocol that clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
-    /// What a client's first byte says
+    /// The protocol that a client's first byte shows
     #[value(alias = "auto-negotiate")]
     Auto,
     /// Text and meta commands
@@ -157,19 +156,19 @@ pub enum Protocol {
     Binary,
 }
 
-/// Where to listen for datagrams.
+/// The port that receives datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpPort {
-    /// Nowhere.
+    /// None.
     Off,
-    /// At any port that is free.
+    /// Any free port.
     Any,
-    /// At this one.
+    /// This port.
     At(u16),
 }
 
 impl UdpPort {
-    /// The number that is to be bound, if any.
+    /// Returns the port number to bind, if any.
     pub fn number(self) -> Option<u16> {
         match self {
             UdpPort::Off => None,
@@ -180,7 +179,7 @@ impl UdpPort {
 }
 
 impl Options {
-    /// The TCP port to listen at.
+    /// Returns the TCP port to listen at.
     pub fn tcp_port(&self) -> u16 {
         self.port.or(self.udp_port.number()).unwrap_or(11211)
     }
@@ -188,7 +187,7 @@ impl Options {
 
 fn port(text: &str) -> Result<u16, String> {
     let number = if text == "-1" { Ok(0) } else { text.parse() };
-    number.map_err(|_| "a port is a number up to 65535".to_owned())
+    number.map_err(|_| "a port must be a number up to 65535".to_owned())
 }
 
 fn udp_port(text: &str) -> Result<UdpPort, String> {
@@ -201,13 +200,13 @@ fn udp_port(text: &str) -> Result<UdpPort, String> {
 
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor: &f64| *factor > 1.0 && factor.is_finite());
-    factor.ok_or_else(|| "a number above 1".to_owned())
+    factor.ok_or_else(|| "the factor must be a number above 1".to_owned())
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         [byte] => Ok(*byte),
-        _ => Err("one character".to_owned()),
+        _ => Err("the delimiter must be one character".to_owned()),
     }
 }
 
@@ -215,10 +214,10 @@ fn octal(text: &str) -> Result<u32, String> {
     u32::from_str_radix(text, 8)
         .ok()
         .filter(|mask| *mask <= 0o777)
-        .ok_or_else(|| "an octal number up to 777".to_owned())
+        .ok_or_else(|| "the mask must be an octal number up to 777".to_owned())
 }
 
-/// memcached's limits: 1k to 1024m.
+/// Parses the size of the largest item, within memcached's limits: 1k to 1024m.
 fn size(text: &str) -> Result<u32, String> {
     let (number, unit) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1024),
@@ -228,6 +227,6 @@ fn size(text: &str) -> Result<u32, String> {
     let bytes = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
     match bytes {
         Some(bytes @ 1024..=0x4000_0000) => Ok(bytes),
-        _ => Err("an item may have at most between 1k and 1024m".to_owned()),
+        _ => Err("the size of the largest item must be between 1k and 1024m".to_owned()),
     }
 }

@@ -8,12 +8,12 @@ use super::Report;
 use std::collections::BTreeMap;
 use std::io;
 
-/// Sizes are counted in steps of so many bytes.
+/// The number of bytes between two counted sizes.
 const STEP: usize = 32;
 
 impl Server {
-    /// There is one order of use here. Its items are in what memcached calls hot, but for those that
-    /// eviction spares: they are warm.
+    /// `stats items`. There is one order of use here. Items that eviction spares are reported as
+    /// warm, all others as hot.
     pub(super) fn items(&self, now: u32) -> Report {
         let mut report = Report::default();
         let (totals, extended) = (self.store.totals(), self.extended());
@@ -65,7 +65,8 @@ impl Server {
         report
     }
 
-    /// Items are no chunks here: what memcached would need for them is told.
+    /// `stats slabs`. Items are not chunks here: the numbers say what memcached would need for
+    /// them.
     pub(super) fn slabs(&self) -> Report {
         let mut report = Report::default();
         let (totals, mut active) = (self.store.totals(), 0);
@@ -102,7 +103,7 @@ impl Server {
 }
 
 impl<S: Stream> Session<'_, S> {
-    /// The number of items by size, of those that were stored since sizes are tracked.
+    /// `stats sizes`: the number of items by size, among items stored since sizes are tracked.
     pub(super) fn sizes(&mut self) -> io::Result<Report> {
         let mut report = Report::default();
         let Some(since) = self.server.tracked_since() else {
@@ -119,7 +120,7 @@ impl<S: Stream> Session<'_, S> {
         Ok(report)
     }
 
-    /// Begins or ends to track sizes. memcached has no END here.
+    /// Turns the tracking of sizes on or off. memcached sends no END here.
     pub(super) fn track_sizes(&mut self, is_on: bool) {
         let text = if is_on && self.server.options.disable_cas {
             "STAT sizes_status error\r\nSTAT sizes_error cas_support_disabled"

@@ -6,17 +6,17 @@ use crate::descriptors;
 use crate::memcached::input;
 use crate::memcached::store::Totals;
 
-/// Seconds of user and system time that the process has used.
+/// Returns the seconds of user and system time that the process has used.
 fn processor_time() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(11);
-    // The kernel's unit for this is fixed at a hundredth of a second.
+    // The kernel's unit for this is always a hundredth of a second.
     let mut next = || fields.next().and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
     (next(), next())
 }
 
 impl Server {
-    /// What memcached does not tell, and is ours.
+    /// `stats runtime`, which memcached does not have.
     pub(super) fn runtime(&self) -> Report {
         let mut report = Report::default();
         report.add("server", concat!("sinew ", env!("CARGO_PKG_VERSION")));

@@ -1,14 +1,14 @@
-//! What the server tells about itself, under memcached's names and in its order.
+//! What the server tells about itself, with memcached's names and in its order.
 //!
 //! | module | |
 //! | --- | --- |
-//! | `general` | `stats`, and `stats runtime`, which memcached has not |
+//! | `general` | `stats`, and `stats runtime`, which memcached does not have |
 //! | `settings` | `stats settings` |
 //! | `classes` | `stats items`, `stats slabs`, `stats sizes` |
 //! | `prefixes` | `stats detail` |
 //!
-//! Where memcached counts something that does not exist here, the number is 0, or that of what comes
-//! next to it.
+//! Where memcached counts something that does not exist here, the number is 0, or the number of the
+//! most similar thing.
 
 mod classes;
 mod general;
@@ -25,10 +25,10 @@ use sinew_memcached_protocol::{Tokens, number};
 use std::fmt::Display;
 use std::io;
 
-/// memcached's largest class of sizes is below this.
+/// A number above memcached's largest class of sizes.
 const MOST_CLASSES: u32 = 64;
 
-/// The longest answer to `stats cachedump`.
+/// The length of the longest answer to `stats cachedump`.
 const LONGEST_DUMP: usize = 2 << 20;
 
 /// Names and values, in the order in which they are sent.
@@ -42,7 +42,8 @@ impl Report {
         self.lines.push((name.into(), value.to_string()));
     }
 
-    /// The bytes that it takes to send it, if there are `more` to each name and value.
+    /// Returns the bytes that it takes to send this report, with `more` bytes for each name and
+    /// value.
     fn length(&self, more: usize) -> u32 {
         let length = self.lines.iter().map(|(name, value)| more + name.len() + value.len()).sum::<usize>();
         u32::try_from(length).unwrap_or(u32::MAX)
@@ -65,7 +66,7 @@ impl<S: Stream> Session<'_, S> {
             Some(b"items") => server.items(self.moment.now),
             Some(b"slabs") => server.slabs(),
             Some(b"conns") => server.conns(self.moment.now),
-            // What memcached has nothing to tell of as long as it is not used.
+            // memcached reports nothing about these while they are not in use.
             Some(b"extstore") => Report::default(),
             Some(b"sizes") => self.sizes()?,
             Some(b"sizes_enable" | b"sizes_disable") => {
@@ -212,7 +213,7 @@ impl Server {
         let mut report = Report::default();
         let doors = self.doors.get().map_or(&[][..], Vec::as_slice);
         let (mut doors, mut entries) = (doors.iter().peekable(), self.connections.all().into_iter().peekable());
-        // By their numbers.
+        // Sorted by their numbers.
         loop {
             match (doors.peek(), entries.peek()) {
                 (Some((number, address)), entry) if entry.is_none_or(|entry| entry.number > *number) => {

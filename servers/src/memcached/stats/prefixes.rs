@@ -1,17 +1,17 @@
-//! Requests counted by what stands before a character in their keys: `stats detail`.
+//! `stats detail`: requests counted by the prefix of their keys.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// As many prefixes are counted; those that come later are not. memcached has no limit.
+/// The largest number of prefixes that are counted. Later prefixes are not. memcached has no limit.
 const MOST_PREFIXES: usize = 100_000;
 
 /// Counters by prefix.
 pub struct Prefixes {
     is_on: AtomicBool,
     delimiter: u8,
-    /// Never locked while something waits.
+    /// No session waits while it holds this lock.
     counts: Mutex<HashMap<Vec<u8>, Counts>>,
 }
 
@@ -24,23 +24,23 @@ struct Counts {
 }
 
 impl Prefixes {
-    /// Counts what stands before `delimiter`.
+    /// Returns counters for prefixes that end before `delimiter`.
     pub fn new(delimiter: u8, is_on: bool) -> Prefixes {
         Prefixes { is_on: AtomicBool::new(is_on), delimiter, counts: Mutex::default() }
     }
 
-    /// The character that ends a prefix.
+    /// Returns the character that ends a prefix.
     pub fn delimiter(&self) -> char {
         self.delimiter.into()
     }
 
-    /// Whether anything is counted.
+    /// Returns whether requests are counted.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }
 
-    /// Begins or ends to count.
+    /// Starts or stops counting.
     pub fn enable(&self, is_on: bool) {
         self.is_on.store(is_on, Relaxed);
     }
@@ -60,7 +60,7 @@ impl Prefixes {
         }
     }
 
-    /// Counts a key that was asked for.
+    /// Counts a key that is fetched.
     #[inline]
     pub fn note_get(&self, key: &[u8], is_hit: bool) {
         if self.is_on() {
@@ -87,12 +87,12 @@ impl Prefixes {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all counters.
     pub fn reset(&self) {
         *self.counts() = HashMap::new();
     }
 
-    /// Tells everything, sorted by prefix.
+    /// Appends all counters, sorted by prefix.
     pub fn dump(&self, out: &mut Vec<u8>) {
         let mut counts: Vec<(Vec<u8>, Counts)> =
             self.counts().iter().map(|(prefix, counts)| (prefix.clone(), *counts)).collect();

@@ -92,7 +92,8 @@ impl Server {
     }
 }
 
-/// What is not there: memcached says this when it is not in use.
+/// Adds the settings of features that do not exist here, with memcached's values for features that
+/// are not in use.
 fn absent(report: &mut Report) {
     let external = [
         ("ext_item_size", "512"),

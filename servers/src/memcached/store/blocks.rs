@@ -1,4 +1,4 @@
-//! A shard's memory: blocks of one size in pages, and pages that are whole.
+//! A shard's memory: pages that are split into blocks of one size, and whole pages.
 
 use super::pool::{PAGE_BLOCKS, Page, Pool};
 use std::sync::Arc;
@@ -9,48 +9,48 @@ pub const BLOCK: usize = 64;
 /// Bytes in a page.
 pub const PAGE: usize = 64 * 1024;
 
-/// The number of a block. 0 is none.
+/// The number of a block. 0 is no block.
 pub type Number = u32;
 
 /// No block.
 pub const NONE: Number = 0;
 
-/// The most pages of a shard: their blocks have to have numbers.
+/// The largest number of pages of a shard: all of their blocks need numbers.
 const MOST_PAGES: usize = Number::MAX as usize / PAGE_BLOCKS;
 
-/// Where a page may be.
+/// A slot for a page.
 #[derive(Default)]
 struct Slot {
     page: Option<Page>,
-    /// Whether the page is one element of a chain, not 1024 of them.
+    /// Whether the page is one element of a chain. Otherwise it is 1024 elements.
     is_whole: bool,
 }
 
-/// Blocks, of which some are free.
+/// The blocks of a shard. Some of them are free.
 ///
-/// A chain's elements are blocks and whole pages. Each element begins with the number of the
-/// next. The blocks of a whole page follow each other: only its first begins with a number, which
-/// is that of the element behind the page. The free blocks are a list of chains without whole
-/// pages: the first block of each chain has the number of the next chain behind its link.
+/// The elements of a chain are blocks and whole pages. Each element begins with the number of the
+/// next one. The blocks of a whole page follow each other: only the first block begins with a
+/// number, that of the element after the page. The free blocks are a list of chains without whole
+/// pages: in the first block of each chain the number of the next chain follows the link.
 pub struct Blocks {
-    /// Page 0 has no slot in use: its first block would be number 0.
+    /// The slot of page 0 is not in use: the first block of that page would have number 0.
     slots: Vec<Slot>,
     /// Slots without a page.
     free_slots: Vec<u32>,
     /// The first block of the first free chain.
     free: Number,
     free_count: usize,
-    /// Blocks that were never used: from the first number to below the second.
+    /// Blocks that have never been used: from the first number up to the second, exclusive.
     new: Vec<(Number, Number)>,
     new_count: usize,
-    /// Pages that were split into blocks.
+    /// The number of pages that were split into blocks.
     split_pages: usize,
     whole_pages: usize,
     pub(super) pool: Arc<Pool>,
 }
 
 impl Blocks {
-    /// No memory yet. It comes from `pool`.
+    /// Returns blocks without memory. Their memory comes from `pool`.
     pub fn new(pool: Arc<Pool>) -> Blocks {
         Blocks {
             slots: vec![Slot::default()],
@@ -65,13 +65,13 @@ impl Blocks {
         }
     }
 
-    /// The number of blocks that can be taken.
+    /// Returns the number of blocks that can be taken.
     #[inline]
     pub fn available(&self) -> usize {
         self.free_count + self.new_count
     }
 
-    /// Makes the blocks of one more page available. Returns `false` if there is no page.
+    /// Splits one more page into blocks. Returns `false` if there is no page.
     #[cold]
     pub fn grow(&mut self) -> bool {
         if self.new.try_reserve(1).is_err() {
@@ -101,7 +101,7 @@ impl Blocks {
             if self.slots.len() >= MOST_PAGES || self.slots.try_reserve(1).is_err() {
                 return None;
             }
-            // Room to give the slot back without asking the system.
+            // Reserves room now, so that giving the slot back needs no memory.
             self.free_slots.try_reserve(self.slots.len() + 1).ok()?;
         }
         let page = if is_first { self.pool.take_first() } else { self.pool.take() }?;
@@ -114,7 +114,7 @@ impl Blocks {
     }
 
     /// Gives a whole page back to the pool.
-    fn give_whole_back(&mut self, first: Number) {
+    fn free_page(&mut self, first: Number) {
         let number = first as usize / PAGE_BLOCKS;
         let slot = std::mem::take(&mut self.slots[number]);
         self.whole_pages -= 1;
@@ -124,37 +124,37 @@ impl Blocks {
         }
     }
 
-    /// Whether a block is part of a whole page.
+    /// Returns whether a block is part of a whole page.
     #[inline]
     pub fn is_whole(&self, number: Number) -> bool {
         self.slots[number as usize / PAGE_BLOCKS].is_whole
     }
 
-    /// The bytes of the pages that this shard has.
+    /// Returns the number of bytes of this shard's pages.
     pub fn bytes(&self) -> usize {
         (self.split_pages + self.whole_pages) * PAGE
     }
 
-    /// The bytes that chains take.
+    /// Returns the number of bytes that chains take.
     pub fn bytes_in_use(&self) -> usize {
         self.bytes() - self.available() * BLOCK
     }
 
-    /// A block.
+    /// Returns the bytes of a block.
     #[inline]
     pub fn get(&self, number: Number) -> &[u8; BLOCK] {
         let page = self.slots[number as usize / PAGE_BLOCKS].page.as_ref();
         &page.expect("a block has a page")[number as usize % PAGE_BLOCKS].0
     }
 
-    /// A block.
+    /// Returns the bytes of a block.
     #[inline]
     pub fn get_mut(&mut self, number: Number) -> &mut [u8; BLOCK] {
         let page = self.slots[number as usize / PAGE_BLOCKS].page.as_mut();
         &mut page.expect("a block has a page")[number as usize % PAGE_BLOCKS].0
     }
 
-    /// The block behind another one, and where its bytes begin.
+    /// Returns the block after another one, and where its bytes begin.
     #[inline]
     pub fn following(&self, number: Number) -> (Number, usize) {
         const LINK: usize = size_of::<Number>();
@@ -167,19 +167,19 @@ impl Blocks {
         (word_of(block, 0), LINK)
     }
 
-    /// The next element of a chain.
+    /// Returns the next element of a chain.
     #[inline]
     pub fn next(&self, number: Number) -> Number {
         self.word(number, 0)
     }
 
-    /// Puts `next` behind an element.
+    /// Links `next` after an element.
     #[inline]
     pub fn link(&mut self, number: Number, next: Number) {
         self.set_word(number, 0, next);
     }
 
-    /// Four bytes of a block.
+    /// Returns four bytes of a block as a number.
     #[inline]
     pub fn word(&self, number: Number, at: usize) -> u32 {
         word_of(self.get(number), at)
@@ -191,7 +191,7 @@ impl Blocks {
         self.get_mut(number)[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Takes a block that is a chain of its own. The caller has seen that one is available.
+    /// Takes a block as a chain of its own. The caller has checked that one is available.
     #[inline(always)]
     pub fn take(&mut self) -> Number {
         let number = self.free;
@@ -213,7 +213,7 @@ impl Blocks {
 
     #[cold]
     fn take_new(&mut self) -> Number {
-        let (number, end) = self.new.last_mut().expect("a block was taken that is not available");
+        let (number, end) = self.new.last_mut().expect("the caller has checked that a block is available");
         let taken = *number;
         *number += 1;
         if number == end {
@@ -224,38 +224,38 @@ impl Blocks {
         taken
     }
 
-    /// Gives a chain back that has whole pages first, if any, and then `count` blocks.
+    /// Frees a chain: its whole pages, if any, and then `count` blocks.
     #[inline]
-    pub fn give_back(&mut self, mut first: Number, count: usize) {
+    pub fn free(&mut self, mut first: Number, count: usize) {
         if self.is_whole(first) {
-            first = self.give_pages_back(first);
+            first = self.free_pages(first);
         }
         if first != NONE {
-            self.give_blocks_back(first, count);
+            self.free_blocks(first, count);
         }
     }
 
-    /// Gives a chain of `count` blocks back.
+    /// Frees a chain of `count` blocks.
     #[inline(always)]
-    pub fn give_blocks_back(&mut self, first: Number, count: usize) {
+    pub fn free_blocks(&mut self, first: Number, count: usize) {
         self.set_word(first, 4, self.free);
         self.free = first;
         self.free_count += count;
     }
 
-    /// Gives the whole pages at the beginning of a chain back. Returns the first block behind them.
+    /// Frees the whole pages at the beginning of a chain. Returns the first block after them.
     #[cold]
-    fn give_pages_back(&mut self, mut first: Number) -> Number {
+    fn free_pages(&mut self, mut first: Number) -> Number {
         while first != NONE && self.is_whole(first) {
             let next = self.next(first);
-            self.give_whole_back(first);
+            self.free_page(first);
             first = next;
         }
         first
     }
 }
 
-/// Four bytes of a block.
+/// Returns four bytes of a block as a number.
 #[inline]
 pub fn word_of(block: &[u8; BLOCK], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_can_be_taken_once_and_again_after_it_was_given_back() {
+    fn every_block_can_be_taken_once_and_again_after_it_is_freed() {
         let mut blocks = blocks(1);
         for _ in 0..3 {
             let mut seen = std::collections::HashSet::new();
@@ -287,12 +287,12 @@ mod tests {
                 chain = number;
             }
             assert_eq!((blocks.available(), blocks.bytes()), (0, 2 * PAGE));
-            blocks.give_back(chain, capacity);
+            blocks.free(chain, capacity);
         }
     }
 
     #[test]
-    fn chains_that_are_given_back_are_all_found_again() {
+    fn all_blocks_of_freed_chains_can_be_taken_again() {
         let mut blocks = blocks(1);
         assert!(blocks.grow());
         let chains: Vec<Number> = (0..100)
@@ -303,7 +303,7 @@ mod tests {
             })
             .collect();
         let before = blocks.available();
-        chains.iter().for_each(|chain| blocks.give_back(*chain, 2));
+        chains.iter().for_each(|chain| blocks.free(*chain, 2));
         assert_eq!(blocks.available(), before + 200);
         let taken: std::collections::HashSet<Number> = (0..200).map(|_| blocks.take()).collect();
         assert_eq!(taken.len(), 200);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_pages_go_back_to_the_pool_and_blocks_stay() {
+    fn freed_whole_pages_return_to_the_pool_and_blocks_stay() {
         let mut blocks = blocks(2);
         assert!(blocks.grow());
         let (first, second) = (blocks.take_whole().expect("a page"), blocks.take_whole().expect("a page"));
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(blocks.following(first + 1023), (second, 4));
         assert_eq!(blocks.following(second + 1023), (last, 4));
         assert_eq!(blocks.bytes_in_use(), 2 * PAGE + BLOCK);
-        blocks.give_back(first, 1);
+        blocks.free(first, 1);
         assert_eq!((blocks.bytes_in_use(), blocks.bytes(), blocks.pool.spare_pages()), (0, PAGE, 2));
     }
 }

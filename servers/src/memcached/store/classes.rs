@@ -1,31 +1,31 @@
 //! memcached's classes of sizes.
 //!
-//! Nothing here is kept by class: all blocks are equal. But memcached tells what it has by classes
-//! of sizes, and those who read its numbers know them. So items are counted by them.
+//! Items are not kept by class here: all blocks have one size. But memcached reports what it has by
+//! classes of sizes, and operators know those numbers. So items are counted by class.
 
-/// memcached counts this for an item, beside key, flags and value.
+/// The bytes that memcached counts for an item, besides key, flags and value.
 const HEADER: usize = 48;
 
-/// And this for its unique number.
+/// The bytes that memcached counts for a unique number.
 const UNIQUE: usize = 8;
 
-/// The most classes that there can be; class 0 is none.
+/// The largest number of classes; class 0 is no class.
 pub const MOST_CLASSES: usize = 64;
 
-/// Sizes up to this are looked up.
+/// The class of a size up to this one is found in a table.
 const LOOKED_UP: usize = 2048;
 
-/// memcached's page, of which chunks are parts.
+/// The size of memcached's page. Its chunks are parts of a page.
 pub const SLAB_PAGE: usize = 1 << 20;
 
-/// What decides about the classes.
+/// The options that determine the classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizing {
-    /// Space for key, value and flags in the smallest class: `-n`.
+    /// The space for key, value and flags in the smallest class: `-n`.
     pub smallest: usize,
-    /// Each class is larger than the one before by this factor: `-f`.
+    /// The factor by which each class is larger than the one before: `-f`.
     pub factor: f64,
-    /// The largest class: `-o slab_chunk_max`, in bytes.
+    /// The size of the largest class in bytes: `-o slab_chunk_max`.
     pub largest: usize,
     /// Whether items have unique numbers.
     pub has_unique: bool,
@@ -37,10 +37,10 @@ impl Default for Sizing {
     }
 }
 
-/// Sizes of classes.
+/// The sizes of all classes.
 #[derive(Debug)]
 pub struct Classes {
-    /// By class; that of class 0 is 0.
+    /// The sizes by class; that of class 0 is 0.
     sizes: Vec<usize>,
     /// The class of each multiple of 8 bytes.
     table: Box<[u8]>,
@@ -48,7 +48,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Classes as memcached would have them.
+    /// Returns the classes that memcached would have.
     pub fn new(sizing: Sizing) -> Classes {
         let header = HEADER + if sizing.has_unique { UNIQUE } else { 0 };
         let (mut sizes, mut size) = (vec![0], HEADER + sizing.smallest);
@@ -63,25 +63,25 @@ impl Classes {
         Classes { sizes, table, header }
     }
 
-    /// The size of an item as memcached counts it, which is what the limit for items is about.
+    /// Returns the size of an item as memcached counts it. The limit for items is about this size.
     #[inline]
     pub fn size(&self, key: usize, flags: u32, value: usize) -> usize {
         let flags = if flags == 0 { 0 } else { 4 };
         self.header + key + 1 + flags + value + 2
     }
 
-    /// The class of an item of this size.
+    /// Returns the class of an item of this size.
     #[inline]
     pub fn of(&self, bytes: usize) -> usize {
         if bytes <= LOOKED_UP { self.table[bytes.div_ceil(8)].into() } else { search(&self.sizes, bytes) }
     }
 
-    /// The size of a class.
+    /// Returns the size of a class.
     pub fn chunk(&self, class: usize) -> usize {
         self.sizes[class]
     }
 
-    /// The number of classes, with class 0.
+    /// Returns the number of classes, class 0 included.
     pub fn count(&self) -> usize {
         self.sizes.len()
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_are_those_of_memcached() {
+    fn classes_equal_those_of_memcached() {
         let classes = Classes::new(Sizing::default());
         assert_eq!((classes.chunk(1), classes.chunk(2), classes.chunk(3)), (96, 120, 152));
         assert_eq!((classes.count(), classes.chunk(39)), (40, 524_288));

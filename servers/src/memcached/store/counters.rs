@@ -1,4 +1,4 @@
-//! What happened, counted.
+//! Counters of what happens to items.
 
 macro_rules! counters {
     ($(#[$doc:meta])* $Name:ident: $($name:ident)*) => {
@@ -17,7 +17,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What happened in a shard, whatever the size of items. Guarded by its lock.
+    /// Counters of a shard that do not depend on the size of items. Guarded by the shard's lock.
     Counters:
     cmd_get cmd_touch cmd_meta
     get_misses get_expired get_flushed
@@ -26,7 +26,7 @@ counters! {
 }
 
 counters! {
-    /// What happened to items of one class of sizes in a shard. Guarded by its lock.
+    /// Counters of one class of sizes in a shard. Guarded by the shard's lock.
     ClassCounters:
     get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits
     evicted evicted_nonzero evicted_unfetched evicted_active out_of_memory
@@ -34,19 +34,19 @@ counters! {
 }
 
 counters! {
-    /// The items of one class of sizes that there are.
+    /// The items of one class of sizes that exist.
     Stock:
     items bytes temporary spared
 }
 
-/// One class of sizes.
+/// Everything that is counted for one class of sizes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Class {
-    /// What there is.
+    /// The items that exist.
     pub stock: Stock,
-    /// What happened.
+    /// What has happened.
     pub counters: ClassCounters,
-    /// For how many seconds nobody had asked for the item that was evicted last.
+    /// The number of seconds since the last use of the item that was evicted last, at its eviction.
     pub evicted_time: u32,
 }
 

@@ -1,50 +1,52 @@
-//! A chain that grows: an item that nobody can find yet.
+//! A draft: a chain that grows, and will be an item. No lookup finds it.
 
 use super::blocks::{BLOCK, Blocks, Number, PAGE};
 use super::item::{Cursor, FIRST, FOLLOWING};
 use super::pool::PAGE_BLOCKS;
 
-/// Key and value of this length and above take whole pages: in blocks they would take as much.
+/// A key and value of this length or more take whole pages: in blocks they would take as much
+/// memory.
 const PAGED: usize = PAGE / BLOCK * (BLOCK - FOLLOWING);
 
-/// A draft moves from blocks to a page when it has this length: a client that announces much and
-/// sends little does not get a page for it. Unmeasured.
+/// A draft moves from blocks to a page when it has this length. A client that announces a large
+/// value and sends little of it does not take a page. Unmeasured.
 const BEGUN: usize = 16 * 1024;
 
-/// An item in the making.
+/// An item that is being written.
 #[derive(Debug)]
 pub struct Draft {
-    /// Its first block.
+    /// The first block.
     pub first: Number,
-    /// The first block of its last element.
+    /// The first block of the last element.
     last: Number,
     end: Cursor,
-    /// Blocks that are not in whole pages.
+    /// The number of blocks that are not in whole pages.
     blocks: usize,
-    /// Whole pages.
+    /// The number of whole pages.
     pages: usize,
     layout: Layout,
-    /// The bytes that it has, and that it will have.
+    /// The number of bytes that it has, and that it will have.
     bytes: usize,
     expected: usize,
-    /// As many blocks count as half-sent; see [`Shard::receive`](super::Shard::receive).
+    /// The number of its blocks that count as half-sent; see
+    /// [`Shard::receive`](super::Shard::receive).
     pub(super) half_sent: usize,
 }
 
-/// What a draft's next element is.
+/// The kind of a draft's next element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// A block; when there is more of it, all of it moves to pages.
+    /// A block. When the draft gets longer, all of it moves to pages.
     Begun,
     /// A page.
     Pages,
-    /// A block, whatever comes.
+    /// A block, at any length.
     Blocks,
 }
 
 impl Draft {
-    /// An empty draft, for `expected` bytes of key and value. The caller has seen that a block is
-    /// available.
+    /// Begins an empty draft for `expected` bytes of key and value. The caller has checked that a
+    /// block is available.
     #[inline]
     pub fn begin(blocks: &mut Blocks, expected: usize) -> Draft {
         let first = blocks.take();
@@ -68,7 +70,7 @@ impl Draft {
         }
     }
 
-    /// The blocks that it has, those of whole pages included.
+    /// Returns the number of blocks that it has, including those of whole pages.
     pub fn size(&self) -> usize {
         self.blocks + self.pages * PAGE_BLOCKS
     }
@@ -79,7 +81,7 @@ impl Draft {
         bytes.saturating_sub(self.room()).div_ceil(BLOCK - FOLLOWING)
     }
 
-    /// The bytes that fit into its last element.
+    /// Returns the number of bytes that still fit into the last element.
     #[inline]
     fn room(&self) -> usize {
         let here = BLOCK - self.end.at;
@@ -89,8 +91,8 @@ impl Draft {
         }
     }
 
-    /// Appends bytes up to where a page is wanted. Returns the rest, and whether a page is wanted.
-    /// If none is, the caller makes sure that there are blocks and calls [`push`](Draft::push).
+    /// Appends bytes until a page is wanted. Returns the rest, and whether a page is wanted. If
+    /// not, the caller makes sure that there are blocks and calls [`push`](Draft::push).
     #[inline]
     pub fn fill<'a>(&mut self, blocks: &mut Blocks, bytes: &'a [u8]) -> (&'a [u8], bool) {
         match self.layout {
@@ -108,7 +110,7 @@ impl Draft {
         }
     }
 
-    /// Goes on in a page, if there is one.
+    /// Continues in a page, if there is one.
     #[cold]
     pub fn add_page(&mut self, blocks: &mut Blocks, page: Option<Number>) {
         let Some(page) = page else {
@@ -127,7 +129,7 @@ impl Draft {
         std::mem::replace(self, moved).discard(blocks);
     }
 
-    /// Appends bytes. The caller has seen that there are as many blocks as they need.
+    /// Appends bytes. The caller has checked that there are enough blocks.
     #[inline]
     pub fn push(&mut self, blocks: &mut Blocks, mut bytes: &[u8]) {
         self.bytes += bytes.len();
@@ -155,7 +157,7 @@ impl Draft {
         self.blocks += 1;
     }
 
-    /// Appends `bytes` bytes of a chain. The caller has seen to the blocks.
+    /// Appends `bytes` bytes of a chain. The caller has checked that there are enough blocks.
     fn push_from(&mut self, blocks: &mut Blocks, mut from: Cursor, mut bytes: usize) {
         let mut piece = [0; BLOCK];
         while bytes > 0 {
@@ -166,9 +168,9 @@ impl Draft {
         }
     }
 
-    /// Gives it up.
+    /// Gives the memory of the draft back.
     pub fn discard(self, blocks: &mut Blocks) {
-        blocks.give_back(self.first, self.blocks);
+        blocks.free(self.first, self.blocks);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Making room: pages, blocks, and the items that go for them.
+//! Making room: pages and blocks, and the items that are evicted for them.
 
 use super::Moment;
 use super::blocks::{NONE, Number};
@@ -6,11 +6,11 @@ use super::item::{FETCHED, SPARED};
 use super::shard::Shard;
 use crate::memcached::watch::Eviction;
 
-/// As many marked items are spared at a time, when room is needed. Unmeasured.
+/// The largest number of marked items that are spared each time room is made. Unmeasured.
 const MOST_SPARED: usize = 32;
 
-/// As many old items are looked at for one that is gone anyway, when nothing may be evicted.
-/// memcached's number.
+/// The number of old items that are checked for an expired or flushed one, if items must not be
+/// evicted. memcached's number.
 const MOST_TRIED: usize = 5;
 
 /// Items in the order in which they are evicted.
@@ -18,11 +18,11 @@ const MOST_TRIED: usize = 5;
 pub struct Queue {
     /// The item that was stored last.
     newest: Number,
-    /// The next to be evicted.
+    /// The item that is evicted next.
     pub(super) oldest: Number,
 }
 
-/// Which queue.
+/// The kind of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Items in blocks.
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Shard {
-    /// Makes sure that so many blocks can be taken.
+    /// Makes sure that this number of blocks can be taken. Returns `false` if that is not possible.
     #[inline]
     pub(super) fn make_room(&mut self, blocks: usize, moment: Moment) -> bool {
         self.blocks.available() >= blocks || self.make_room_slow(blocks, moment)
@@ -41,46 +41,46 @@ impl Shard {
     #[cold]
     fn make_room_slow(&mut self, blocks: usize, moment: Moment) -> bool {
         while self.blocks.available() < blocks {
-            if !self.blocks.grow() && !self.give_one_up(moment) {
+            if !self.blocks.grow() && !self.evict_one(moment) {
                 return false;
             }
         }
         true
     }
 
-    /// Takes a whole page, for which large items go, here or in a neighbour.
+    /// Takes a whole page. Evicts large items for it, of this shard or of others.
     #[cold]
     pub(super) fn take_page(&mut self, moment: Moment) -> Option<Number> {
         loop {
             if let Some(page) = self.blocks.take_whole() {
                 return Some(page);
             }
-            if !self.give_large_up(moment) {
+            if !self.evict_large(moment) {
                 return None;
             }
         }
     }
 
-    /// Gives up the older one of this shard's oldest small item and the oldest large item of all:
-    /// the pages of a large item are everybody's.
-    fn give_one_up(&mut self, moment: Moment) -> bool {
+    /// Evicts the older one of two items: this shard's oldest small item, and the oldest large item
+    /// of all shards. The pages of a large item can go to any shard.
+    fn evict_one(&mut self, moment: Moment) -> bool {
         let small = match self.small.oldest {
             NONE => u64::MAX,
             oldest => self.blocks.unique(oldest),
         };
-        if self.family.eldest() < small && self.give_large_up(moment) {
+        if self.family.oldest_large() < small && self.evict_large(moment) {
             return true;
         }
-        self.give_up(Kind::Small, moment) || self.give_large_up(moment)
+        self.evict_from(Kind::Small, moment) || self.evict_large(moment)
     }
 
-    /// Gives up the oldest large item of all, or the next if its shard is busy.
-    fn give_large_up(&mut self, moment: Moment) -> bool {
-        self.family.elders().into_iter().any(|shard| {
+    /// Evicts the oldest large item of all shards, or the next one if its shard is busy.
+    fn evict_large(&mut self, moment: Moment) -> bool {
+        self.family.by_oldest_large().into_iter().any(|shard| {
             if shard == self.number {
-                return self.give_up(Kind::Large, moment);
+                return self.evict_from(Kind::Large, moment);
             }
-            let given = self.family.with_neighbour(shard, |neighbour| neighbour.give_up(Kind::Large, moment));
+            let given = self.family.with_neighbour(shard, |neighbour| neighbour.evict_from(Kind::Large, moment));
             given.unwrap_or(false)
         })
     }
@@ -93,8 +93,8 @@ impl Shard {
         }
     }
 
-    /// Gives up the oldest item of a queue, unless it was asked for: then the next.
-    fn give_up(&mut self, kind: Kind, moment: Moment) -> bool {
+    /// Evicts the oldest item of a queue. An item that was used goes back to the front instead.
+    fn evict_from(&mut self, kind: Kind, moment: Moment) -> bool {
         for _ in 0..MOST_SPARED {
             let item = self.queue(kind).oldest;
             if item == NONE || !self.evicts || !self.is_live(item, moment) || !self.blocks.is_marked(item, SPARED) {
@@ -152,7 +152,7 @@ impl Shard {
         if self.blocks.is_whole(item) { Kind::Large } else { Kind::Small }
     }
 
-    /// Puts an item where it is given up last.
+    /// Puts an item where it is evicted last.
     #[inline(always)]
     pub(super) fn enqueue(&mut self, item: Number, kind: Kind) {
         let newest = self.queue(kind).newest;
@@ -163,7 +163,7 @@ impl Shard {
             newest => self.blocks.set_newer(newest, item),
         }
         self.queue(kind).newest = item;
-        self.tell_eldest(kind);
+        self.publish_oldest(kind);
     }
 
     #[inline(always)]
@@ -177,22 +177,22 @@ impl Shard {
             NONE => self.queue(kind).newest = older,
             newer => self.blocks.set_older(newer, older),
         }
-        self.tell_eldest(kind);
+        self.publish_oldest(kind);
     }
 
     #[inline(always)]
-    fn tell_eldest(&mut self, kind: Kind) {
+    fn publish_oldest(&mut self, kind: Kind) {
         if kind == Kind::Large {
-            self.tell_eldest_slow();
+            self.publish_oldest_slow();
         }
     }
 
     #[cold]
-    fn tell_eldest_slow(&mut self) {
+    fn publish_oldest_slow(&mut self) {
         let unique = match self.large.oldest {
             NONE => u64::MAX,
             oldest => self.blocks.unique(oldest),
         };
-        self.family.set_eldest(self.number, unique);
+        self.family.publish_oldest(self.number, unique);
     }
 }

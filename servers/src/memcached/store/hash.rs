@@ -1,8 +1,8 @@
-//! A hash for short keys, which nobody outside can predict: it begins with a random number.
+//! A hash for short keys. It starts with a random number, so that clients cannot predict it.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Odd, with as many ones as zeros, otherwise arbitrary.
+/// An odd number with as many ones as zeros, otherwise arbitrary.
 const FACTORS: [u64; 2] = [0x9e6c_63d0_876a_9a4b, 0xd1b5_4a32_d192_ed03];
 
 /// Hashes keys.
@@ -10,7 +10,7 @@ pub struct Hasher {
     seed: u64,
 }
 
-/// Both halves of a product of 128 bits, in one.
+/// Combines both halves of a product of 128 bits.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
@@ -18,12 +18,12 @@ fn fold(one: u64, other: u64) -> u64 {
 }
 
 impl Hasher {
-    /// One that is different in each process.
+    /// Returns a hasher with a random start, which differs in each process.
     pub fn random() -> Hasher {
         Hasher { seed: RandomState::new().hash_one(0) }
     }
 
-    /// The hash of a key.
+    /// Returns the hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         let mut hash = self.seed ^ key.len() as u64;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_differ_little_are_spread_evenly() {
+    fn similar_keys_are_spread_evenly() {
         let hasher = Hasher::random();
         let (mut low, mut high) = ([0u32; 64], [0u32; 64]);
         for number in 0..64_000 {
@@ -50,14 +50,14 @@ mod tests {
             low[hash as usize & 63] += 1;
             high[(hash >> 40) as usize & 63] += 1;
         }
-        // 1000 on average; six times the deviation of a random spread.
+        // The average is 1000; the bounds are six standard deviations of a random spread.
         for count in low.iter().chain(&high) {
             assert!((810..1190).contains(count), "{low:?} {high:?}");
         }
     }
 
     #[test]
-    fn the_length_counts() {
+    fn keys_of_different_lengths_have_different_hashes() {
         let hasher = Hasher::random();
         assert_ne!(hasher.hash(b"a"), hasher.hash(b"a\0"));
         assert_ne!(hasher.hash(b""), hasher.hash(b"\0"));

@@ -1,16 +1,16 @@
-//! Which items have a hash: a table that grows by one place at a time.
+//! The index: finds items by their hash. Its table grows by one place at a time.
 //!
-//! Places are numbered by the low bits of a hash. There are between `low` and `2 * low` of
-//! them; those from `low` on are the upper halves of places that have been split.
+//! The low bits of a hash are the number of its place. There are between `low` and `2 * low`
+//! places. Places from `low` on are the upper halves of places that have been split.
 
 use super::blocks::{Blocks, NONE, Number};
 
 const SEGMENT_PLACES: usize = 4096;
 
-/// Bytes by which the table grows.
+/// The number of bytes by which the table grows.
 pub const SEGMENT: usize = SEGMENT_PLACES * size_of::<Number>();
 
-/// The first item of each place. Items of a place are chained.
+/// The first item of each place. The items of a place are chained.
 pub struct Index {
     segments: Vec<Box<[Number]>>,
     places: usize,
@@ -21,7 +21,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// At most so many bytes, but at least one segment.
+    /// Returns an empty index of at most this number of bytes, but of one segment at least.
     pub fn new(bytes: usize) -> Index {
         let most_segments = (bytes / SEGMENT).max(1);
         Index {
@@ -33,17 +33,17 @@ impl Index {
         }
     }
 
-    /// What has been taken from the system.
+    /// Returns the number of bytes taken from the system.
     pub fn bytes(&self) -> usize {
         self.segments.len() * SEGMENT
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn items(&self) -> usize {
         self.items
     }
 
-    /// How many places there are.
+    /// Returns the number of places.
     pub fn places(&self) -> usize {
         self.places
     }
@@ -54,7 +54,7 @@ impl Index {
         if place < self.places { place } else { place & (self.low - 1) }
     }
 
-    /// The first item of a place.
+    /// Returns the first item of a place.
     #[inline]
     pub fn first_at(&self, place: usize) -> Number {
         self.segments[place / SEGMENT_PLACES][place % SEGMENT_PLACES]
@@ -65,7 +65,7 @@ impl Index {
         &mut self.segments[place / SEGMENT_PLACES][place % SEGMENT_PLACES]
     }
 
-    /// The item with this key.
+    /// Returns the item with this key.
     #[inline]
     pub fn find(&self, blocks: &Blocks, hash: u32, key: &[u8]) -> Option<Number> {
         let mut item = self.first_at(self.place_of(hash));
@@ -78,7 +78,8 @@ impl Index {
         None
     }
 
-    /// Adds an item, whose hash has been set. Its key is not there yet.
+    /// Adds an item whose hash has been set. The caller has checked that its key is not in the
+    /// index.
     #[inline]
     pub fn insert(&mut self, blocks: &mut Blocks, item: Number) {
         self.items += 1;
@@ -90,7 +91,7 @@ impl Index {
         *first = item;
     }
 
-    /// Takes an item out that is in it.
+    /// Removes an item that is in the index.
     #[inline]
     pub fn remove(&mut self, blocks: &mut Blocks, item: Number) {
         let place = self.place_of(blocks.hash(item));
@@ -107,7 +108,7 @@ impl Index {
         blocks.set_chained(before, next);
     }
 
-    /// Puts one item in another's place.
+    /// Puts one item in the place of another.
     pub fn replace(&mut self, blocks: &mut Blocks, old: Number, new: Number) {
         self.remove(blocks, old);
         self.insert(blocks, new);
@@ -134,7 +135,7 @@ impl Index {
         }
     }
 
-    /// Adds a segment. `false` if there is no memory.
+    /// Adds a segment. Returns `false` if there is no memory.
     fn grow(&mut self) -> bool {
         let mut segment = Vec::new();
         if self.segments.len() == self.most_segments

@@ -1,17 +1,17 @@
-//! What an item is: a header, then key and value, in a chain of blocks or of whole pages.
+//! The format of an item: a header, then key and value, in a chain of blocks or of whole pages.
 //!
 //! | bytes of the first block | |
 //! | --- | --- |
 //! | 0..4 | the next block |
-//! | 4..8 | the next item at its place of the index |
-//! | 8..12, 12..16 | the item that is used after it, and before it |
+//! | 4..8 | the next item at the same place of the index |
+//! | 8..12, 12..16 | the items that were stored after it and before it |
 //! | 16..20 | its hash |
 //! | 20..24 | the client's flags |
-//! | 24..28 | when it expires, 0 for never |
-//! | 28..32 | when it was used last |
+//! | 24..28 | its expiry, 0 for never |
+//! | 28..32 | the second of its last use |
 //! | 32..40 | its unique number |
 //! | 40..44 | the length of its value |
-//! | 44..46 | by how many it is pinned |
+//! | 44..46 | the number of its pins |
 //! | 46 | the length of its key |
 //! | 47 | marks |
 //! | 48..64 | the beginning of key and value |
@@ -33,11 +33,11 @@ const MARKS: usize = 47;
 pub(super) const FIRST: usize = 48;
 pub(super) const FOLLOWING: usize = 4;
 
-/// It can be found.
+/// The item can be found.
 pub const LINKED: u8 = 1;
-/// It has been asked for since it was stored.
+/// A client has asked for it since it was stored.
 pub const FETCHED: u8 = 2;
-/// It has been asked for twice, and since eviction looked at it last.
+/// A client has asked for it twice, and since eviction last looked at it.
 pub const SPARED: u8 = 4;
 /// Its value is outdated.
 pub const STALE: u8 = 8;
@@ -70,30 +70,30 @@ macro_rules! words {
 }
 
 words! {
-    /// The next item at its place of the index.
+    /// Returns the next item at the same place of the index.
     chained CHAIN set_chained;
-    /// The item that was stored after it.
+    /// Returns the item that was stored after it.
     newer NEWER set_newer;
-    /// The item that was stored before it.
+    /// Returns the item that was stored before it.
     older OLDER set_older;
-    /// Its hash.
+    /// Returns its hash.
     hash HASH;
-    /// The client's flags.
+    /// Returns the client's flags.
     flags FLAGS;
-    /// When it expires.
+    /// Returns when it expires.
     expiry EXPIRY set_expiry;
-    /// When it was used last.
+    /// Returns the second of its last use.
     used_at USED set_used_at;
-    /// The length of its value.
+    /// Returns the length of its value.
     length LENGTH;
 }
 
-/// The number of blocks that key and value of this length take.
+/// Returns the number of blocks that a key and value of this length take.
 pub fn blocks_for(bytes: usize) -> usize {
     1 + bytes.saturating_sub(BLOCK - FIRST).div_ceil(BLOCK - FOLLOWING)
 }
 
-/// A place in the bytes of an item.
+/// A position in the bytes of an item.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     pub(super) block: Number,
@@ -101,12 +101,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Where the key begins.
+    /// Returns where the key begins.
     pub fn start(item: Number) -> Cursor {
         Cursor { block: item, at: FIRST }
     }
 
-    /// The beginning of the block behind this one.
+    /// Returns the beginning of the block after this one.
     #[inline]
     fn following(self, blocks: &Blocks) -> Cursor {
         let (block, at) = blocks.following(self.block);
@@ -114,7 +114,7 @@ impl Cursor {
     }
 }
 
-/// What a new item begins with.
+/// The fields of a new item's header.
 pub struct Header {
     /// Its hash.
     pub hash: u32,
@@ -134,7 +134,7 @@ pub struct Header {
     pub marks: u8,
 }
 
-/// What an item is like.
+/// The fields of an item that decide how it is freed and counted.
 #[derive(Clone, Copy)]
 pub struct Sketch {
     /// The client's flags.
@@ -152,7 +152,7 @@ pub struct Sketch {
 }
 
 impl Blocks {
-    /// Writes the header of an item that nobody has pinned.
+    /// Writes the header of an item that is not pinned.
     #[inline]
     pub fn set_header(&mut self, item: Number, header: &Header) {
         let block = self.get_mut(item);
@@ -167,7 +167,7 @@ impl Blocks {
         block[MARKS] = header.marks;
     }
 
-    /// What an item is like.
+    /// Returns the fields of an item that decide how it is freed and counted.
     #[inline]
     pub fn sketch(&self, item: Number) -> Sketch {
         let block = self.get(item);
@@ -181,7 +181,7 @@ impl Blocks {
         }
     }
 
-    /// Its unique number.
+    /// Returns its unique number.
     #[inline]
     pub fn unique(&self, item: Number) -> u64 {
         u64::from(self.word(item, UNIQUE)) | u64::from(self.word(item, UNIQUE + 4)) << 32
@@ -193,13 +193,13 @@ impl Blocks {
         self.get_mut(item)[UNIQUE..UNIQUE + 8].copy_from_slice(&unique.to_le_bytes());
     }
 
-    /// Its marks.
+    /// Returns its marks.
     #[inline]
     pub fn marks(&self, item: Number) -> u8 {
         self.get(item)[MARKS]
     }
 
-    /// Whether it has one of these marks.
+    /// Returns whether it has one of these marks.
     #[inline]
     pub fn is_marked(&self, item: Number, marks: u8) -> bool {
         self.marks(item) & marks != 0
@@ -211,19 +211,19 @@ impl Blocks {
         self.get_mut(item)[MARKS] = marks;
     }
 
-    /// The length of its key.
+    /// Returns the length of its key.
     #[inline]
     pub fn key_length(&self, item: Number) -> usize {
         self.get(item)[KEY_LENGTH].into()
     }
 
-    /// By how many it is pinned.
+    /// Returns the number of its pins.
     pub fn pins(&self, item: Number) -> u16 {
         let block = self.get(item);
         u16::from_le_bytes([block[PINS], block[PINS + 1]])
     }
 
-    /// Sets by how many it is pinned.
+    /// Sets the number of its pins.
     pub fn set_pins(&mut self, item: Number, pins: u16) {
         self.get_mut(item)[PINS..PINS + 2].copy_from_slice(&pins.to_le_bytes());
     }
@@ -233,10 +233,10 @@ impl Blocks {
         let sketch = self.sketch(item);
         let bytes = sketch.key_length + sketch.length;
         let blocks = if self.is_whole(item) { self.blocks_behind_pages(item, bytes) } else { blocks_for(bytes) };
-        self.give_back(item, blocks);
+        self.free(item, blocks);
     }
 
-    /// The number of blocks behind the whole pages of an item of so many bytes.
+    /// Returns the number of blocks after the whole pages of an item of this number of bytes.
     #[cold]
     fn blocks_behind_pages(&self, item: Number, bytes: usize) -> usize {
         let (mut element, mut in_pages) = (item, 0);
@@ -247,19 +247,19 @@ impl Blocks {
         bytes.saturating_sub(in_pages).div_ceil(BLOCK - FOLLOWING)
     }
 
-    /// Where its value begins.
+    /// Returns where its value begins.
     #[inline]
     pub fn value(&self, item: Number) -> Cursor {
         self.behind_key(item, self.key_length(item))
     }
 
-    /// Where the value of a draft begins.
+    /// Returns where the value of a draft begins.
     #[inline]
     pub fn behind_key(&self, item: Number, key_length: usize) -> Cursor {
         self.skip(Cursor::start(item), key_length)
     }
 
-    /// Where one is after so many bytes more.
+    /// Returns the position that is this number of bytes further.
     #[inline]
     pub fn skip(&self, mut cursor: Cursor, mut bytes: usize) -> Cursor {
         while bytes > BLOCK - cursor.at {
@@ -269,7 +269,7 @@ impl Blocks {
         Cursor { at: cursor.at + bytes, ..cursor }
     }
 
-    /// Its key.
+    /// Returns its key.
     #[cold]
     pub fn key(&self, item: Number) -> Vec<u8> {
         let mut key = Vec::new();
@@ -277,7 +277,7 @@ impl Blocks {
         key
     }
 
-    /// Whether its key is this one.
+    /// Returns whether it has this key.
     #[inline]
     pub fn has_key(&self, item: Number, key: &[u8]) -> bool {
         if self.key_length(item) != key.len() {
@@ -293,8 +293,8 @@ impl Blocks {
         same
     }
 
-    /// Calls `each` with the next `bytes` bytes, piece by piece, and with how many there
-    /// were before.
+    /// Calls `each` with the next `bytes` bytes, piece by piece, and with the number of bytes
+    /// before each piece.
     #[inline(always)]
     pub fn pieces(&self, cursor: &mut Cursor, bytes: usize, mut each: impl FnMut(&[u8], usize)) {
         let mut done = 0;
@@ -316,7 +316,7 @@ impl Blocks {
         self.pieces(cursor, bytes, |piece, _| out.extend_from_slice(piece));
     }
 
-    /// Writes over the next bytes.
+    /// Overwrites the next bytes.
     pub fn overwrite(&mut self, mut cursor: Cursor, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if cursor.at == BLOCK {

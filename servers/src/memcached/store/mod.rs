@@ -34,43 +34,43 @@ use sinew::sync::{Mutex, MutexGuard, Policy};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-/// The index may take this part of what items may take, on top of it.
+/// The index may take this part of the memory for items, in addition to it.
 const INDEX_SHARE: usize = 32;
 
-/// When something happens, and what was flushed before.
+/// The time of an operation, and what was flushed before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// In seconds of the server's clock.
     pub now: u32,
-    /// Items with no higher unique number than this are gone.
+    /// Items with a unique number up to this one are flushed.
     pub flushed: u64,
 }
 
 /// How a value is to be stored.
 #[derive(Debug)]
 pub struct Terms<'a> {
-    /// Under what.
+    /// The key.
     pub key: &'a [u8],
     /// The client's flags.
     pub flags: u32,
     /// When it expires, by the server's clock.
     pub expiry: u32,
-    /// The unique number that what it replaces has to have, if it has to.
+    /// The unique number that the replaced item must have; 0 if any will do.
     pub unique: u64,
-    /// Where the unique number comes from that it gets.
+    /// The source of the item's unique number.
     pub fresh: &'a Fresh,
-    /// Whether a value that is outdated may be stored as such.
+    /// Whether an outdated value may be stored, and is then marked as outdated.
     pub accepts_stale: bool,
-    /// Whether its key is shown in base64.
+    /// Whether the key is shown in base64.
     pub base64: bool,
-    /// When.
+    /// The time of the operation.
     pub moment: Moment,
     keeps_stale: bool,
     keeps_won: bool,
 }
 
 impl<'a> Terms<'a> {
-    /// The usual ones.
+    /// Returns terms without special conditions.
     pub fn new(key: &'a [u8], flags: u32, expiry: u32, fresh: &'a Fresh, moment: Moment) -> Terms<'a> {
         Terms {
             key,
@@ -87,34 +87,34 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// What became of something that was to be stored.
+/// The outcome of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was.
+    /// The value was stored.
     Stored {
         /// The item's unique number.
         unique: u64,
     },
-    /// It was not wanted.
+    /// The verb's condition does not hold.
     NotStored,
-    /// What is there is not what the client thinks.
+    /// The item has another unique number.
     Exists,
-    /// There is nothing to compare with.
+    /// There is no item to compare with.
     NotFound,
     /// There is no memory.
     OutOfMemory,
 }
 
-/// A value with its key, to be stored.
+/// A value that is to be stored.
 pub enum Content<'a> {
-    /// Everything at hand.
+    /// The whole value.
     Whole(&'a [u8]),
-    /// Key and value have been put there already.
+    /// A draft that has the key and the value, and the length of the value.
     Drafted(Draft, u32),
 }
 
 impl Content<'_> {
-    /// The length of the value.
+    /// Returns the length of the value.
     pub fn length(&self) -> usize {
         match self {
             Content::Whole(value) => value.len(),
@@ -131,50 +131,50 @@ pub struct Store {
     shards: Arc<Shards>,
     hasher: Hasher,
     family: Arc<Family>,
-    /// Gives out unique numbers.
+    /// The source of unique numbers.
     pub fresh: Fresh,
 }
 
-/// What a store is to be like.
+/// What a store is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The most bytes that items take.
+    /// The largest number of bytes that items take.
     pub bytes: usize,
-    /// The largest item, as memcached counts it.
+    /// The size of the largest item, as memcached counts it.
     pub largest: usize,
     /// Whether items are evicted when there is no room.
     pub evicts: bool,
-    /// memcached's classes.
+    /// What determines memcached's classes.
     pub sizing: Sizing,
 }
 
-/// Gives out unique numbers: each is higher than all before.
+/// A source of unique numbers. Each is higher than all before it.
 #[derive(Debug, Default)]
 pub struct Fresh {
     last: AtomicU64,
 }
 
 impl Fresh {
-    /// The next.
+    /// Returns the next number.
     #[inline]
     pub fn next(&self) -> u64 {
         self.last.fetch_add(1, Relaxed) + 1
     }
 }
 
-/// Where an item belongs.
+/// Where a key belongs.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Which shard.
+    /// The number of its shard.
     pub shard: usize,
-    /// Its hash in there.
+    /// The hash of the key in that shard.
     pub hash: u32,
 }
 
 impl Store {
-    /// A store without items.
+    /// Returns an empty store.
     pub fn new(plan: Plan, watchers: Arc<Watchers>) -> Store {
-        // A shard is to hold some of the largest items, and not to be all index.
+        // A shard holds at least a few of the largest items, and is more than an index.
         let count = (plan.bytes / (4 * plan.largest).max(16 * blocks::PAGE)).clamp(1, 64);
         let count = 1 << count.ilog2();
         let family = Family::new(count, Pool::new(plan.bytes, count), Classes::new(plan.sizing), watchers);
@@ -190,57 +190,57 @@ impl Store {
         Store { shards, hasher: Hasher::random(), family, fresh: Fresh::default() }
     }
 
-    /// Changes the most bytes that items take.
+    /// Changes the largest number of bytes that items take.
     pub fn set_limit(&self, bytes: usize) {
         self.family.pool.set_limit(bytes);
     }
 
-    /// Protects items that expire within so many seconds from eviction; none if it is 0.
+    /// Protects items that expire within this number of seconds from eviction; 0 protects no item.
     pub fn protect(&self, seconds: u32) {
         self.family.temporary_ttl.store(seconds, Relaxed);
     }
 
-    /// The size of an item as memcached counts it.
+    /// Returns the size of an item as memcached counts it.
     #[inline]
     pub fn size(&self, key: usize, flags: u32, value: usize) -> usize {
         self.family.classes.size(key, flags, value)
     }
 
-    /// The class of an item.
+    /// Returns the class of an item.
     pub fn class(&self, key: usize, flags: u32, value: usize) -> usize {
         self.family.classes.of(self.size(key, flags, value))
     }
 
-    /// The size of the largest item of a class.
+    /// Returns the size of the largest item of a class.
     pub fn chunk(&self, class: usize) -> usize {
         self.family.classes.chunk(class)
     }
 
-    /// Where an item with this key belongs.
+    /// Returns where a key belongs.
     #[inline]
     pub fn place(&self, key: &[u8]) -> Place {
         let hash = self.hasher.hash(key);
         Place { shard: (hash >> 40) as usize & (self.shards.len() - 1), hash: hash as u32 }
     }
 
-    /// A shard, locked. Not to be held across anything that waits.
+    /// Locks a shard. The caller must not wait while it holds the lock.
     #[inline]
     pub fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub fn shards(&self) -> usize {
         self.shards.len()
     }
 
-    /// For how many seconds nobody has asked for the item that is evicted next.
+    /// Returns the number of seconds since the last use of the item that is evicted next.
     pub fn age(&self, now: u32) -> u32 {
         let used = (0..self.shards()).filter_map(|shard| self.lock(shard).oldest_use()).min();
         used.map_or(0, |used| now.saturating_sub(used))
     }
 
-    /// Sums over all shards.
+    /// Returns the sums over all shards.
     pub fn totals(&self) -> Totals {
         let pool = &self.family.pool;
         let classes = vec![Class::default(); self.family.classes.count()];
@@ -263,7 +263,7 @@ impl Store {
         totals
     }
 
-    /// Counts from zero again.
+    /// Sets all counters to zero.
     pub fn reset_counters(&self) {
         for shard in 0..self.shards() {
             let mut shard = self.lock(shard);
@@ -275,7 +275,7 @@ impl Store {
     }
 }
 
-/// What all shards have together.
+/// The sums over all shards.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Places of the indices.
@@ -284,16 +284,16 @@ pub struct Totals {
     pub in_use: usize,
     /// Bytes of the indices.
     pub index_bytes: usize,
-    /// Bytes of the pages that there are.
+    /// Bytes of all pages.
     pub malloced: usize,
-    /// Pages that no shard has.
+    /// Pages that belong to no shard.
     pub spare_pages: usize,
-    /// How often the system had no memory.
+    /// The number of times that the system had no memory.
     pub failures: usize,
-    /// What happened, whatever the size of items.
+    /// Counters that do not depend on the size of items.
     pub counters: Counters,
-    /// Items and what happened to them, by class of sizes.
+    /// Items and their counters by class of sizes.
     pub classes: Vec<Class>,
-    /// The same for all classes.
+    /// The sum over all classes.
     pub all: Class,
 }

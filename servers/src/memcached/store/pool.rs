@@ -1,4 +1,4 @@
-//! Pages that all shards share, with a limit.
+//! The pages that all shards share, and their limit.
 
 use super::blocks::{BLOCK, PAGE};
 use crate::memory;
@@ -11,11 +11,11 @@ pub const PAGE_BLOCKS: usize = PAGE / BLOCK;
 /// The memory that items leave to sessions: buffers for a few hundred of them. Unmeasured.
 const LEFT_TO_SESSIONS: usize = 16 << 20;
 
-/// Values that are being received may take this part of the memory. The rest stays with items,
-/// however many clients begin to send and do not go on.
+/// The part of the memory that values being received may take. The rest stays with items, even if
+/// many clients begin to send values and stop.
 const HALF_SENT_SHARE: usize = 4;
 
-/// A line of the cache.
+/// A cache line.
 #[derive(Clone)]
 #[repr(align(64))]
 pub struct Line(pub [u8; BLOCK]);
@@ -23,24 +23,25 @@ pub struct Line(pub [u8; BLOCK]);
 /// 64 KiB that belong to one shard at a time.
 pub type Page = Box<[Line; PAGE_BLOCKS]>;
 
-/// All pages: those that shards have, and those that nobody has.
+/// All pages: those of shards, and spare ones.
 pub struct Pool {
-    /// The most pages that there may be.
+    /// The largest number of pages.
     limit: AtomicUsize,
     /// The number of pages that exist, without those set aside. Written under the lock of `spare`.
     taken: AtomicUsize,
-    /// A page is set aside for each shard, on top of the limit.
+    /// The number of pages set aside, one for each shard, in addition to the limit.
     shards: usize,
-    /// Pages that nobody has. No suspension happens under this lock.
+    /// Pages that belong to no shard. No fibre is suspended while it holds this lock.
     spare: Mutex<Vec<Page>>,
-    /// How often the system had no memory.
+    /// The number of times that the system had no memory.
     failures: AtomicUsize,
-    /// Blocks of values that are being received.
+    /// The number of blocks of values that are being received.
     half_sent: AtomicUsize,
 }
 
 impl Pool {
-    /// A pool of at most `bytes` bytes, but of one page at least, for so many shards.
+    /// Returns a pool of at most `bytes` bytes, but of at least one page, for this number of
+    /// shards.
     pub fn new(bytes: usize, shards: usize) -> Pool {
         Pool {
             limit: AtomicUsize::new(pages(bytes)),
@@ -74,7 +75,7 @@ impl Pool {
         page
     }
 
-    /// Takes the page that is set aside for a shard, which never comes back: a shard without any
+    /// Takes the page that is set aside for a shard. It never comes back: a shard without a page
     /// could store nothing.
     #[cold]
     pub fn take_first(&self) -> Option<Page> {
@@ -103,31 +104,32 @@ impl Pool {
         }
     }
 
-    /// Whether values that are being received may take so many blocks more. They may have a quarter of
-    /// all, or two of the largest values if these are not more than half; and one in any case.
+    /// Returns whether values that are being received may take this number of blocks more. They may
+    /// have a quarter of the memory, or two of the largest values if that is not more than half of
+    /// it. One value is always allowed.
     pub fn may_receive(&self, more: usize, largest: usize) -> bool {
         let all = self.limit.load(Relaxed) * PAGE_BLOCKS;
         let most = (all / HALF_SENT_SHARE).max((2 * largest).min(all / 2)).max(largest + PAGE_BLOCKS);
         self.half_sent.load(Relaxed) + more < most
     }
 
-    /// Counts that a value that is being received has so many blocks instead of so many.
+    /// Counts that a value being received has changed its number of blocks.
     pub fn count_half_sent(&self, before: usize, now: usize) {
-        // It wraps around if it gets less.
+        // The difference wraps around if the number gets lower.
         self.half_sent.fetch_add(now.wrapping_sub(before), Relaxed);
     }
 
-    /// The bytes that have been taken from the system, or set aside.
+    /// Returns the number of bytes that have been taken from the system, or set aside.
     pub fn bytes(&self) -> usize {
         (self.taken.load(Relaxed) + self.shards) * PAGE
     }
 
-    /// The number of pages that nobody has.
+    /// Returns the number of spare pages.
     pub fn spare_pages(&self) -> usize {
         self.spare().len()
     }
 
-    /// How often the system had no memory.
+    /// Returns the number of times that the system had no memory.
     pub fn failures(&self) -> usize {
         self.failures.load(Relaxed)
     }
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_come_back_and_go_to_the_system_above_the_limit() {
+    fn pages_are_reused_and_above_the_limit_return_to_the_system() {
         let pool = Pool::new(3 * PAGE, 0);
         let mut pages: Vec<Page> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!((pages.len(), pool.bytes(), pool.spare_pages()), (3, 3 * PAGE, 0));

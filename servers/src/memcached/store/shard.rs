@@ -1,4 +1,4 @@
-//! One part of all items: memory, index, and the order in which they are given up.
+//! A shard: a part of all items, with its memory, its index, and its order of eviction.
 
 use super::blocks::{Blocks, NONE, Number};
 use super::counters::Class;
@@ -11,15 +11,15 @@ use super::{Counters, Moment, Terms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A part of all items. Every method is called under its lock.
+/// A part of all items. The caller of every method has locked the shard.
 pub struct Shard {
     pub(in crate::memcached) blocks: Blocks,
     pub(in crate::memcached) index: Index,
     /// Items in blocks, in the order in which they are evicted.
     pub(super) small: Queue,
-    /// Items in whole pages, likewise.
+    /// Items in whole pages, in the order in which they are evicted.
     pub(super) large: Queue,
-    /// Items that can expire.
+    /// The number of items that can expire.
     pub(in crate::memcached) expiring: usize,
     pub(super) evicts: bool,
     /// Whether unique numbers are compared.
@@ -27,17 +27,17 @@ pub struct Shard {
     /// The largest item, as memcached counts it.
     pub(super) largest: usize,
     pub(in crate::memcached) counters: Counters,
-    /// By class of sizes.
+    /// Counters by class of sizes.
     pub(in crate::memcached) classes: Box<[Class]>,
-    /// Classes of which there may be something to tell: bits.
+    /// The classes that may have items or counters, as bits.
     pub(super) touched: u64,
     pub(super) family: Arc<Family>,
-    /// Its number in the family.
+    /// The shard's number in the family.
     pub(super) number: usize,
 }
 
 impl Shard {
-    /// A shard without items. Its index takes at most `index_bytes` bytes.
+    /// Returns an empty shard whose index takes at most `index_bytes` bytes.
     pub fn new(family: Arc<Family>, number: usize, index_bytes: usize, largest: usize, evicts: bool) -> Shard {
         Shard {
             blocks: Blocks::new(Arc::clone(&family.pool)),
@@ -56,14 +56,14 @@ impl Shard {
         }
     }
 
-    /// Whether an item is still to be found.
+    /// Returns whether an item has neither expired nor been flushed.
     #[inline]
     pub(super) fn is_live(&self, item: Number, moment: Moment) -> bool {
         let expiry = self.blocks.expiry(item);
         (expiry == 0 || expiry > moment.now) && self.blocks.unique(item) > moment.flushed
     }
 
-    /// Finds the item with this key. One that is gone anyway is removed.
+    /// Finds the item with this key. Removes and counts an item that has expired or been flushed.
     #[inline]
     pub fn find(&mut self, hash: u32, key: &[u8], moment: Moment) -> Option<Number> {
         let item = self.index.find(&self.blocks, hash, key)?;
@@ -75,7 +75,7 @@ impl Shard {
     }
 
     #[cold]
-    pub(super) fn expire_slow(&mut self, item: Number, moment: Moment) {
+    fn expire_slow(&mut self, item: Number, moment: Moment) {
         if self.blocks.unique(item) <= moment.flushed {
             self.counters.get_flushed += 1;
         } else {
@@ -84,7 +84,7 @@ impl Shard {
         self.remove(item);
     }
 
-    /// Notes that an item has been asked for. From the second time on it is spared by eviction.
+    /// Notes that a client has asked for an item. From the second time on eviction spares it.
     #[inline]
     pub fn notice(&mut self, item: Number, moment: Moment) {
         let marks = self.blocks.marks(item);
@@ -100,7 +100,7 @@ impl Shard {
         }
     }
 
-    /// Has eviction spare an item.
+    /// Makes eviction spare an item.
     pub fn spare(&mut self, item: Number) {
         if !self.blocks.is_marked(item, SPARED) {
             self.mark(item, SPARED, 0);
@@ -110,7 +110,7 @@ impl Shard {
         }
     }
 
-    /// Counts that a key was asked for, by a request that touches the item or not.
+    /// Counts that a client asked for a key, to touch the item or not.
     #[inline]
     pub fn count_get(&mut self, found: Option<Number>, touches: bool) {
         if touches {
@@ -126,26 +126,26 @@ impl Shard {
         }
     }
 
-    /// The size of an item, as memcached counts it.
+    /// Returns the size of an item, as memcached counts it.
     #[inline]
     pub fn size(&self, item: Number) -> usize {
         let sketch = self.blocks.sketch(item);
         self.family.classes.size(sketch.key_length, sketch.flags, sketch.length)
     }
 
-    /// The unique number of an item, as comparisons see it.
+    /// Returns the unique number of an item, as comparisons see it.
     #[inline]
     pub fn compared(&self, item: Number) -> u64 {
         if self.has_unique { self.blocks.unique(item) } else { 0 }
     }
 
-    /// The class of an item.
+    /// Returns the class of an item.
     #[inline]
     pub fn class_of(&self, item: Number) -> usize {
         self.family.classes.of(self.size(item))
     }
 
-    /// The counters of an item's class.
+    /// Returns the counters of an item's class.
     #[inline]
     pub fn class(&mut self, item: Number) -> &mut Class {
         let class = self.class_of(item);
@@ -153,7 +153,7 @@ impl Shard {
         &mut self.classes[class]
     }
 
-    /// The counters of the class of an item that is not there yet.
+    /// Returns the counters of the class of an item that does not exist yet.
     #[inline]
     pub fn class_for(&mut self, key: usize, flags: u32, value: usize) -> &mut Class {
         let classes = &self.family.classes;
@@ -162,13 +162,14 @@ impl Shard {
         &mut self.classes[class]
     }
 
-    /// When the items that would be evicted next were used last, the earlier of both.
+    /// Returns the last use of the items that are evicted next, the earlier of both queues.
     pub fn oldest_use(&self) -> Option<u32> {
         let oldest = [self.small.oldest, self.large.oldest].into_iter().filter(|item| *item != NONE);
         oldest.map(|item| self.blocks.used_at(item)).min()
     }
 
-    /// Calls `each` with the items at these places of the index that are still to be found.
+    /// Calls `each` with the items at these places of the index that have neither expired nor been
+    /// flushed.
     pub fn visit(&self, places: std::ops::Range<usize>, moment: Moment, mut each: impl FnMut(Number)) {
         for place in places {
             let mut item = self.index.first_at(place);
@@ -181,8 +182,8 @@ impl Shard {
         }
     }
 
-    /// How an item is, in memcached's words: its status, its class and the length of its value.
-    /// Nothing changes by that.
+    /// Returns memcached's word for the status of a key, the class of its item, and the length of
+    /// its value. Changes nothing.
     #[cold]
     pub fn status(&self, hash: u32, key: &[u8], moment: Moment) -> (&'static str, usize, u32) {
         match self.index.find(&self.blocks, hash, key) {
@@ -193,31 +194,31 @@ impl Shard {
         }
     }
 
-    /// Lets it expire at another time.
+    /// Sets when an item expires.
     pub fn set_expiry(&mut self, item: Number, expiry: u32) {
         self.expiring -= usize::from(self.blocks.expiry(item) != 0);
         self.expiring += usize::from(expiry != 0);
         self.blocks.set_expiry(item, expiry);
     }
 
-    /// The largest item that is one chunk in memcached.
+    /// Returns the size of the largest item that is one chunk in memcached.
     pub fn largest_chunk(&self) -> usize {
         self.family.classes.chunk(self.family.classes.count() - 1)
     }
 
-    /// Changes marks of an item.
+    /// Sets and clears marks of an item.
     pub fn mark(&mut self, item: Number, set: u8, clear: u8) {
         let marks = self.blocks.marks(item);
         self.blocks.set_marks(item, (marks | set) & !clear);
     }
 
-    /// Takes an item out. Its memory is free when nobody has it pinned.
+    /// Removes an item. Its memory is freed when it is not pinned.
     pub fn remove(&mut self, item: Number) {
         self.index.remove(&mut self.blocks, item);
         self.let_go(item);
     }
 
-    /// The part of `remove` that does not concern the index.
+    /// Does the part of `remove` that does not concern the index.
     fn let_go(&mut self, item: Number) {
         let sketch = self.blocks.sketch(item);
         let size = self.family.classes.size(sketch.key_length, sketch.flags, sketch.length);
@@ -235,13 +236,14 @@ impl Shard {
         if sketch.is_pinned {
             self.mark(item, 0, LINKED);
         } else if kind == Kind::Small {
-            self.blocks.give_blocks_back(item, blocks_for(sketch.key_length + sketch.length));
+            self.blocks.free_blocks(item, blocks_for(sketch.key_length + sketch.length));
         } else {
             self.blocks.release(item);
         }
     }
 
-    /// Keeps its memory, whatever happens to it. Returns `false` if too many have done so.
+    /// Pins an item: its memory stays even if the item is removed. Returns `false` if it has too
+    /// many pins.
     pub fn pin(&mut self, item: Number) -> bool {
         let pins = self.blocks.pins(item);
         if pins < u16::MAX {
@@ -250,7 +252,7 @@ impl Shard {
         pins < u16::MAX
     }
 
-    /// Ends what `pin` began.
+    /// Removes a pin, and frees the memory of a removed item with its last pin.
     pub fn unpin(&mut self, item: Number) {
         let pins = self.blocks.pins(item) - 1;
         self.blocks.set_pins(item, pins);
@@ -259,8 +261,8 @@ impl Shard {
         }
     }
 
-    /// Begins a draft with this key and the beginning of its value, of which `length` bytes are to
-    /// come in all. Returns `None` if there is no memory.
+    /// Begins a draft with this key and the beginning of its value, whose full length is `length`
+    /// bytes. Returns `None` if there is no memory.
     pub fn draft(&mut self, key: &[u8], begun: &[u8], length: usize, moment: Moment) -> Option<Draft> {
         let is_short = length <= SHORT && begun.len() == length;
         if !self.make_room(blocks_for(key.len() + begun.len().min(SHORT)), moment) {
@@ -299,8 +301,8 @@ impl Shard {
         fits
     }
 
-    /// Adds to a draft what a client has sent of its value. Returns `false` if there is no memory, or
-    /// if values that are being received have too much of it.
+    /// Adds to a draft what a client has sent of its value. Returns `false` if there is no memory,
+    /// or if values that are being received take too much of it.
     pub fn receive(&mut self, draft: &mut Draft, bytes: &[u8], moment: Moment) -> bool {
         let fits = self.family.pool.may_receive(draft.needs(bytes.len()), blocks_for(self.largest))
             && self.extend(draft, bytes, moment);
@@ -309,13 +311,13 @@ impl Shard {
         fits
     }
 
-    /// Gives a draft up.
+    /// Gives the memory of a draft back.
     pub fn discard(&mut self, draft: Draft) {
         self.family.pool.count_half_sent(draft.half_sent, 0);
         draft.discard(&mut self.blocks);
     }
 
-    /// Makes an item of a draft, in place of `old`.
+    /// Makes a draft an item, in place of `old`.
     pub fn publish(&mut self, draft: Draft, old: Option<Number>, hash: u32, terms: &Terms<'_>, length: u32) -> Number {
         let item = draft.first;
         if draft.half_sent > 0 {
@@ -355,7 +357,7 @@ impl Shard {
         item
     }
 
-    /// Whether an item expires so soon that it is not evicted before.
+    /// Returns whether an item expires so soon that it is not evicted.
     #[inline]
     fn is_temporary(&self, terms: &Terms<'_>) -> bool {
         terms.expiry != 0 && {
@@ -365,5 +367,5 @@ impl Shard {
     }
 }
 
-/// For a value up to this length room is made before its draft begins.
+/// The length of the longest value for which room is made before its draft begins.
 const SHORT: usize = 8 * 1024;

@@ -1,4 +1,4 @@
-//! Storing, as the verbs say it.
+//! Storing values as their verbs say.
 
 use super::blocks::Number;
 use super::draft::Draft;
@@ -8,11 +8,11 @@ use super::{Content, Moment, Outcome, Terms};
 use sinew_memcached_protocol::Verb;
 
 impl Shard {
-    /// Stores as the verb says.
+    /// Stores a value as the verb says.
     pub fn store(&mut self, verb: Verb, hash: u32, terms: &mut Terms<'_>, content: Content<'_>) -> Outcome {
         let moment = terms.moment;
         self.class_for(terms.key.len(), terms.flags, content.length()).counters.cmd_set += 1;
-        let old = self.find_to_replace(hash, terms.key, moment);
+        let old = self.find(hash, terms.key, moment);
         let refused = match (verb, old) {
             (Verb::Add, Some(old)) => {
                 self.spare(old);
@@ -38,7 +38,7 @@ impl Shard {
         if let (Verb::Append | Verb::Prepend, Some(old)) = (verb, old) {
             return self.concatenate(verb, hash, old, terms, content);
         }
-        // What is to be replaced may be given up for what replaces it.
+        // Making room for the new item may evict the item that it replaces.
         let (draft, length) = match content {
             Content::Drafted(draft, length) => (draft, length),
             Content::Whole(value) => match self.draft(terms.key, value, value.len(), moment) {
@@ -54,19 +54,7 @@ impl Shard {
         Outcome::Stored { unique: self.blocks.unique(item) }
     }
 
-    /// As `find`. The memory of one that is gone anyway is reclaimed for the one to be stored.
-    #[inline]
-    fn find_to_replace(&mut self, hash: u32, key: &[u8], moment: Moment) -> Option<Number> {
-        let item = self.index.find(&self.blocks, hash, key)?;
-        if self.is_live(item, moment) {
-            return Some(item);
-        }
-        self.class(item).counters.reclaimed += 1;
-        self.expire_slow(item, moment);
-        None
-    }
-
-    /// What a comparison says against storing.
+    /// Compares unique numbers. Returns an outcome if the value must not be stored.
     fn compare(&mut self, old: Number, terms: &mut Terms<'_>) -> Option<Outcome> {
         let unique = self.compared(old);
         if unique == terms.unique && self.has_unique {
@@ -83,7 +71,7 @@ impl Shard {
         }
     }
 
-    /// There is no memory: what was there is outdated, and goes if it was to be replaced.
+    /// Fails for lack of memory. `set` removes the item that it cannot replace: it is outdated.
     #[cold]
     fn fail(&mut self, verb: Verb, hash: u32, terms: &Terms<'_>) -> Outcome {
         self.counters.store_no_memory += 1;
@@ -96,7 +84,7 @@ impl Shard {
         Outcome::OutOfMemory
     }
 
-    /// A new item from an old one and what is put before it or behind it.
+    /// Stores a new item made of an old value and the value put before or after it.
     fn concatenate(
         &mut self,
         verb: Verb,
@@ -110,7 +98,7 @@ impl Shard {
         terms.flags = self.blocks.flags(old);
         terms.expiry = self.blocks.expiry(old);
         terms.base64 = self.blocks.is_marked(old, BASE64);
-        // Pinned, for making room must not take it away.
+        // The old item is pinned, so that making room does not free it.
         let is_pinned = self.pin(old);
         let fits = self.family.classes.size(terms.key.len(), terms.flags, length + added) <= self.largest;
         let draft = if is_pinned && fits { self.concatenated(verb, old, terms, &content) } else { None };
@@ -130,7 +118,7 @@ impl Shard {
         }
     }
 
-    /// A draft of an old value and what is put before it or behind it.
+    /// Returns a draft of an old value and the value put before or after it.
     fn concatenated(&mut self, verb: Verb, old: Number, terms: &Terms<'_>, content: &Content<'_>) -> Option<Draft> {
         let (moment, added) = (terms.moment, content.length());
         let length = self.blocks.length(old) as usize;
@@ -154,7 +142,7 @@ impl Shard {
         None
     }
 
-    /// Adds bytes of another chain to a draft.
+    /// Adds bytes of another chain to a draft. Returns `false` if there is no memory.
     fn extend_from(&mut self, draft: &mut Draft, (mut from, mut left): (Cursor, usize), moment: Moment) -> bool {
         let mut piece = [0; 1024];
         while left > 0 {

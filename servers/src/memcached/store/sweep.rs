@@ -1,4 +1,4 @@
-//! Memory back from what has expired and what nobody asks for any more.
+//! The sweeper: a fibre that frees the memory of items that have expired or been flushed.
 
 use super::blocks::NONE;
 use super::classes::MOST_CLASSES;
@@ -9,20 +9,19 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Places of the index that are looked at while the lock is held, if there is an item at each.
-/// Unmeasured.
+/// The number of items or places that are visited while the lock is held. Unmeasured.
 pub const STEP: usize = 64;
 
-/// Places that are looked at while the lock is held, if all are empty. Unmeasured.
+/// The number of places after which the lock is released, even if they are empty. Unmeasured.
 const EMPTY_STEP: usize = 16 * STEP;
 
-/// Between two steps. A shard of 100,000 items takes 3 seconds.
+/// The pause between two steps. A shard of 100,000 items takes 3 seconds.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Between two rounds, at least and at most, in seconds.
+/// The shortest and the longest pause between two rounds, in seconds.
 const REST: std::ops::RangeInclusive<u32> = 1..=60;
 
-/// Classes of sizes: those whose bits are set.
+/// Classes of sizes, as bits.
 pub type Classes = u64;
 
 const _: () = assert!(MOST_CLASSES <= Classes::BITS as usize);
@@ -31,27 +30,28 @@ const _: () = assert!(MOST_CLASSES <= Classes::BITS as usize);
 #[derive(Default)]
 pub struct Sweeper {
     fibre: OnceLock<Fibre>,
-    /// Whether it waits for work.
+    /// Whether the fibre sleeps until there is work.
     sleeps: AtomicBool,
-    /// Whether it sweeps only when a client tells it to.
+    /// Whether it sweeps only when a client asks for it.
     is_manual: AtomicBool,
-    /// What a client has told it to crawl through; 0 is nothing.
+    /// The classes that a client wants it to crawl through; 0 is none.
     wanted: AtomicU64,
-    /// Whether it is crawling because a client told it to.
+    /// Whether it crawls because a client asked for it.
     crawls: AtomicBool,
     starts: AtomicU64,
 }
 
 impl Sweeper {
-    /// Sweeps only when a client says so.
+    /// Returns a sweeper that sweeps only when a client asks for it.
     pub fn manual() -> Sweeper {
         Sweeper { is_manual: AtomicBool::new(true), ..Sweeper::default() }
     }
 
-    /// Says that there is something that may expire. By anyone.
+    /// Says that an item may expire. Any thread may call this.
     #[inline]
     pub fn call(&self) {
-        // SeqCst pairs with `fall_asleep`: the item is seen there, or the sleeper here.
+        // SeqCst pairs with `fall_asleep`: either the sweeper sees the item, or this sees that it
+        // sleeps.
         if self.sleeps.load(Ordering::SeqCst) {
             self.call_slow();
         }
@@ -64,9 +64,10 @@ impl Sweeper {
         }
     }
 
-    /// Has it crawl through items of these classes. Returns `false` if it is doing so already.
+    /// Asks for a crawl through items of these classes. Returns `false` if there is one already.
     pub fn crawl(&self, classes: Classes) -> bool {
-        // SeqCst pairs with `fall_asleep`: the request is seen there, or the sleeper here.
+        // SeqCst pairs with `fall_asleep`: either the sweeper sees the request, or this sees that
+        // it sleeps.
         let is_free = !self.crawls.swap(true, Ordering::SeqCst);
         if is_free {
             self.wanted.store(classes, Ordering::SeqCst);
@@ -75,12 +76,12 @@ impl Sweeper {
         is_free
     }
 
-    /// Whether it crawls because a client told it to.
+    /// Returns whether it crawls because a client asked for it.
     pub fn is_crawling(&self) -> bool {
         self.crawls.load(Ordering::SeqCst)
     }
 
-    /// How often it began a round.
+    /// Returns the number of rounds that it has begun.
     pub fn starts(&self) -> u64 {
         self.starts.load(Ordering::Relaxed)
     }
@@ -117,7 +118,7 @@ impl Sweeper {
         }
     }
 
-    /// One round through all shards. Returns when the next item expires.
+    /// Goes through all shards once. Returns when the next item expires.
     fn round(
         &self,
         store: &Store,
@@ -143,7 +144,7 @@ impl Sweeper {
         self.sleeps.store(false, Ordering::SeqCst);
     }
 
-    /// Wakes it, so that it sees what it has to do, or that it has been cancelled.
+    /// Wakes the fibre, so that it sees its work, or that it has been cancelled.
     pub fn wake(&self) {
         if let Some(fibre) = self.fibre.get() {
             fibre.unpark();
@@ -155,7 +156,7 @@ fn has_expiring(store: &Store) -> bool {
     (0..store.shards()).any(|shard| store.lock(shard).expiring > 0)
 }
 
-/// Goes through a shard, a few places at a time. Returns when the next of its items expires.
+/// Goes through a shard, a few places at a time. Returns when its next item expires.
 fn sweep(
     store: &Store,
     shard: usize,
@@ -197,7 +198,7 @@ fn sweep(
             return Ok(earliest);
         }
         match crawled {
-            // A client waits to see what comes of it.
+            // A client waits for the result.
             Some(_) => sinew::yield_now(),
             None => sinew::time::try_sleep(PAUSE)?,
         }

@@ -1,4 +1,4 @@
-//! A shard against a map, and what it gives up.
+//! A shard compared with a map, and the order in which it evicts.
 
 use super::blocks::PAGE;
 use super::classes::{Classes, Sizing};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const NOW: Moment = Moment { now: 100, flushed: 0 };
 
-/// A shard that has all of the memory.
+/// Returns a shard that has all of the memory.
 fn shard(bytes: usize, evicts: bool) -> Shard {
     let classes = Classes::new(Sizing::default());
     let family = Family::new(1, Pool::new(bytes, 1), classes, Arc::new(Watchers::new(0)));
@@ -25,7 +25,7 @@ fn evictions(shard: &Shard) -> u64 {
     shard.classes.iter().map(|class| class.counters.evicted).sum()
 }
 
-/// Not a good hash: places collide, and so do hashes.
+/// Returns a poor hash, so that places and hashes collide.
 fn hash(key: &[u8]) -> u32 {
     key.iter().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add((*byte).into())) % 5000
 }
@@ -65,7 +65,7 @@ impl Random {
 }
 
 #[test]
-fn a_shard_is_a_map_as_long_as_there_is_room() {
+fn a_shard_is_a_map_while_there_is_room() {
     let (mut shard, fresh) = (shard(64 << 20, true), Fresh::default());
     let mut model: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut random = Random(88_172_645_463_325_252);
@@ -115,7 +115,7 @@ fn a_shard_is_a_map_as_long_as_there_is_room() {
 }
 
 #[test]
-fn memory_comes_back_to_the_last_block() {
+fn all_blocks_are_freed() {
     let (mut shard, fresh) = (shard(4 << 20, true), Fresh::default());
     let keys: Vec<Vec<u8>> = (0..3000).map(|number| format!("key{number}").into_bytes()).collect();
     for key in &keys {
@@ -130,7 +130,7 @@ fn memory_comes_back_to_the_last_block() {
 }
 
 #[test]
-fn the_oldest_goes_first_and_what_was_asked_for_stays() {
+fn the_oldest_item_is_evicted_and_used_items_stay() {
     let (mut shard, fresh) = (shard(1 << 20, true), Fresh::default());
     let key = |number: usize| format!("key{number}").into_bytes();
     let mut last = 0;
@@ -149,7 +149,7 @@ fn the_oldest_goes_first_and_what_was_asked_for_stays() {
 }
 
 #[test]
-fn what_has_expired_goes_before_what_has_not() {
+fn expired_items_are_removed_before_live_ones() {
     let (mut shard, fresh) = (shard(1 << 20, false), Fresh::default());
     let later = Moment { now: 200, flushed: 0 };
     let mut number = 0;
@@ -163,6 +163,16 @@ fn what_has_expired_goes_before_what_has_not() {
     assert!(matches!(store(&mut shard, &fresh, Verb::Set, b"b", &[0; 100], later, 0), Outcome::Stored { .. }));
     let reclaimed: u64 = shard.classes.iter().map(|class| class.counters.reclaimed).sum();
     assert_eq!((evictions(&shard), reclaimed), (0, 1));
+}
+
+#[test]
+fn storing_over_an_expired_item_counts_it_as_expired_and_not_as_reclaimed() {
+    let (mut shard, fresh) = (shard(1 << 20, true), Fresh::default());
+    let later = Moment { now: 200, flushed: 0 };
+    store(&mut shard, &fresh, Verb::Set, b"a", b"old", NOW, 150);
+    assert!(matches!(store(&mut shard, &fresh, Verb::Add, b"a", b"new", later, 0), Outcome::Stored { .. }));
+    let reclaimed: u64 = shard.classes.iter().map(|class| class.counters.reclaimed).sum();
+    assert_eq!((shard.counters.get_expired, reclaimed), (1, 0));
 }
 
 #[test]
@@ -184,7 +194,7 @@ fn a_pinned_item_keeps_its_bytes() {
 }
 
 #[test]
-fn a_draft_that_is_given_up_leaves_nothing() {
+fn a_discarded_draft_frees_its_memory() {
     let mut shard = shard(1 << 20, true);
     let mut draft = shard.draft(b"key", &[1; 100], 3 << 20, NOW).expect("there is room");
     assert!(shard.extend(&mut draft, &[2; 10_000], NOW));
@@ -193,7 +203,7 @@ fn a_draft_that_is_given_up_leaves_nothing() {
     assert_eq!(shard.blocks.bytes_in_use(), 0);
 }
 
-/// Puts a value into a shard as a session does that receives it piece by piece.
+/// Stores a value as a session does that receives it piece by piece.
 fn upload(shard: &mut Shard, fresh: &Fresh, key: &[u8], value: &[u8], piece: usize) -> bool {
     let Some(mut draft) = shard.draft(key, b"", value.len(), NOW) else { return false };
     for piece in value.chunks(piece) {
@@ -208,7 +218,7 @@ fn upload(shard: &mut Shard, fresh: &Fresh, key: &[u8], value: &[u8], piece: usi
 }
 
 #[test]
-fn values_of_all_lengths_come_back_whole_and_leave_nothing() {
+fn values_of_all_lengths_are_read_back_and_freed() {
     let (mut shard, fresh) = (shard(8 << 20, true), Fresh::default());
     for length in [16_000, 16_384, 61_436, 61_437, 65_484, 65_485, 65_536, 126_000, 131_016, 131_017, 1_000_000] {
         let data: Vec<u8> = (0..length).map(|at| (at * 7 + at / 251) as u8).collect();
@@ -229,7 +239,7 @@ fn values_of_all_lengths_come_back_whole_and_leave_nothing() {
 }
 
 #[test]
-fn large_values_take_what_they_need_and_hardly_more() {
+fn large_values_take_little_more_than_their_length() {
     let (mut shard, fresh) = (shard(64 << 20, false), Fresh::default());
     let data = vec![1; (1 << 20) - 250];
     let stored = (0..100).take_while(|number| upload(&mut shard, &fresh, format!("k{number}").as_bytes(), &data, 9000));
@@ -237,7 +247,7 @@ fn large_values_take_what_they_need_and_hardly_more() {
 }
 
 #[test]
-fn little_of_a_large_value_does_not_take_a_page() {
+fn the_beginning_of_a_large_value_takes_no_page() {
     let mut shard = shard(8 << 20, true);
     let mut draft = shard.draft(b"key", b"", 1 << 20, NOW).expect("there is room");
     assert!(shard.extend(&mut draft, &[1; 1000], NOW));
@@ -249,7 +259,7 @@ fn little_of_a_large_value_does_not_take_a_page() {
 }
 
 #[test]
-fn values_that_are_being_received_have_a_quarter_of_the_memory_and_give_it_back() {
+fn unfinished_values_take_at_most_a_quarter_of_the_memory() {
     let (mut shard, fresh) = (shard(64 << 20, true), Fresh::default());
     for _ in 0..2 {
         let mut drafts = Vec::new();
@@ -263,7 +273,7 @@ fn values_that_are_being_received_have_a_quarter_of_the_memory_and_give_it_back(
         }
         let bytes = shard.blocks.bytes_in_use();
         assert!((15 << 20..=(16 << 20) + PAGE).contains(&bytes), "{bytes} in {} values", drafts.len());
-        // Those that are there as a whole are stored all the same.
+        // Values that are there as a whole are stored all the same.
         let stored = store(&mut shard, &fresh, Verb::Set, b"key", &[2; 30_000], NOW, 0);
         assert!(matches!(stored, Outcome::Stored { .. }));
         shard.remove(shard.index.find(&shard.blocks, hash(b"key"), b"key").expect("it is there"));
@@ -273,13 +283,13 @@ fn values_that_are_being_received_have_a_quarter_of_the_memory_and_give_it_back(
 }
 
 #[test]
-fn a_small_memory_receives_one_of_the_largest_values() {
+fn a_small_memory_can_receive_one_largest_value() {
     let (mut shard, fresh) = (shard(2 << 20, true), Fresh::default());
     assert!((0..5).all(|_| upload(&mut shard, &fresh, b"key", &[1; 1_000_000], 16_384)));
 }
 
 #[test]
-fn the_oldest_large_value_of_all_shards_goes_first() {
+fn the_oldest_large_value_of_all_shards_is_evicted_first() {
     let plan = Plan { bytes: 64 << 20, largest: 1 << 20, evicts: true, sizing: Sizing::default() };
     let store = Store::new(plan, Arc::new(Watchers::new(0)));
     assert!(store.shards() > 4);
@@ -304,7 +314,7 @@ fn the_oldest_large_value_of_all_shards_goes_first() {
 }
 
 #[test]
-fn small_values_take_the_room_of_large_ones_that_are_older() {
+fn small_values_evict_older_large_values() {
     let (mut shard, fresh) = (shard(4 << 20, true), Fresh::default());
     let data = vec![1; 1_000_000];
     while evictions(&shard) == 0 {
@@ -317,13 +327,13 @@ fn small_values_take_the_room_of_large_ones_that_are_older() {
     }
     assert!(shard.classes.last().is_some_and(|class| class.stock.items == 0));
     assert!(number > 20_000, "{number} small values in four megabytes");
-    // And back: a large one takes blocks.
+    // And back: a large value takes blocks.
     assert!(upload(&mut shard, &fresh, b"large", &data, 9000));
     assert!(value(&mut shard, b"large", NOW).as_ref() == Some(&data));
 }
 
 #[test]
-fn a_lower_limit_gives_pages_back_to_the_system() {
+fn a_lower_limit_returns_pages_to_the_system() {
     let plan = Plan { bytes: 16 << 20, largest: 1 << 20, evicts: true, sizing: Sizing::default() };
     let store = Store::new(plan, Arc::new(Watchers::new(0)));
     let (key, data) = (b"key", vec![1; 900_000]);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The number of directories that are read at a time. Other sessions wait, without a thread of the
 /// pool: files are opened there. A session that reads from a hanging disk keeps its turn.
 /// Unmeasured.
-const MOST_AT_A_TIME: u64 = 2;
+const MOST_AT_A_TIME: usize = 2;
 
 /// The bytes of names that are kept.
 const MOST_BYTES: usize = 16 << 20;
@@ -55,7 +55,7 @@ impl Listings {
         if let Some(names) = self.look(path, oldest) {
             return Ok(names);
         }
-        let _turn = self.readers.acquire_timeout(1, patience).map_err(|_| Errno::AGAIN)?;
+        let _turn = self.readers.acquire_timeout(patience).map_err(|_| Errno::AGAIN)?;
         // Another session may have read them meanwhile.
         if let Some(names) = self.look(path, oldest) {
             return Ok(names);
@@ -96,7 +96,7 @@ impl Listings {
 mod tests {
     use super::*;
     use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     fn read() -> Result<Names, Errno> {
         Names::read(Dir::new(openat(CWD, "/", OFlags::RDONLY, Mode::empty())?)?, false)
@@ -134,7 +134,7 @@ mod tests {
         sinew::run(|| {
             let (listings, hour) = (&Listings::new(), Duration::from_secs(3600));
             let (release, stuck) = std::sync::mpsc::channel::<()>();
-            let (stuck, tried) = (&Mutex::new(stuck), &AtomicU64::new(0));
+            let (stuck, tried) = (&Mutex::new(stuck), &AtomicUsize::new(0));
             sinew::scope(|scope| {
                 // These are more than the threads of the pool.
                 for number in 0..sinew::io::BLOCKING_THREADS + 100 {

@@ -1,5 +1,8 @@
 #![doc = include_str!("README.md")]
 
+#[cfg(all(test, sinew_loom))]
+mod models;
+
 use super::driver::Bell;
 use crate::base::atomic::{AcqRel, Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release};
 use crate::base::fence;

@@ -72,7 +72,7 @@ impl<T: Copy> Timer<T> {
     }
 
     /// Returns whether the timer is armed. Under the wheel's lock.
-    #[cfg(test)]
+    #[cfg(all(test, not(sinew_loom)))]
     pub(crate) fn is_armed(&self) -> bool {
         self.place.get() != UNARMED
     }
@@ -121,13 +121,13 @@ impl<T: Copy> Wheel<T> {
     }
 
     /// Returns the number of armed timers.
-    #[cfg(test)]
+    #[cfg(all(test, not(sinew_loom)))]
     pub(crate) fn len(&self) -> usize {
         self.armed
     }
 
     /// Returns whether no timer is armed.
-    #[cfg(test)]
+    #[cfg(all(test, not(sinew_loom)))]
     pub(crate) fn is_empty(&self) -> bool {
         self.armed == 0
     }
@@ -399,5 +399,5 @@ impl<T: Copy> Wheel<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests;

@@ -1,0 +1,85 @@
+//! `hyper`: the same HTTP server, hyper, on Sinew's tasks and on Tokio's, which it is made for.
+//! Nothing but the runtime differs.
+
+use std::convert::Infallible;
+use std::io;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use sinew_hyper::SinewIo;
+use tokio::runtime::Builder;
+
+use super::serving::METRICS;
+use super::{Depth, Experiment, PLAIN, Plot, Variant, web};
+use crate::case::Case;
+use crate::load::server;
+use crate::peers::fibres;
+
+pub static HYPER: Experiment = Experiment {
+    name: "hyper",
+    source: "Sinew",
+    measures: "As web, by hyper: on Sinew’s tasks, on Tokio’s multi-thread runtime, and on Tokio’s runtime for one thread.",
+    good: "At least 0.97 of the faster Tokio’s requests for each second of CPU.",
+    metrics: METRICS,
+    plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
+    is_pinned: false,
+    concerns: |peer| ["sinew/tasks", "tokio", "tokio/current"].contains(&peer.name),
+    variants: |depth, _, _| {
+        let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
+        connections.iter().map(|&many| Variant::new(format!("{many} connections"), many)).collect()
+    },
+    measure: |case| web::measure(case).into(),
+    serve: Some(serve),
+    ..PLAIN
+};
+
+async fn answer(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::new(Bytes::from_static(b"Hello, world!"))))
+}
+
+/// In the server's process.
+fn serve(case: &Case) -> io::Result<()> {
+    match case.peer.as_str() {
+        "tokio" => {
+            let runtime = Builder::new_multi_thread().worker_threads(case.processors).enable_io().build()?;
+            // As a task on a worker: the thread of `block_on` is none.
+            let root = runtime.spawn(on_tokio());
+            runtime.block_on(root).map_err(io::Error::other)?
+        }
+        "tokio/current" => Builder::new_current_thread().enable_io().build()?.block_on(on_tokio()),
+        _ => on_sinew(case.processors),
+    }
+}
+
+fn on_sinew(processors: usize) -> io::Result<()> {
+    sinew::Builder::from(fibres::builder(processors, "sinew/fair")).build().map_err(io::Error::other)?.run(|| {
+        let listener = sinew::net::TcpListener::from(server::listener()?);
+        for stream in listener.incoming() {
+            let stream = stream?;
+            stream.set_nodelay(true)?;
+            // A client that breaks off is no concern of the others.
+            drop(sinew::task::spawn(async {
+                let _ = http1::Builder::new().serve_connection(SinewIo::new(stream), service_fn(answer)).await;
+            }));
+        }
+        Ok(())
+    })
+}
+
+async fn on_tokio() -> io::Result<()> {
+    let listener = server::listener()?;
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(async {
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+        });
+    }
+}

@@ -1,0 +1,10 @@
+//! Models of processors among each other. The models of sleeping processors lie beside
+//! [`Idle`](super::idle::Idle).
+//!
+//! | file | what is modelled | what is abstracted |
+//! | --- | --- | --- |
+//! | `dispatch` | [`Idle`](super::idle::Idle) with the queues of each scheduler | a processor's loop is one search, one announcement and one sleep; strands are never run |
+//! | `drain` | [`Drain`](super::drain::Drain) and [`Tally`](super::drain::Tally): the end of a runtime | strands are calls; the drainer is a kernel thread; a processor's memory is watched memory |
+
+mod dispatch;
+mod drain;
