@@ -37,7 +37,7 @@ fn a_sleep_that_is_reset_ends_at_its_new_time() {
                 let timer = SinewTimer::new();
                 let mut sleep = timer.sleep(LONG);
                 // The sleep is polled once, so that it is in the wheel when it is reset.
-                let Either::Right(_) = select(&mut sleep, sinew::task::yield_now()).await else {
+                let Either::Right(_) = select(&mut sleep, sinew::task::yield_now_async()).await else {
                     panic!("an hour has not passed");
                 };
                 let place = &raw const *sleep;

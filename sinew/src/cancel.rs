@@ -1,69 +1,77 @@
-//! Asking fibres to end what they do, and limits in time to what they wait for.
+//! Cancellation: asking fibres to end what they do, and time limits for what they wait for.
 //!
 //! # The problem
 //!
-//! A server stops, a client goes away, a request takes too long: what fibres still do
-//! for it should end, soon and in order. They cannot be stopped from outside: what
-//! they have borrowed, locked and half written is theirs to put right. So they are
-//! *asked*, and the place where they notice is the one where they spend their lives:
-//! a call that blocks.
+//! A server stops, a client goes away, a request takes too long: then the fibres that work for it
+//! should end, soon and in order. They cannot be stopped from outside, because only they can put
+//! right what they have borrowed, locked and half written. So they are *asked*. They notice the
+//! request where they spend most of their time: in a call that blocks.
 //!
 //! # What there is
 //!
-//! - [`Fibre::cancel`](crate::Fibre::cancel) and [`Scope::cancel`](crate::Scope::cancel)
-//!   ask. That cannot be taken back: every blocking call from then on fails.
-//! - [`time::timeout`](crate::time::timeout) and
-//!   [`time::deadline`](crate::time::deadline) run a part of the program with a limit
-//!   in time, which ends with that part.
-//! - [`shield`] runs a part that is to be left alone: the farewell to a peer, the
-//!   flush of a buffer. Limits of its own still count in it.
+//! - [`Fibre::cancel`](crate::Fibre::cancel) and [`Scope::cancel`](crate::Scope::cancel) ask. A
+//!   request cannot be taken back: the blocking calls that notice it fail from then on.
+//! - [`time::timeout`](crate::time::timeout) and [`time::deadline`](crate::time::deadline) run a part
+//!   of the program with a time limit. The limit ends with that part.
+//! - [`shield`] runs a part that is to be left alone, such as the farewell to a peer or the flush of
+//!   a buffer. Time limits that begin inside of it still count.
 //! - [`check`] is for code that computes and does not block.
 //!
 //! # Which calls notice
 //!
-//! Those whose result can say so. It is an error value, never a panic: no lock is
-//! poisoned by it, destructors run when the program returns through them.
+//! A call notices if its result can say so, and if it would have to wait. The result is an error
+//! value, never a panic: no lock is poisoned, and destructors run when the program returns through
+//! them. A call that need not wait succeeds as usual.
 //!
 //! | call | what a cancelled or overdue fibre gets |
 //! | --- | --- |
-//! | `recv`, `send` of channels | the error for a closed channel, with the message in the case of `send` |
-//! | their forms with a limit | that error, or the one for the limit if it was a deadline |
-//! | `Semaphore::wait_timeout`, `acquire_timeout` and the like | [`AcquireError`](crate::sync::AcquireError) |
-//! | [`time::try_sleep`](crate::time::try_sleep), `Interval::try_tick` | [`Cancelled`] |
-//! | a scope that waits for its fibres, the `join` of one of them | goes on waiting, and cancels them |
+//! | `recv` and `send` of channels | the error for a closed channel; `send` returns the message in it |
+//! | their forms with a limit | the same; the error for the limit if a carried deadline has passed |
+//! | [`Select::run`](crate::sync::Select::run) | its first arm is done as if its channel were closed |
+//! | its forms with a limit | the same; `None` if a carried deadline has passed |
+//! | `Semaphore::wait_timeout`, `acquire_timeout`, their `_many` and `_deadline` forms | [`AcquireError`](crate::sync::AcquireError) |
+//! | sockets of [`net`](crate::net): `connect`, `accept`, `read`, `write`, `send`, `recv`, and all that is made of these | an [`io::Error`] made from [`Cancelled`]; no byte and no connection is lost |
+//! | [`Pollable`](crate::io::Pollable): `readable`, `writable`, `read_with`, `write_with`, and their forms with a limit | the same |
+//! | [`io::stdin`](crate::io::stdin), `stdout` and `stderr` on a pipe or a socket | the same |
+//! | [`time::try_sleep`](crate::time::try_sleep), `Interval::try_tick` | [`Cancelled`], also if there is nothing to wait for |
+//! | a [`scope`](crate::scope) that waits for its fibres, `ScopedJoinHandle::join` | goes on waiting, and cancels the fibres |
 //!
-//! Locks, condition variables, barriers, `sleep`, `park` and the `join` of a fibre of
-//! no scope are std's, whose results have no room for it; they wait on. A condition
-//! variable could return early, but the loop around it would then never sleep again.
-//! A lock is held for a moment only, so nothing is gained.
+//! All other calls wait on:
 //!
-//! The scope's rule makes cancellation follow the program's structure without a tree
-//! of its own: whoever waits for fibres that work on its behalf passes on that it has
-//! been cancelled.
+//! | call | why |
+//! | --- | --- |
+//! | locks, condition variables, barriers, wait groups, `Once`, `Semaphore::wait` and `acquire` | their results have no room for it. A loop around a condition variable would never sleep again if it returned early, and a lock is held for a moment only |
+//! | `sleep`, `park`, `Interval::tick` | the same |
+//! | `join` of a fibre of no scope, `join` of a task, `JoinSet::join_next`, [`block_on`](crate::block_on()) | the same; the forms with a limit keep to their own limit |
+//! | [`blocking`](crate::blocking()), [`fs`](crate::fs), the lookup of a host's name, `stdin` and its kin on a terminal or a file | a thread of the pool runs the call, and cannot be stopped |
+//!
+//! The rule for scopes lets cancellation follow the structure of the program: a fibre that waits for
+//! fibres that work for it passes its own cancellation on to them.
+//!
+//! Tasks are not cancelled but [aborted](crate::task::JoinHandle::abort).
 //!
 //! # What others do
 //!
-//! Go hands a context through every call, and every call that blocks selects on it:
-//! explicit, composable, and in every signature. Java interrupts a thread: one flag,
-//! which any library may swallow; its structured scopes cancel what was forked in
-//! them, which is kept here. Trio has the clearest model, scopes with deadlines and
-//! shields that nest, and raises an exception; the deadlines and shields are kept, the
-//! exception is an error value. `may` unwinds the coroutine by a panic, which poisons
-//! its locks.
+//! Go hands a context through every call, and every call that blocks selects on it. That is explicit
+//! and composable, and in every signature. Java interrupts a thread: one flag, which any library may
+//! swallow. Its structured scopes cancel what was forked in them; so do scopes here. Trio has the
+//! clearest model: scopes with deadlines and shields that nest. It raises an exception. Deadlines
+//! and shields nest here too, and the exception is an error value. `may` unwinds the coroutine by a
+//! panic, which poisons its locks.
 //!
-//! The kind of the [`io::Error`] is not `Interrupted`: std's `read_exact`, `write_all`
-//! and `copy` try again after that, for ever.
+//! The kind of the [`io::Error`] is not `Interrupted`: std's `read_exact`, `write_all` and `copy` try
+//! again after that, for ever.
 
 use crate::wait::{Limits, carried, carrying, with_stackful};
 use std::{fmt, io};
 
-/// Why a call that blocks gave up.
+/// Why a blocking call gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cancelled {
-    /// Somebody asked the fibre to end what it does.
+    /// The fibre was cancelled.
     Requested,
-    /// The time was up that it had for this.
+    /// A time limit was reached that the fibre carries.
     Overdue,
 }
 
@@ -78,7 +86,7 @@ impl fmt::Display for Cancelled {
 
 impl std::error::Error for Cancelled {}
 
-/// `TimedOut` for what is overdue, `Other` for a request; the source is in it.
+/// The kind is `TimedOut` for a time limit and `Other` for a request. The error holds the `Cancelled`.
 impl From<Cancelled> for io::Error {
     fn from(cancelled: Cancelled) -> io::Error {
         let kind = match cancelled {
@@ -89,10 +97,11 @@ impl From<Cancelled> for io::Error {
     }
 }
 
-/// Whether the caller may go on: for loops that compute and do not block.
+/// Checks whether the caller may go on: for loops that compute and do not block.
 ///
 /// # Errors
-/// If its fibre was cancelled and is not [shielded](shield), or its time is up.
+/// [`Cancelled`] if the fibre was cancelled and is not [shielded](shield), or if a time limit was
+/// reached.
 ///
 /// ```
 /// use sinew::cancel::{self, Cancelled};
@@ -122,8 +131,8 @@ pub fn check() -> Result<(), Cancelled> {
     }
 }
 
-/// Runs `f` as if nobody had cancelled its fibre, and without the deadlines from
-/// further out. For what has to be finished once it has begun.
+/// Runs `f` as if the fibre had not been cancelled, and without the time limits from outside of `f`.
+/// For work that has to be finished once it has begun.
 ///
 /// ```
 /// use sinew::{cancel, sync::mpsc};

@@ -1,5 +1,4 @@
-//! `std::thread`, with fibres for threads: a program of threads is ported by its `use`
-//! lines.
+//! `std::thread`, with fibres for threads. To port a program of threads, change its `use` lines.
 //!
 //! ```
 //! use sinew::sync::mpsc;
@@ -13,35 +12,35 @@
 //! }
 //! ```
 //!
-//! Names and signatures are std's. [`Thread`] is [`Fibre`](crate::Fibre) by another name,
-//! and the handles and scopes are those of the crate's root, so both ways of writing mix.
+//! Names and signatures are std's. [`Thread`] is another name for [`Fibre`](crate::Fibre). The
+//! handles and scopes are those of the crate's root, so both ways of writing mix.
 //!
 //! # Where it runs
 //!
-//! In a fibre, [`spawn`], [`scope`] and [`Builder`] do what those of the crate's root do:
-//! the new fibre runs on the cluster of the one that spawns it.
+//! In a fibre, [`spawn`], [`scope`] and [`Builder`] do what those of the crate's root do: the new
+//! fibre runs on the cluster of the fibre that spawns it.
 //!
-//! On a kernel thread that runs no fibre, such as the one of `main`, it runs on a runtime
-//! of the process's own. That is built when it is first needed, with one processor for
-//! each CPU, and serves all kernel threads from then on. `join`, sockets and locks block
-//! a kernel thread as they block a fibre, so `main` may stay where it is. The runtime is
-//! never ended: as with threads, the process ends when `main` returns, whatever its fibres
-//! are doing, and destructors on their stacks do not run.
+//! On a kernel thread that runs no fibre, such as the thread of `main`, the new fibre runs on a
+//! runtime of the process's own. This runtime is built when it is first needed, with one processor
+//! for each CPU, and serves all kernel threads from then on. `join`, sockets and locks block a kernel
+//! thread as they block a fibre, so `main` may stay a plain function. The runtime never ends. As
+//! with threads, the process ends when `main` returns, whatever its fibres are doing, and
+//! destructors on their stacks do not run.
 //!
-//! Its stacks are as large as std's, 2 MiB, or what the environment's `RUST_MIN_STACK`
-//! says, for whoever wrote the program counted on that. There is room for 131,000 of them;
-//! with `RUST_MIN_STACK=65536`, which is what fibres of [`sinew::run`](crate::run) have,
-//! there is room for millions, and each costs half as much.
+//! Its stacks have the size of std's, 2 MiB, or the size in the environment variable
+//! `RUST_MIN_STACK`: a program of threads may rely on that. There is room for 131,000 of them. With
+//! `RUST_MIN_STACK=65536`, the size that fibres of [`sinew::run`](crate::run) have, there is room for
+//! millions, and each costs half as much.
 //!
-//! [`sinew::spawn`](crate::spawn) and [`sinew::scope`](crate::scope) do not do this: they
-//! refuse where there is no runtime. A program that builds its own means that one, and
-//! would hardly notice that a fibre has gone to another.
+//! [`sinew::spawn`](crate::spawn) and [`sinew::scope`](crate::scope) refuse where there is no runtime.
+//! A program that builds its own runtime means that one, and would hardly notice that a fibre has
+//! gone to another.
 //!
 //! # What is different
 //!
-//! - What `thread_local!` declares belongs to a kernel thread, and so to many fibres. One
-//!   more line makes it theirs: `use sinew::fibre_local as thread_local;`.
-//! - A fibre that computes for long without a call that may block keeps its processor:
+//! - A variable that `thread_local!` declares belongs to a kernel thread, and so to many fibres. One
+//!   more line gives each fibre its own: `use sinew::fibre_local as thread_local;`.
+//! - A fibre that computes for long without a call that may block keeps its processor. Call
 //!   [`yield_now`] now and then.
 //! - The message of a panic names the kernel thread.
 //! - A name with a NUL byte is an error, not a panic.
@@ -58,11 +57,11 @@ use crate::processor::spawn::SpawnError;
 use crate::runtime::process_wide;
 use std::io;
 
-/// Starts a fibre that runs `f`, from anywhere.
+/// Starts a fibre that runs `f`. The caller may be any thread, fibre or task.
 ///
 /// # Panics
-/// If the process's own runtime is needed and cannot be built, or if there is no memory
-/// for another stack; [`Builder::spawn`] returns that as an error.
+/// If the process's own runtime is needed and cannot be built, or if there is no memory for another
+/// stack. [`Builder::spawn`] returns these as errors.
 #[track_caller]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where
@@ -72,8 +71,9 @@ where
     SpawnError::expect_none(FibreBuilder::new().or_on(Some(process_wide)).spawn(f))
 }
 
-/// Runs `f` with a scope in which fibres may be spawned that borrow from outside, from
-/// anywhere; returns when `f` has returned and all of them have finished.
+/// Runs `f` with a scope. Fibres that are spawned in the scope may borrow from outside of it. Returns
+/// when `f` has returned and all fibres of the scope have finished. The caller may be a fibre or any
+/// kernel thread.
 ///
 /// ```
 /// let mut counts = [0; 3];
@@ -86,9 +86,9 @@ where
 /// ```
 ///
 /// # Panics
-/// If a fibre of the scope panicked and was not joined; if `f` panics. In either case only
-/// after all fibres of the scope have finished. In a task, which may not block its processor;
-/// `f` is not called then.
+/// - If `f` panics, or if a fibre of the scope panicked and was not joined. In both cases all fibres
+///   of the scope have finished before.
+/// - In a task, which may not block its processor. `f` is not called then.
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
@@ -97,18 +97,18 @@ where
     scope_in(Some(process_wide), f)
 }
 
-/// Whether the caller is unwinding from a panic.
+/// Returns whether the caller is unwinding from a panic.
 pub fn panicking() -> bool {
     std::thread::panicking()
 }
 
-/// Makes fibres with a name or a stack of their own; [`FibreBuilder`] can do more.
+/// Starts fibres with a name or another size of stack. [`FibreBuilder`] can do more.
 #[derive(Debug)]
 #[must_use]
 pub struct Builder(FibreBuilder);
 
 impl Builder {
-    /// A fibre as [`spawn`] makes it.
+    /// Returns a builder for a fibre as [`spawn`] starts it.
     pub fn new() -> Builder {
         Builder(FibreBuilder::new().or_on(Some(process_wide)))
     }
@@ -126,7 +126,7 @@ impl Builder {
     /// Starts the fibre.
     ///
     /// # Errors
-    /// That of [`SpawnError`]; nothing has been started then, and `f` has been dropped.
+    /// An [`io::Error`] made from [`SpawnError`]. Then nothing has been started, and `f` has been dropped.
     #[track_caller]
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where

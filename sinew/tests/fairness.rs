@@ -241,7 +241,7 @@ fn a_fibre_goes_on_although_more_urgent_tasks_never_rest() {
                 async move {
                     while !stop.load(Ordering::Relaxed) {
                         turns.fetch_add(1, Ordering::Relaxed);
-                        task::yield_now().await;
+                        task::yield_now_async().await;
                     }
                 }
             };

@@ -169,7 +169,7 @@ fn use_everything(runtime: Runtime) {
                     }
                     let task = task::spawn(async move {
                         for _ in 0..50 {
-                            task::yield_now().await;
+                            task::yield_now_async().await;
                         }
                         number
                     });

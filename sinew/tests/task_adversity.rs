@@ -112,7 +112,7 @@ fn a_waker_that_panics_when_a_task_ends_ends_no_processor() {
         |setup| setup.processors == 1,
         |runtime, _| {
             runtime.run(|| {
-                let mut handle = Box::pin(task::spawn(task::yield_now()));
+                let mut handle = Box::pin(task::spawn(task::yield_now_async()));
                 begin(&mut handle, &Waker::from(Arc::new(Panics)));
                 while !handle.is_finished() {
                     sinew::yield_now();

@@ -61,7 +61,7 @@ fn combinators_with_their_own_wakers_can_wait_for_locks_and_channels() {
                 let sends = (1..=50u64).map(|n| {
                     let sender = sender.clone();
                     async move {
-                        task::yield_now().await;
+                        task::yield_now_async().await;
                         sender.send_async(n).await.unwrap();
                     }
                 });
@@ -70,7 +70,7 @@ fn combinators_with_their_own_wakers_can_wait_for_locks_and_channels() {
                 let receives: FuturesUnordered<_> = (0..50).map(|_| receiver.recv_async()).collect();
                 let (_, sum) = futures::join!(sends, receives.fold(0, |sum, n| async move { sum + n.unwrap() }));
                 // The loser is dropped while it waits.
-                let (waits, ends) = (pin!(receiver.recv_async()), pin!(task::yield_now()));
+                let (waits, ends) = (pin!(receiver.recv_async()), pin!(task::yield_now_async()));
                 select(waits, ends).await;
                 sum
             });

@@ -42,7 +42,7 @@ fn tasks_serve_fibres_tasks_and_threads() {
                     sessions.spawn(echo(stream));
                 }
                 let mut total = 0;
-                while let Some(session) = sessions.join_next().await {
+                while let Some(session) = sessions.join_next_async().await {
                     total += session.unwrap().unwrap();
                 }
                 total

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Counts its living instances.
 struct Counted<'a>(&'a AtomicU32);
@@ -66,7 +66,7 @@ fn many_tasks_yield_and_finish() {
                 .map(|number| {
                     task::spawn(async move {
                         for _ in 0..number % 7 {
-                            task::yield_now().await;
+                            task::yield_now_async().await;
                         }
                         number
                     })
@@ -91,7 +91,7 @@ fn a_yield_lets_others_run_first() {
                         task::spawn(async move {
                             for _ in 0..2 {
                                 log.lock().unwrap().push(number);
-                                task::yield_now().await;
+                                task::yield_now_async().await;
                             }
                         })
                     })
@@ -166,7 +166,7 @@ fn a_panic_in_the_destructor_of_an_unwanted_result_stays_in_the_task() {
             let its_gate = Arc::clone(&gate);
             drop(task::spawn(async move {
                 while !its_gate.load(Relaxed) {
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                 }
                 Explosive
             }));
@@ -222,10 +222,10 @@ fn a_task_that_aborts_itself_ends_at_its_next_await() {
                     if let Some(handle) = its_own.lock().unwrap().take() {
                         break handle;
                     }
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                 };
                 handle.abort();
-                task::yield_now().await;
+                task::yield_now_async().await;
                 its_beyond.store(true, Relaxed);
             });
             *own.lock().unwrap() = Some(task.abort_handle());
@@ -249,7 +249,7 @@ fn an_unwanted_result_is_dropped_with_the_handle_or_with_the_task() {
             let its_gate = Arc::clone(&gate);
             drop(task::spawn(async move {
                 while !its_gate.load(Relaxed) {
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                 }
                 Counted::new(&LEFT)
             }));
@@ -267,7 +267,7 @@ fn a_handle_can_be_awaited_again_after_its_first_future_was_dropped() {
             let its_gate = Arc::clone(&gate);
             let mut task = task::spawn(async move {
                 while !its_gate.load(Relaxed) {
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                 }
                 7
             });
@@ -292,7 +292,7 @@ fn join_with_a_limit_returns_the_handle_and_can_be_repeated() {
             let its_gate = Arc::clone(&gate);
             let task = task::spawn(async move {
                 while !its_gate.load(Relaxed) {
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                 }
             });
             let task = task.join_timeout(Duration::from_millis(1)).unwrap_err();
@@ -315,7 +315,7 @@ fn a_local_task_stays_on_its_kernel_thread_and_is_dropped_there() {
                         task::spawn_local(async move {
                             for _ in 0..20 {
                                 shared.borrow_mut().push(kernel_thread());
-                                task::yield_now().await;
+                                task::yield_now_async().await;
                             }
                             Rc::new(kernel_thread())
                         })
@@ -360,7 +360,7 @@ fn a_retiring_processor_ends_after_its_local_tasks() {
                             let local = Rc::new(());
                             task::spawn_local(async move {
                                 while !gate.load(Relaxed) {
-                                    task::yield_now().await;
+                                    task::yield_now_async().await;
                                 }
                                 drop(local);
                             })
@@ -386,13 +386,13 @@ fn a_join_set_returns_its_tasks_as_they_end() {
         rt.run(|| {
             block_on(async {
                 let mut set = JoinSet::new();
-                assert!(set.join_next().await.is_none());
+                assert!(set.join_next_async().await.is_none());
                 let order = Arc::new(AtomicU64::new(u64::MAX));
                 for number in (0..5).rev() {
                     let order = Arc::clone(&order);
                     set.spawn(async move {
                         while order.load(Relaxed) != number {
-                            task::yield_now().await;
+                            task::yield_now_async().await;
                         }
                         number
                     });
@@ -401,10 +401,33 @@ fn a_join_set_returns_its_tasks_as_they_end() {
                 for number in 0..5 {
                     assert!(set.try_join_next().is_none());
                     order.store(number, Relaxed);
-                    assert_eq!(set.join_next().await.unwrap().unwrap(), number);
+                    assert_eq!(set.join_next_async().await.unwrap().unwrap(), number);
                 }
-                assert!(set.is_empty() && set.join_next().await.is_none());
+                assert!(set.is_empty() && set.join_next_async().await.is_none());
             });
+        });
+    });
+}
+
+#[test]
+fn a_fibre_joins_the_tasks_of_a_set_with_and_without_a_limit() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let mut set = JoinSet::new();
+            assert!(set.join_next().is_none());
+            assert_eq!(set.join_next_timeout(SOON).map(|joined| joined.is_none()), Ok(true));
+            let (sender, mut receiver) = sinew::sync::oneshot::channel();
+            set.spawn(async move { receiver.recv_async().await.unwrap() });
+            assert!(set.join_next_timeout(Duration::ZERO).is_err());
+            assert!(set.join_next_deadline(Instant::now()).is_err());
+            assert_eq!(set.len(), 1, "a limit that is reached joins nothing");
+            sender.send(7).unwrap();
+            assert_eq!(set.join_next_timeout(SOON).unwrap().unwrap().unwrap(), 7);
+            set.spawn(async { 8 });
+            assert_eq!(set.join_next_deadline(Instant::now() + SOON).unwrap().unwrap().unwrap(), 8);
+            set.spawn(async { 9 });
+            assert_eq!(set.join_next().unwrap().unwrap(), 9);
+            assert!(set.join_next().is_none());
         });
     });
 }
@@ -416,9 +439,9 @@ fn a_join_set_reports_panics_and_aborts_and_aborts_the_rest_when_dropped() {
         rt.run(|| {
             let mut set = JoinSet::new();
             set.spawn(async { panic!("one of them") });
-            assert!(block_on(set.join_next()).unwrap().unwrap_err().is_panic());
+            assert!(set.join_next().unwrap().unwrap_err().is_panic());
             set.spawn(pending::<()>()).abort();
-            assert!(block_on(set.join_next()).unwrap().unwrap_err().is_aborted());
+            assert!(set.join_next().unwrap().unwrap_err().is_aborted());
             for _ in 0..10 {
                 let counted = Counted::new(&LEFT);
                 set.spawn(async move {
@@ -427,7 +450,7 @@ fn a_join_set_reports_panics_and_aborts_and_aborts_the_rest_when_dropped() {
                 });
             }
             set.abort_all();
-            assert!(block_on(set.join_next()).unwrap().unwrap_err().is_aborted());
+            assert!(set.join_next().unwrap().unwrap_err().is_aborted());
             set.spawn_local(async {});
         });
         assert!(happens_within(SOON, || LEFT.load(Relaxed) == 0), "{} futures are left", LEFT.load(Relaxed));
@@ -468,7 +491,7 @@ fn a_future_is_dropped_once_at_any_stage() {
                     let _counted = counted;
                     for _ in 0..2 {
                         its_begun.fetch_add(1, Relaxed);
-                        task::yield_now().await;
+                        task::yield_now_async().await;
                     }
                     its_begun.fetch_add(1, Relaxed);
                 });

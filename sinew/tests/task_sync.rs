@@ -51,7 +51,7 @@ fn fibres_tasks_and_threads_exclude_each_other() {
                     for _ in 0..ROUNDS {
                         let mut guard = lock.lock_async().await.unwrap();
                         assert!(!std::mem::replace(&mut guard.1, true));
-                        task::yield_now().await;
+                        task::yield_now_async().await;
                         guard.0 += 1;
                         guard.1 = false;
                     }
@@ -194,11 +194,11 @@ fn readers_share_and_writers_exclude_across_tasks_and_fibres() {
                     {
                         let _guard = lock.read_async().await.unwrap();
                         readers.fetch_add(1, Relaxed);
-                        task::yield_now().await;
+                        task::yield_now_async().await;
                         readers.fetch_sub(1, Relaxed);
                     }
                     let mut guard = lock.write_async().await.unwrap();
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                     assert_eq!(readers.load(Relaxed), 0);
                     *guard += 1;
                 }
@@ -439,12 +439,12 @@ fn abandoned_waits_lose_neither_permits_nor_messages() {
                             if let Some(permit) =
                                 within_turns(turns, semaphore.acquire_many_async(1 + turns as usize % 2)).await
                             {
-                                task::yield_now().await;
+                                task::yield_now_async().await;
                                 drop(permit);
                             }
                             if let Some(guard) = within_turns(random.below(4), lock.lock_async()).await {
                                 let mut guard = guard.unwrap();
-                                task::yield_now().await;
+                                task::yield_now_async().await;
                                 *guard += 1;
                                 uses += 1;
                             }
@@ -571,7 +571,7 @@ fn tasks_and_fibres_together_make_a_value_once() {
             async move {
                 let value = place
                     .get_or_init_async(async || {
-                        task::yield_now().await;
+                        task::yield_now_async().await;
                         made.fetch_add(1, Relaxed)
                     })
                     .await;

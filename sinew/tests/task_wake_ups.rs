@@ -215,7 +215,7 @@ fn the_last_waker_is_called_when_the_awaited_task_ends() {
             let its_gate = Arc::clone(&gate);
             let mut task = task::spawn(async move {
                 while !its_gate.load(Relaxed) {
-                    task::yield_now().await;
+                    task::yield_now_async().await;
                 }
             });
             let called = [(); 2].map(|()| Arc::new(Called(AtomicBool::new(false))));

@@ -55,7 +55,7 @@ impl Peer for SinewTasks {
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {
-        task::yield_now()
+        task::yield_now_async()
     }
 
     fn parker() -> Arc<BinarySemaphore> {

@@ -12,7 +12,7 @@ use crate::stack::pool;
 use crate::strand::Priority;
 use std::panic::Location;
 
-/// Starts a fibre that runs `f`, on the cluster of the caller.
+/// Starts a fibre that runs `f` on the cluster of the caller.
 ///
 /// ```
 /// sinew::run(|| {
@@ -23,9 +23,11 @@ use std::panic::Location;
 ///
 /// # Panics
 ///
-/// If the caller is neither a fibre nor a task: there is no runtime then. If the caller is a
-/// waker that a processor calls, and the runtime has ended. If there is no memory
-/// for another stack. [`FibreBuilder::spawn`] returns these as errors.
+/// - If the caller is neither a fibre nor a task: then there is no runtime.
+/// - If the caller is a waker that a processor calls, and the runtime has ended.
+/// - If there is no memory for another stack.
+///
+/// [`FibreBuilder::spawn`] returns these as errors.
 #[track_caller]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where
@@ -35,7 +37,7 @@ where
     SpawnError::expect_none(FibreBuilder::new().spawn(f))
 }
 
-/// Makes fibres with other properties than [`spawn`] does.
+/// Starts fibres with other properties than those of [`spawn`].
 ///
 /// ```
 /// sinew::run(|| {
@@ -60,46 +62,45 @@ pub struct FibreBuilder {
 pub(crate) type Elsewhere = fn() -> Result<&'static Cluster, BuildError>;
 
 impl FibreBuilder {
-    /// A fibre as [`spawn`] makes it.
+    /// Returns a builder for a fibre as [`spawn`] starts it.
     #[inline]
     pub fn new() -> Self {
         FibreBuilder::default()
     }
 
-    /// Names it, for messages and for [`Fibre::name`](super::Fibre::name).
+    /// Names the fibre, for messages and for [`Fibre::name`](super::Fibre::name).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into().into_boxed_str());
         self
     }
 
-    /// Gives it a stack of at least `bytes`. Stacks come in powers of two from
-    /// 16 KiB to 256 MiB; a smaller wish gets the smallest. Address space is all
-    /// that a larger stack costs until it is used.
+    /// Gives the fibre a stack of at least `bytes`. Stacks come in powers of two from 16 KiB to
+    /// 256 MiB. Until it is used, a larger stack costs address space only.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
     }
 
-    /// Makes it more or less urgent than others.
+    /// Makes the fibre more or less urgent than others.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Keeps it on the processor that first runs it. Where started fibres do not
-    /// migrate, all of them are like this.
+    /// Keeps the fibre on the processor that first runs it. Where started fibres do not migrate, all
+    /// of them stay.
     pub fn pinned(mut self) -> Self {
         self.pinned = true;
         self
     }
 
-    /// Runs it on `cluster` instead of the caller's.
+    /// Runs the fibre on `cluster` instead of the caller's.
     pub fn cluster(mut self, cluster: &Cluster) -> Self {
         self.cluster = Some(cluster.clone());
         self
     }
 
-    /// Runs it on the cluster that `elsewhere` returns if the caller is not a fibre.
+    /// If the caller is not a fibre, runs the fibre on the cluster that `elsewhere` returns.
     pub(crate) fn or_on(mut self, elsewhere: Option<Elsewhere>) -> Self {
         self.elsewhere = self.elsewhere.or(elsewhere);
         self
@@ -108,8 +109,7 @@ impl FibreBuilder {
     /// Starts the fibre.
     ///
     /// # Errors
-    /// [`SpawnError`] says what is wrong; nothing has been started then, and `f`
-    /// has been dropped.
+    /// [`SpawnError`] says what is wrong. Then nothing has been started, and `f` has been dropped.
     #[track_caller]
     #[inline]
     pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>, SpawnError>
@@ -179,11 +179,11 @@ impl FibreBuilder {
             origin.start(ready);
             Ok(handle)
         });
-        // A closure that was refused is dropped here, where that may block, or panic.
+        // A closure that was refused is dropped here, where its drop may block or panic.
         spawned.map_err(|(error, _f)| error)
     }
 
-    /// Promises a stack and counts the fibre, which has to be created then.
+    /// Promises a stack and counts the fibre. The caller has to create it then.
     #[inline(always)]
     fn admit<'a>(&'a self, caller: Option<&'a Processor>) -> Result<(Origin<'a>, Class), SpawnError> {
         let origin = match Origin::new(self.cluster.as_ref(), caller) {
@@ -206,10 +206,10 @@ impl FibreBuilder {
 }
 
 impl Cluster {
-    /// Starts a fibre on this cluster, from anywhere.
+    /// Starts a fibre on this cluster. The caller may be any thread, fibre or task.
     ///
     /// # Panics
-    /// If there is no memory for another stack. If the runtime has ended.
+    /// If there is no memory for another stack, or if the runtime has ended.
     #[track_caller]
     pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
     where

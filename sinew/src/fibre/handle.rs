@@ -1,4 +1,4 @@
-//! Handles to fibres: how the calling one is found, how one is joined.
+//! Handles to fibres: the calling fibre, and joining.
 #![allow(unsafe_code)]
 
 use super::Fibre;
@@ -13,8 +13,8 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
-/// The record of the calling fibre. Valid while the fibre runs; not to be kept
-/// where another might use it.
+/// Returns the record of the calling fibre. It is valid while the fibre runs: do not keep it where
+/// another might use it.
 #[inline(always)]
 pub(super) fn current_record() -> Option<&'static Record> {
     // SAFETY: only fibres are begun on a stack.
@@ -27,14 +27,15 @@ pub(super) fn with_current_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R 
     f(current_record())
 }
 
-/// The record that a `Fibre`'s strand is the head of.
+/// Returns the record that a `Fibre`'s strand is the head of.
 #[inline]
 pub(super) fn record_of(strand: &StrandArc) -> &Record {
     // SAFETY: handles to fibres are made from fibres' strands only.
     unsafe { Record::of(strand.strand()) }
 }
 
-/// The right to a fibre's result. Dropped, it lets the fibre go on by itself.
+/// The right to a fibre's result. When the handle is dropped, the fibre runs on and its result is
+/// dropped.
 pub struct JoinHandle<T> {
     fibre: Fibre,
     result: ResultOf<T>,
@@ -42,11 +43,11 @@ pub struct JoinHandle<T> {
 
 // SAFETY: a handle gives `T` from the fibre's side to the holder's, once.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: through a shared handle nothing of `T` can be reached.
+// SAFETY: nothing of `T` can be reached through a shared handle.
 unsafe impl<T> Sync for JoinHandle<T> {}
 
-/// What [`JoinHandle::join`] returns, as the payload of its error, to a fibre
-/// that joins itself: waiting would never end.
+/// The payload of the error that [`JoinHandle::join`] returns to a fibre that joins itself: the
+/// wait would never end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelfJoin;
 
@@ -70,9 +71,11 @@ impl<T> JoinHandle<T> {
         self.fibre.record().expect("join handles are for fibres")
     }
 
-    /// Waits until the fibre has finished and returns what its closure returned,
-    /// or the payload of its panic. A fibre that joins itself gets [`SelfJoin`]
-    /// as payload, and is detached.
+    /// Waits until the fibre has finished and returns what its closure returned.
+    ///
+    /// # Errors
+    /// Returns the payload if the fibre panicked. A fibre that joins itself gets [`SelfJoin`] as
+    /// payload, and is detached.
     #[inline(always)]
     pub fn join(self) -> std::thread::Result<T> {
         if self.is_finished() {
@@ -85,18 +88,18 @@ impl<T> JoinHandle<T> {
         self.take_result()
     }
 
-    /// As [`join`](JoinHandle::join), but for no longer than `timeout`.
+    /// Joins as [`join`](JoinHandle::join) does, but waits no longer than `timeout`.
     ///
     /// # Errors
-    /// The handle itself, if the time was up first.
+    /// Returns the handle if the fibre did not finish in time.
     pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, JoinHandle<T>> {
         self.join_until(Deadline::after(timeout))
     }
 
-    /// As [`join`](JoinHandle::join), but only until `deadline`.
+    /// Joins as [`join`](JoinHandle::join) does, but waits no longer than until `deadline`.
     ///
     /// # Errors
-    /// The handle itself, if the time was up first.
+    /// Returns the handle if the fibre did not finish in time.
     pub fn join_deadline(self, deadline: Instant) -> Result<std::thread::Result<T>, JoinHandle<T>> {
         self.join_until(Deadline::at(deadline))
     }
@@ -108,7 +111,8 @@ impl<T> JoinHandle<T> {
         Ok(self.join())
     }
 
-    /// As [`join`](JoinHandle::join), but when the caller is cancelled, so is the fibre.
+    /// Joins as [`join`](JoinHandle::join) does. If the caller is cancelled, cancels the fibre and
+    /// goes on waiting.
     pub(super) fn join_passing_on(self) -> std::thread::Result<T> {
         if !self.is_finished() && !self.is_caller() {
             let join = self.record().join();
@@ -128,9 +132,9 @@ impl<T> JoinHandle<T> {
 
     #[inline(always)]
     fn take_result(self) -> std::thread::Result<T> {
-        // Not dropped: there is no result to be dropped with it any more.
+        // Not dropped: there is no result left to detach.
         let mut taken = ManuallyDrop::new(self);
-        // SAFETY: the word says DONE, and this is the handle.
+        // SAFETY: the join word says DONE, and this is the only handle.
         let result = unsafe { taken.result.take(taken.record()) };
         // SAFETY: the rest of the handle is not used again.
         unsafe { std::ptr::drop_in_place(&mut taken.fibre) };
@@ -144,8 +148,7 @@ impl<T> JoinHandle<T> {
         wait::block(|party| join.wait(party.number()) == Wait::Entered);
     }
 
-    /// Waits until the fibre has finished, but not beyond `deadline`. Whether it
-    /// has finished.
+    /// Waits until the fibre has finished, but not beyond `deadline`. Returns whether it has finished.
     fn wait_until(&self, deadline: Deadline) -> bool {
         let join = self.record().join();
         let outcome = wait::block_within(
@@ -156,18 +159,17 @@ impl<T> JoinHandle<T> {
         outcome == Outcome::Told
     }
 
-    /// Whether the fibre has finished; then [`join`](JoinHandle::join) does not
-    /// wait.
+    /// Returns whether the fibre has finished: then [`join`](JoinHandle::join) does not wait.
     pub fn is_finished(&self) -> bool {
         self.record().join().is_done()
     }
 
-    /// The fibre itself.
+    /// Returns the fibre.
     pub fn fibre(&self) -> &Fibre {
         &self.fibre
     }
 
-    /// The fibre itself, by std's name: see [`thread`](crate::thread).
+    /// Returns the fibre, by std's name: see [`thread`](crate::thread).
     pub fn thread(&self) -> &Fibre {
         &self.fibre
     }
@@ -181,6 +183,6 @@ impl<T> Drop for JoinHandle<T> {
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").field("fibre", &self.fibre).finish_non_exhaustive()
+        f.debug_struct("JoinHandle").field("fibre", &self.fibre).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! A fibre's end, awaited.
+//! Awaiting the end of a fibre.
 
 use super::handle::{JoinHandle, SelfJoin};
 use crate::wait::Enrolled;
@@ -6,8 +6,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A fibre's join handle that is awaited, by a task or in
-/// [`block_on`](crate::block_on). Dropped, it lets the fibre go on by itself.
+/// The future of a fibre's [`JoinHandle`]: a task awaits the handle, and so does a future in
+/// [`block_on`](crate::block_on). When it is dropped, the fibre runs on.
 ///
 /// ```
 /// sinew::run(|| {
@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 /// ```
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Joining<T> {
-    /// Until the result is taken.
+    /// The handle, until the result is taken.
     handle: Option<JoinHandle<T>>,
     enrolled: Enrolled,
 }
@@ -38,7 +38,7 @@ impl<T> Future for Joining<T> {
     type Output = std::thread::Result<T>;
 
     /// # Panics
-    /// If the result has been taken already.
+    /// If the result has been taken.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let handle = this.handle.as_ref().expect("the result of a fibre is taken once");
@@ -62,6 +62,6 @@ impl<T> Drop for Joining<T> {
 
 impl<T> fmt::Debug for Joining<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joining").field("handle", &self.handle).finish_non_exhaustive()
+        f.debug_struct("Joining").field("handle", &self.handle).finish()
     }
 }

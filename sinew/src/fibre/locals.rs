@@ -7,12 +7,12 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Declares variables of which every fibre has its own:
+/// Declares variables of which each fibre has its own:
 ///
 /// ```
 /// use std::cell::Cell;
 /// sinew::fibre_local! {
-///     /// How many requests this fibre has served.
+///     /// The number of requests that this fibre has served.
 ///     static SERVED: Cell<u32> = Cell::new(0);
 /// }
 /// sinew::run(|| {
@@ -22,9 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// });
 /// ```
 ///
-/// A variable is made when a fibre first uses it, and dropped when that fibre
-/// ends, before whoever joins it goes on. On a kernel thread that runs no fibre
-/// it is a variable of that thread.
+/// A variable is made when a fibre first uses it. It is dropped when that fibre ends, before a join
+/// returns. On a kernel thread that runs no fibre it is a variable of that thread.
 #[macro_export]
 macro_rules! fibre_local {
     () => {};
@@ -45,18 +44,18 @@ pub struct LocalKey<T: 'static> {
     number: AtomicU64,
 }
 
-/// The last number that was given to a key. Two keys of different types with one number
-/// would take each other's values for their own, so it must not wrap: with a number every
-/// nanosecond that takes 64 bits 584 years.
+/// The last number that was given to a key. It must not wrap: two keys of different types with one
+/// number would take each other's values for their own. At one number each nanosecond, 64 bits last
+/// 584 years.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// The variable cannot be had: its fibre is ending and has dropped it.
+/// The error for a variable that its fibre, which is ending, has dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessError;
 
 impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a fibre-local variable was used while or after it was dropped")
+        f.write_str("a fibre-local variable was used during or after its drop")
     }
 }
 
@@ -71,7 +70,7 @@ impl<T: 'static> LocalKey<T> {
     fn number(&self) -> usize {
         let known = self.number.load(Ordering::Relaxed);
         let number = if known == 0 { self.number_slow(&LAST) } else { known };
-        usize::try_from(number).expect("a table of so many variables fits into memory")
+        usize::try_from(number).expect("the number of a variable fits a usize")
     }
 
     #[cold]
@@ -83,15 +82,18 @@ impl<T: 'static> LocalKey<T> {
         }
     }
 
-    /// Calls `f` with this fibre's value, which is made now if there is none.
+    /// Calls `f` with this fibre's value. Makes the value if there is none.
     ///
     /// # Panics
-    /// If the fibre is ending and has dropped the variable already.
+    /// If the fibre is ending and has dropped the variable.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.try_with(f).expect("cannot access a fibre-local variable")
     }
 
-    /// As [`with`](LocalKey::with), with an error instead of the panic.
+    /// Calls `f` as [`with`](LocalKey::with) does.
+    ///
+    /// # Errors
+    /// [`AccessError`] if the fibre is ending and has dropped the variable.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         let number = self.number();
         let value = with_locals(|locals| locals.get(number))??;
@@ -117,7 +119,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(|cell| cell.set(value));
     }
 
-    /// A copy of the value.
+    /// Returns a copy of the value.
     pub fn get(&'static self) -> T
     where
         T: Copy,
@@ -125,7 +127,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::get)
     }
 
-    /// The value, with the default left in its place.
+    /// Takes the value and leaves the default in its place.
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -133,7 +135,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::take)
     }
 
-    /// The value, with `value` left in its place.
+    /// Returns the value and leaves `value` in its place.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
@@ -157,16 +159,16 @@ impl<T: 'static> fmt::Debug for LocalKey<T> {
     }
 }
 
-/// The variables of one fibre. Used by that fibre only.
+/// The variables of one fibre. Only that fibre uses them.
 pub(crate) struct Locals(UnsafeCell<Table>);
 
 #[derive(Default)]
 struct Table {
-    /// Boxes by number; made when the first is. One word in the record instead of
-    /// three, for most fibres have none.
+    /// The boxes, by number; made with the first one. This takes one word of the record instead of
+    /// three: most fibres have no variables.
     #[allow(clippy::box_collection)]
     values: Option<Box<Vec<Option<Value>>>>,
-    /// Whether the fibre is ending.
+    /// Says that the fibre is ending.
     closed: bool,
 }
 
@@ -199,9 +201,9 @@ impl Locals {
         Ok(entry.map(|value| value.place))
     }
 
-    /// Enters a value and says where it is. If the initialiser has made the
-    /// variable itself, by recursion, the first one stays, for references to it
-    /// may be around, and the caller gets `value` back to drop.
+    /// Enters a value and returns its address. If the initialiser has made the variable itself, by
+    /// recursion, the first value stays, because there may be references to it. Then the caller
+    /// gets `value` back to drop.
     fn insert<T>(&self, number: usize, value: Box<T>) -> Result<(*const (), Option<Box<T>>), AccessError> {
         /// # Safety
         /// `place` came out of a `Box<T>` and is not used again.
@@ -225,8 +227,8 @@ impl Locals {
         Ok((place, None))
     }
 
-    /// Drops all variables. From then on none can be used, so the destructor of
-    /// one cannot reach another. By the fibre, when its closure has ended.
+    /// Drops all variables. From then on none can be used, so the destructor of one cannot reach
+    /// another. By the fibre, when its closure has ended.
     pub(crate) fn clear(&self) {
         if self.table().values.is_none() {
             self.table().closed = true;
@@ -246,8 +248,7 @@ impl Locals {
     }
 }
 
-/// The table of whoever calls: a fibre's, or a kernel thread's, unless that is
-/// ending.
+/// Calls `f` with the table of the calling fibre or kernel thread, unless that thread is ending.
 fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> Result<R, AccessError> {
     struct OfThread(Locals);
     impl Drop for OfThread {
@@ -267,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_keys_have_one_number_however_many_there_were() {
+    fn keys_have_different_numbers_beyond_32_bits() {
         let last = AtomicU64::new(u64::from(u32::MAX) - 1);
         let keys = [const { LocalKey::new(|| ()) }; 3];
         let numbers = keys.each_ref().map(|key| key.number_slow(&last));

@@ -1,4 +1,4 @@
-//! A fibre that moves to another cluster.
+//! Moving a fibre to another cluster.
 
 use super::with_record;
 use crate::processor::cluster::{Cluster, MigrateError};
@@ -9,7 +9,7 @@ use crate::wait::suspend;
 /// Moves the calling fibre to `cluster`, where it goes on.
 ///
 /// # Errors
-/// [`MigrateError`] says why it may not. Then it goes on where it is.
+/// [`MigrateError`] says why the fibre may not move. Then it goes on where it is.
 pub fn migrate_to(cluster: &Cluster) -> Result<(), MigrateError> {
     let check = with_record(|record| {
         let strand = record.ok_or(MigrateError::NotAFibre)?.strand();

@@ -32,20 +32,20 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Calls `f` with the record of the fibre that calls, if a fibre calls. `f`
-/// must not suspend the fibre.
+/// Calls `f` with the record of the calling fibre, if the caller is one. `f` must not suspend the
+/// fibre.
 #[inline]
 pub(crate) fn with_record<R>(f: impl FnOnce(Option<&Record>) -> R) -> R {
     handle::with_current_record(f)
 }
 
-/// Whether a fibre runs the caller.
+/// Returns whether the caller is a fibre.
 #[inline]
 pub(crate) fn is_running() -> bool {
     current_stack().is_some()
 }
 
-/// A number that no other fibre of the process has, or had.
+/// The number of a fibre. No two fibres of a process ever have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FibreId(NonZeroU64);
 
@@ -55,12 +55,11 @@ impl fmt::Display for FibreId {
     }
 }
 
-/// A handle to a fibre, as `std::thread::Thread` is one to a thread: it says
-/// who the fibre is, and unparks it. It keeps a few hundred bytes alive, not
-/// the fibre's stack.
+/// A handle to a fibre, as `std::thread::Thread` is a handle to a thread. It identifies the fibre,
+/// unparks it and cancels it. It keeps a few hundred bytes alive, not the fibre's stack.
 ///
-/// [`current`] on a kernel thread that runs no fibre returns a handle to that
-/// thread, which is parked and unparked in the same way.
+/// [`current`] on a kernel thread that runs no fibre returns a handle to that thread, which is
+/// parked and unparked in the same way.
 #[derive(Clone)]
 pub struct Fibre(Who);
 
@@ -70,7 +69,7 @@ enum Who {
     Kernel(Arc<KernelThread>),
 }
 
-/// A kernel thread that is not a processor, or one outside of its fibres.
+/// A kernel thread that runs no fibre.
 struct KernelThread {
     thread: std::thread::Thread,
     id: FibreId,
@@ -88,9 +87,8 @@ impl Fibre {
         }
     }
 
-    /// Lets the fibre go on: it returns from the [`park`] that it is in, or else
-    /// from the next one. One such token is remembered, not several. To unpark
-    /// a fibre that has finished does nothing.
+    /// Ends the [`park`] that the fibre is in. If it is in none, its next `park` returns at once:
+    /// a fibre remembers one such token, not several. Does nothing if the fibre has finished.
     #[inline]
     pub fn unpark(&self) {
         match &self.0 {
@@ -103,21 +101,21 @@ impl Fibre {
         }
     }
 
-    /// Asks the fibre to end what it does: what blocks in it, and can say so, fails
-    /// from now on. See [`cancel`](crate::cancel). Nothing happens to a fibre that has
-    /// finished, nor to a kernel thread.
+    /// Asks the fibre to end what it does. From now on its blocking calls fail, if their results
+    /// can say so: see [`cancel`](crate::cancel). Does nothing if the fibre has finished, or if
+    /// this is a kernel thread.
     pub fn cancel(&self) {
         if let Some(record) = self.record() {
             record.cancel().cancel();
         }
     }
 
-    /// Whether it has been [cancelled](Fibre::cancel).
+    /// Returns whether the fibre has been [cancelled](Fibre::cancel).
     pub fn is_cancelled(&self) -> bool {
         self.record().is_some_and(|record| record.cancel().is_requested())
     }
 
-    /// A number that no other fibre of the process has, or had.
+    /// Returns the fibre's number.
     pub fn id(&self) -> FibreId {
         match &self.0 {
             Who::Fibre(strand) => FibreId(handle::record_of(strand).id()),
@@ -125,12 +123,12 @@ impl Fibre {
         }
     }
 
-    /// Whether it has finished. A kernel thread never has.
+    /// Returns whether the fibre has finished. For a kernel thread, returns `false`.
     pub(crate) fn is_finished(&self) -> bool {
         self.record().is_some_and(|record| record.join().is_done())
     }
 
-    /// The name that it was given.
+    /// Returns the fibre's name, if it was given one.
     pub fn name(&self) -> Option<&str> {
         match &self.0 {
             Who::Fibre(strand) => handle::record_of(strand).name(),
@@ -138,7 +136,7 @@ impl Fibre {
         }
     }
 
-    /// Whether this stands for a kernel thread rather than a fibre.
+    /// Returns whether this is a kernel thread, not a fibre.
     pub fn is_kernel_thread(&self) -> bool {
         matches!(self.0, Who::Kernel(_))
     }
@@ -146,17 +144,21 @@ impl Fibre {
 
 impl fmt::Debug for Fibre {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Fibre");
-        debug.field("id", &self.id()).field("name", &self.name());
-        if let Some(record) = self.record() {
-            debug.field("spawned_at", &format_args!("{}", record.spawned_at()));
-        }
-        debug.finish()
+        let Some(record) = self.record() else {
+            return f.debug_struct("KernelThread").field("id", &self.id().0).field("name", &self.name()).finish();
+        };
+        f.debug_struct("Fibre")
+            .field("id", &record.id())
+            .field("name", &record.name())
+            .field("spawned_at", &format_args!("{}", record.spawned_at()))
+            .field("is_finished", &self.is_finished())
+            .field("is_cancelled", &self.is_cancelled())
+            .finish()
     }
 }
 
-/// A handle to the fibre that calls; on a kernel thread that runs no fibre, one
-/// to that thread.
+/// Returns a handle to the calling fibre. On a kernel thread that runs no fibre, returns a handle to
+/// that thread.
 pub fn current() -> Fibre {
     thread_local!(static KERNEL: Arc<KernelThread> = Arc::new(KernelThread {
         thread: std::thread::current(),
@@ -168,17 +170,15 @@ pub fn current() -> Fibre {
     })
 }
 
-/// Gives other fibres a turn. On a kernel thread that runs no fibre it gives
-/// other threads one.
+/// Gives other strands a turn. On a kernel thread that runs no fibre, gives other threads a turn.
 #[inline(always)]
 pub fn yield_now() {
     wait::yield_now();
 }
 
-/// Waits until somebody calls [`Fibre::unpark`] on this fibre; returns at once
-/// if that has happened since the last `park`. May return without a reason, so
-/// it belongs in a loop. On a kernel thread that runs no fibre it parks that
-/// thread.
+/// Waits until another strand or thread calls [`Fibre::unpark`] on this fibre. Returns at once if
+/// that has happened since the last `park`. May return without a reason, so call it in a loop. On
+/// a kernel thread that runs no fibre, parks that thread.
 #[inline(always)]
 pub fn park() {
     match current_stack() {
@@ -193,7 +193,7 @@ pub fn park() {
     }
 }
 
-/// As [`park`], but for no longer than `timeout`.
+/// Waits as [`park`] does, but no longer than `timeout`.
 pub fn park_timeout(timeout: Duration) {
     match current_stack() {
         Some(stack) => {
@@ -207,9 +207,8 @@ pub fn park_timeout(timeout: Duration) {
     }
 }
 
-/// Runs `f` with the fibre bound to the processor that it is on, so that what
-/// belongs to the kernel thread (its `thread_local!` variables, its identity
-/// for a C library) stays the same across everything in `f` that blocks.
+/// Runs `f` with the fibre bound to its processor. Across all blocking calls in `f` the kernel
+/// thread stays the same, and so do its `thread_local!` variables and its identity for a C library.
 ///
 /// ```
 /// sinew::run(|| {

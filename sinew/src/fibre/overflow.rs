@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Once;
 
-/// What handled the signal before.
+/// The action for the signal that was installed before ours.
 struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
 // SAFETY: written once, before our handler is installed; only read afterwards.
@@ -16,8 +16,8 @@ unsafe impl Sync for Previous {}
 
 static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// Installs the handler, once per process. Kernel threads of std have the
-/// alternate stack that it needs.
+/// Installs the handler, once in a process. Kernel threads of std have the alternate stack that it
+/// needs.
 pub(crate) fn install_overflow_handler() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -38,7 +38,7 @@ pub(crate) fn install_overflow_handler() {
 extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid one.
     let address = unsafe { (*info).si_addr() } as usize;
-    // Its own guard, or one further down: then a frame was longer than a slot.
+    // The guard of the running fibre, or one below it: then a frame was longer than a slot.
     if let Some(hit) = arena::slot_at(address)
         && address < hit.lowest()
         && let Some(stack) = current_stack()
@@ -57,13 +57,13 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
             decimal(record.spawned_at().line() as usize, &mut [0; 20]),
             ")\n",
         ]);
-        // SAFETY: nothing is left to be done.
+        // SAFETY: always safe; nothing is left to be done.
         unsafe { libc::abort() };
     }
     forward(signal, info, context);
 }
 
-/// Leaves the fault to whoever was responsible before.
+/// Leaves the fault to the handler that was installed before.
 fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: written before the handler was installed.
     let previous = unsafe { (*PREVIOUS.0.get()).assume_init_ref() };
@@ -74,20 +74,20 @@ fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
             unsafe { libc::sigaction(signal, &std::mem::zeroed(), std::ptr::null_mut()) };
         }
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: whoever installed it said so by the flag.
+            // SAFETY: the flag says that the handler has this type.
             let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute(handler) };
             handler(signal, info, context);
         }
         handler => {
-            // SAFETY: without the flag it takes the number only.
+            // SAFETY: without the flag, the handler takes the number only.
             let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
             handler(signal);
         }
     }
 }
 
-/// `number` in digits, without allocating.
+/// Returns `number` in digits. Does not allocate.
 fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &str {
     let mut first = digits.len();
     loop {

@@ -1,8 +1,8 @@
 //! The memory of a fibre: its record, its closure, later its result.
 //!
-//! One allocation, made when the fibre is spawned. The stack comes only when it
-//! first runs, and goes back when it ends; so a fibre that waits for its first
-//! turn costs no stack, and a handle to one that has ended keeps none.
+//! One allocation, made when the fibre is spawned. The fibre has a stack from its first run to its
+//! end. So a fibre that waits for its first turn costs no stack, and a handle to a fibre that has
+//! ended keeps none.
 #![allow(unsafe_code)]
 
 use super::locals::Locals;
@@ -24,7 +24,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
 
-/// What the runtime keeps of a fibre.
+/// What the runtime knows of a fibre.
 #[repr(C)]
 pub(crate) struct Record {
     /// First, so that a pointer to it is one to the record.
@@ -44,12 +44,12 @@ pub(crate) static FIBRE: Kind = Kind { run: Record::run_here, free: Record::free
 
 /// What depends on the types of the closure and its result.
 struct Typed {
-    /// Runs the closure, keeps what it returns. By the fibre, once.
+    /// Runs the closure and stores what it returns. By the fibre, once.
     ///
     /// # Safety
     /// The record is at the start of an `Allocation` of the right type.
     execute: unsafe fn(&Record),
-    /// Drops the closure or the result, whichever is there.
+    /// Drops the closure or the result.
     ///
     /// # Safety
     /// As above, and nobody else uses it.
@@ -77,8 +77,8 @@ pub(crate) struct Plan<'a> {
 #[repr(C, align(64))]
 struct Allocation<F, T> {
     record: Record,
-    /// Owner: before the fibre begins, nobody; then the fibre, until
-    /// `Join::complete`; then whoever that makes the owner.
+    /// Owner: nobody before the fibre begins; then the fibre, until `Join::complete`; then the fibre
+    /// or the handle, as `complete` says.
     stage: UnsafeCell<Stage<F, T>>,
 }
 
@@ -100,8 +100,8 @@ impl Record {
         T: Send,
     {
         let memory = blocks::take(plan.blocks, Layout::new::<Allocation<F, T>>()).cast::<Allocation<F, T>>();
-        // Written field by field: a record that is built elsewhere and copied
-        // costs 15 ns more, for the copy reads what has not reached the cache.
+        // Written in place: to build a record elsewhere and to copy it costs 15 ns more, because the
+        // copy reads what has not reached the cache.
         // SAFETY: the memory is large enough, and ours.
         let (record, stage) = unsafe { (&raw mut (*memory.as_ptr()).record, &raw mut (*memory.as_ptr()).stage) };
         // SAFETY: as above.
@@ -112,7 +112,7 @@ impl Record {
             id: plan.id,
             locals: Locals::new(),
             name: plan.name,
-            scope: plan.scope.map(Entered::into_shared),
+            scope: plan.scope.and_then(Entered::into_shared),
             spawned_at: plan.spawned_at,
             typed: const {
                 &Typed {
@@ -128,7 +128,7 @@ impl Record {
         unsafe { Ready::of_new(memory.cast()) }
     }
 
-    /// The record that `strand` is the head of.
+    /// Returns the record that `strand` is the head of.
     ///
     /// # Safety
     /// The strand is a fibre's.
@@ -176,8 +176,8 @@ impl Record {
         self.spawned_at
     }
 
-    /// Its stack, from the first run to the end. By the processor that runs it,
-    /// or by the fibre.
+    /// Returns the fibre's stack, which it has from the first run to the end. By the processor that
+    /// runs the fibre, or by the fibre.
     #[inline(always)]
     pub(crate) fn stack(&self) -> Option<Stack> {
         let stack = std::ptr::with_exposed_provenance_mut(self.strand().own().load(Relaxed) as usize);
@@ -190,16 +190,15 @@ impl Record {
         self.strand().own().store(stack as u64, Relaxed);
     }
 
-    /// As [`run`](Record::run), for a processor's loop that does not know fibres.
+    /// Runs the fibre as [`run`](Record::run) does, for a processor's loop that does not know fibres.
     fn run_here(strand: &Strand) -> After {
         processor::with_current(|processor| Record::run(strand, processor.expect("strands run on processors")))
     }
 
     /// Runs the fibre that `strand` is.
     ///
-    /// Inlined into the processor's loop: what gives up the processor within a
-    /// function of its own leaves the CPU's prediction of returns one off, and
-    /// the loop, which never returns, is the best place for that.
+    /// Inlined into the processor's loop: a switch within a function leaves the CPU's prediction of
+    /// returns one off. The loop never returns, so it is the best place for that.
     #[inline(always)]
     pub(crate) fn run(strand: &Strand, processor: &Processor) -> After {
         // SAFETY: only strands of the kind `FIBRE` come here.
@@ -215,7 +214,7 @@ impl Record {
         after
     }
 
-    /// The first run: a stack is needed, and the fibre may become bound.
+    /// Begins the fibre: takes a stack, and binds the fibre if it does not migrate.
     #[inline(never)]
     fn begin(&self, processor: &Processor) -> Stack {
         let stack = processor.stacks().take(self.class());
@@ -226,7 +225,7 @@ impl Record {
     }
 
     fn end(&self, processor: &Processor, stack: Stack) {
-        // A hook that is suspended is none to std any more, which lets it panic then.
+        // std does not notice a panic of a hook that has been suspended.
         if thread::panicking() {
             crate::base::fatal("a panic hook panicked after it had blocked");
         }
@@ -252,7 +251,7 @@ impl Record {
         }
     }
 
-    /// Gives up the join handle's claim to the result.
+    /// Gives up the join handle's right to the result.
     pub(crate) fn detach(&self) {
         match self.join().detach() {
             Detached::Running => {}
@@ -260,8 +259,8 @@ impl Record {
         }
     }
 
-    /// A destructor that panics here has nobody to tell: as with std's threads
-    /// the process ends.
+    /// Drops the result. If its destructor panics, nobody can be told: the process ends, as with
+    /// std's threads.
     fn drop_result(&self) {
         // SAFETY: the result is there, and the join word made it ours.
         let clear = AssertUnwindSafe(|| unsafe { (self.typed.clear)(self) });
@@ -280,7 +279,7 @@ impl Record {
     }
 }
 
-/// What runs on a fibre's stack.
+/// The code that runs on a fibre's stack.
 impl Entry for Record {
     fn execute(strand: &Strand) {
         // SAFETY: `begin` was given a fibre's strand.
@@ -289,7 +288,7 @@ impl Entry for Record {
 }
 
 impl<F: FnOnce() -> T, T> Allocation<F, T> {
-    /// Where the closure or the result is.
+    /// Returns the place of the closure or the result.
     ///
     /// # Safety
     /// `record` is at the start of one of these.
@@ -337,8 +336,8 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
     }
 }
 
-/// The result of a fibre whose closure's type is forgotten: where it lies does
-/// not depend on that type, but finding it does, so the typed part is asked.
+/// Takes the result of a fibre whose closure's type is not known: a function that knows the type finds
+/// the result.
 pub(crate) struct ResultOf<T> {
     take: unsafe fn(&Record) -> Option<thread::Result<T>>,
 }

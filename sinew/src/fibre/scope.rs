@@ -9,54 +9,52 @@ use crate::processor::spawn::SpawnError;
 use crate::wait::{self, Lent, Limit, Party, Wait};
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// What a scope and its fibres share. The records of the fibres hold it, so it may outlive
-/// the scope.
+/// What a scope and its fibres share. The fibres' records hold it, so it may outlive the scope.
 pub(crate) struct ScopeShared {
     headcount: Headcount,
-    /// How many fibres have panicked and have not been joined.
+    /// The number of fibres that have panicked and have not been joined.
     panicked: AtomicUsize,
     members: Mutex<Members>,
 }
 
-/// Whom to cancel with the scope. Empty when the scope has ended: the records of fibres hold
-/// the scope, and would be held by it for ever.
+/// The fibres that are cancelled with the scope. Emptied when the scope ends: the fibres' records hold
+/// this in turn, and would never be freed.
 #[derive(Default)]
 struct Members {
     fibres: Vec<Fibre>,
     is_cancelled: bool,
 }
 
-/// Fewer than this are never worth clearing away.
+/// A list of members that is shorter than this is not searched for fibres that have finished.
+/// Unmeasured.
 const FEW_MEMBERS: usize = 32;
 
-/// A fibre of a scope that is counted and not yet spawned. Dropped, it is not counted any
-/// more.
-pub(crate) struct Entered(Arc<ScopeShared>);
+/// A fibre of a scope that is counted and not yet spawned. Its drop takes it out of the count.
+pub(crate) struct Entered(Option<Arc<ScopeShared>>);
 
 impl Entered {
     fn new(scope: &Arc<ScopeShared>) -> Entered {
         scope.headcount.enter();
-        Entered(Arc::clone(scope))
+        Entered(Some(Arc::clone(scope)))
     }
 
-    /// For the fibre, which calls `one_finished` at its end.
+    /// Passes the place in the count to the fibre, which calls `one_finished` at its end.
     #[inline]
-    pub(super) fn into_shared(self) -> Arc<ScopeShared> {
-        let entered = ManuallyDrop::new(self);
-        // SAFETY: `entered` is neither dropped nor used again.
-        unsafe { std::ptr::read(&entered.0) }
+    pub(super) fn into_shared(mut self) -> Option<Arc<ScopeShared>> {
+        self.0.take()
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.one_finished();
+        if let Some(scope) = &self.0 {
+            scope.one_finished();
+        }
     }
 }
 
@@ -65,7 +63,7 @@ impl ScopeShared {
         ScopeShared { headcount: Headcount::new(), panicked: AtomicUsize::new(0), members: Mutex::default() }
     }
 
-    /// By a fibre of the scope, when nothing of the scope is used any more.
+    /// Takes a fibre out of the count. By the fibre, when it uses nothing of the scope any more.
     pub(super) fn one_finished(&self) {
         match self.headcount.leave() {
             Left::Others => {}
@@ -73,8 +71,8 @@ impl ScopeShared {
         }
     }
 
-    /// Waits until all fibres have finished. By the owner, which, if it is cancelled,
-    /// passes that on to them.
+    /// Waits until all fibres have finished. By the owner: if it is cancelled meanwhile, it cancels
+    /// them.
     fn wait(&self) {
         let enter = |wait: &Wait| self.headcount.wait(Party::timed(wait).number()) == headcount::Wait::Entered;
         let pass_on = |_: &Wait| {
@@ -91,7 +89,7 @@ impl ScopeShared {
 
     fn enter(&self, fibre: &Fibre) {
         let mut members = self.members();
-        // Those that have finished are cleared away when they are more than the others.
+        // Remove the fibres that have finished when they outnumber the others.
         if members.fibres.len() > 2 * self.headcount.count() + FEW_MEMBERS {
             members.fibres.retain(|fibre| !fibre.is_finished());
         }
@@ -107,18 +105,18 @@ impl ScopeShared {
         members.fibres.iter().for_each(Fibre::cancel);
     }
 
-    /// By a fibre of the scope, before `one_finished`.
+    /// Counts a panic. By a fibre of the scope, before `one_finished`.
     pub(super) fn one_panicked(&self) {
         self.panicked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Somebody has got the payload of a panic.
+    /// Uncounts a panic: a join has returned its payload.
     pub(super) fn one_was_looked_at(&self) {
         self.panicked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The scope that fibres are spawned in; see [`scope`].
+/// A scope in which fibres are spawned; see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     shared: Arc<ScopeShared>,
     /// The cluster for callers that are not fibres.
@@ -128,8 +126,8 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// Runs `f` with a scope in which fibres may be spawned that borrow from
-/// outside; returns when `f` has returned and all of them have finished.
+/// Runs `f` with a scope. Fibres that are spawned in the scope may borrow from outside of it.
+/// Returns when `f` has returned and all fibres of the scope have finished.
 ///
 /// ```
 /// sinew::run(|| {
@@ -145,10 +143,10 @@ pub struct Scope<'scope, 'env: 'scope> {
 ///
 /// # Panics
 ///
-/// If a fibre of the scope panicked and was not joined; if `f` panics. In either
-/// case only after all fibres of the scope have finished. If a fibre is spawned
-/// where there is no runtime: see [`spawn`](super::spawn). In a task, which may not block
-/// its processor; `f` is not called then.
+/// - If `f` panics, or if a fibre of the scope panicked and was not joined. In both cases all fibres
+///   of the scope have finished before.
+/// - If a fibre is spawned where there is no runtime: see [`spawn`](super::spawn).
+/// - In a task, which may not block its processor. `f` is not called then.
 pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
@@ -156,7 +154,8 @@ where
     scope_in(None, f)
 }
 
-/// As [`scope`]. Callers that are not fibres spawn on the cluster that `elsewhere` returns.
+/// Runs `f` as [`scope`] does. Callers that are not fibres spawn on the cluster that `elsewhere`
+/// returns.
 pub(crate) fn scope_in<'env, F, T>(elsewhere: Option<Elsewhere>, f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
@@ -200,17 +199,16 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
     {
         let entered = Entered::new(&self.shared);
-        // SAFETY: `scope` does not return before `one_finished` was called for
-        // this fibre, which is after its closure has ended; the result is
-        // dropped by the fibre before that, or by the handle, which cannot
-        // outlive 'scope.
+        // SAFETY: `scope` returns only after `one_finished` was called for this fibre, which is
+        // after its closure has ended. The fibre drops the result before that, or the handle does,
+        // which cannot outlive 'scope.
         let handle = unsafe { builder.or_on(self.elsewhere).spawn_borrowing(f, Some(entered)) }?;
         self.shared.enter(handle.fibre());
         Ok(ScopedJoinHandle { handle, scope: PhantomData })
     }
 
-    /// Asks all fibres of the scope, and those that are still to come, to end what
-    /// they do. See [`cancel`](crate::cancel).
+    /// Cancels all fibres of the scope, and each fibre that is spawned in it later. See
+    /// [`cancel`](crate::cancel).
     pub fn cancel(&self) {
         self.shared.cancel();
     }
@@ -218,20 +216,28 @@ impl<'scope> Scope<'scope, '_> {
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("running", &self.shared.headcount.count()).finish_non_exhaustive()
+        let shared = &self.shared;
+        // The owner is counted while the scope can be printed.
+        f.debug_struct("Scope")
+            .field("running", &shared.headcount.count().saturating_sub(1))
+            .field("panicked", &shared.panicked.load(Ordering::Relaxed))
+            .field("is_cancelled", &shared.members().is_cancelled)
+            .finish()
     }
 }
 
 /// The right to the result of a fibre of a [`Scope`].
-#[derive(Debug)]
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<T>,
     scope: PhantomData<&'scope ()>,
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// See [`JoinHandle::join`]. Who is [cancelled](crate::cancel) while it waits here
-    /// passes that on to the fibre, and goes on waiting.
+    /// Joins as [`JoinHandle::join`] does. If the caller is [cancelled](crate::cancel) while it
+    /// waits, it cancels the fibre and goes on waiting.
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join`].
     pub fn join(self) -> std::thread::Result<T> {
         self.handle.join_passing_on()
     }
@@ -239,7 +245,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// See [`JoinHandle::join_timeout`].
     ///
     /// # Errors
-    /// The handle itself, if the time was up first.
+    /// Returns the handle if the fibre did not finish in time.
     pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, Self> {
         self.handle.join_timeout(timeout).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
     }
@@ -247,7 +253,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// See [`JoinHandle::join_deadline`].
     ///
     /// # Errors
-    /// The handle itself, if the time was up first.
+    /// Returns the handle if the fibre did not finish in time.
     pub fn join_deadline(self, deadline: Instant) -> Result<std::thread::Result<T>, Self> {
         self.handle.join_deadline(deadline).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
     }
@@ -265,5 +271,11 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// See [`JoinHandle::thread`].
     pub fn thread(&self) -> &Fibre {
         self.fibre()
+    }
+}
+
+impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedJoinHandle").field("fibre", self.fibre()).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! Builders: what a runtime, or a further cluster of one, is to be like.
+//! Builders for runtimes, and for further clusters.
 
 use super::plug::Fibres;
 use super::{Leftovers, Runtime};
@@ -15,10 +15,10 @@ use crate::wait::{Party, Timers};
 use std::sync::Arc;
 use std::{fmt, thread};
 
-/// The stack that a fibre gets unless something else is asked for.
+/// The size of a fibre's stack, unless another is asked for.
 const DEFAULT_STACK: usize = 64 * 1024;
 
-/// Says what a [`Cluster`] is to be like: for [`Runtime::cluster`].
+/// Builds a [`Cluster`]: see [`Runtime::cluster`].
 #[must_use]
 pub struct ClusterBuilder {
     processors: Option<usize>,
@@ -48,8 +48,8 @@ impl Cluster {
 }
 
 impl ClusterBuilder {
-    /// Sets the number of processors. Without this, there is one for each CPU that the process may
-    /// use: its affinity and the quota of its container count.
+    /// Sets the number of processors. Without this, there is one for each CPU that the process may use,
+    /// by its affinity and the quota of its container.
     pub fn processors(mut self, processors: usize) -> Self {
         self.processors = Some(processors);
         self
@@ -80,14 +80,13 @@ impl ClusterBuilder {
         self
     }
 
-    /// Says which caches CPUs share. Without this, the kernel tells.
+    /// Sets which CPUs share caches. Without this, the kernel is asked.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
         self
     }
 
-    /// Says which kernel threads ask the kernel what has become ready. Without this, the
-    /// processors do, together.
+    /// Sets which kernel threads poll. Without this, the processors share one poller.
     pub fn polling(mut self, polling: Polling) -> Self {
         self.polling = polling;
         self
@@ -148,7 +147,7 @@ impl fmt::Debug for ClusterBuilder {
     }
 }
 
-/// Says what a [`Runtime`] is to be like: its first cluster, and how it ends.
+/// Builds a [`Runtime`]: its main cluster, and how it ends.
 #[derive(Debug)]
 #[must_use]
 pub struct Builder {
@@ -157,7 +156,7 @@ pub struct Builder {
     migrating: bool,
 }
 
-/// A runtime whose first cluster is like this.
+/// Returns a builder for a runtime with this main cluster.
 impl From<ClusterBuilder> for Builder {
     fn from(cluster: ClusterBuilder) -> Builder {
         Builder { cluster, leftovers: Leftovers::default(), migrating: false }
@@ -214,21 +213,20 @@ impl Builder {
         self.with(|cluster| cluster.event_scope(scope))
     }
 
-    /// Says what dropping the runtime does about fibres that have not finished.
+    /// Sets what the drop of the runtime does about fibres and tasks that have not finished.
     pub fn leftovers(mut self, leftovers: Leftovers) -> Self {
         self.leftovers = leftovers;
         self
     }
 
-    /// Lets fibres that have begun go on on other kernel threads of their
-    /// cluster, so that all of them, and not only new ones, are shared out
-    /// fairly.
+    /// Lets started fibres migrate to other kernel threads of their cluster. So all fibres are shared
+    /// out fairly, not only new ones.
     ///
     /// # Safety
     ///
-    /// Whenever a fibre can be suspended (it calls a function of this crate that
-    /// may block or yield, directly or through others), it must not hold
-    /// anything that is bound to a kernel thread and is used after that point:
+    /// A fibre can be suspended when it calls a function of this crate that may block or yield, directly
+    /// or through others. At such a call it must not hold anything that is bound to a kernel thread and
+    /// is used after the call:
     ///
     /// - no value that is not [`Send`] and was obtained from, or is shared with,
     ///   something outside of the fibre: an `Rc` cloned out of a `thread_local!`,
@@ -244,8 +242,7 @@ impl Builder {
     ///   library's per-thread handle) that is relied on to stay the same.
     ///
     /// Values that are created, used and dropped within one fibre may be of any
-    /// type. [`pinned`](crate::pinned) keeps a fibre in place for as long as this
-    /// cannot be upheld.
+    /// type. [`pinned`](crate::pinned) keeps a fibre in place where this cannot be upheld.
     #[allow(unsafe_code)]
     pub unsafe fn migrating(mut self) -> Self {
         self.migrating = true;

@@ -16,9 +16,8 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::{fmt, thread};
 
-/// Builds a runtime with one processor for each CPU that the process may use,
-/// runs `f` as its first fibre, and returns what `f` returns when all fibres
-/// that it started have finished as well.
+/// Builds a runtime with one processor for each CPU that the process may use and runs `f` as its first
+/// fibre. Returns what `f` returns, when all fibres and tasks of the runtime have finished.
 ///
 /// ```
 /// let total: u32 = sinew::run(|| {
@@ -28,22 +27,21 @@ use std::{fmt, thread};
 /// assert_eq!(total, 385);
 /// ```
 ///
-/// A fibre stays on the kernel thread that started it; fibres that have not begun are
-/// shared out among the processors. See [`run_migrating`] for the alternative, and
-/// [`soundness`](crate::soundness) for what a fibre shares with its neighbours on a kernel
-/// thread.
+/// A fibre stays on the kernel thread that started it. Fibres that have not begun are shared out among
+/// the processors. See [`run_migrating`] for the alternative, and [`soundness`](crate::soundness) for
+/// what a fibre shares with the other fibres of its kernel thread.
 ///
 /// # Forking
-/// A child that is forked while there is a runtime, or after there was one, has none: of a
-/// process's threads only the one that forks goes on in the child. It may exec another program
-/// or exit, so `std::process::Command` works as ever. If it uses the runtime (a fibre in
-/// it waits, yields or ends; a thread spawns a fibre, waits for one, or builds a runtime), it
-/// prints a line that says so, and aborts. The parent does not notice. This needs the C library's
-/// `fork`, which tells its children what they are.
+/// Only the thread that forks goes on in the child. So a child that is forked while there is a runtime,
+/// or after there was one, has no runtime. It may exec another program or exit:
+/// `std::process::Command` works as usual. If it uses the runtime, it prints a line that says so, and
+/// aborts. It uses the runtime if a fibre waits, yields or ends, and if a thread spawns a fibre, waits
+/// for one or builds a runtime. The parent does not notice. This needs the C library's `fork`, which
+/// tells its children what they are.
 ///
 /// # Panics
-/// If `f` panics, with the same payload; if the runtime cannot be built; in a task, which may
-/// not block its processor.
+/// If `f` panics, with the same payload. If the runtime cannot be built. In a task, which may not block
+/// its processor.
 #[track_caller]
 pub fn run<F, T>(f: F) -> T
 where
@@ -53,11 +51,10 @@ where
     run_with(Runtime::builder(), f)
 }
 
-/// As [`run`], in a runtime whose started fibres migrate between kernel threads.
+/// Runs `f` as [`run`] does, in a runtime whose started fibres migrate between kernel threads.
 ///
 /// # Safety
-/// The contract of [`Builder::migrating`] has to hold for everything that runs
-/// in a fibre.
+/// The contract of [`Builder::migrating`] has to hold for all code that runs in a fibre.
 #[allow(unsafe_code)]
 #[track_caller]
 pub unsafe fn run_migrating<F, T>(f: F) -> T
@@ -82,13 +79,12 @@ where
     }
 }
 
-/// The stack that a thread of std's gets, and so what those who write for threads
-/// count on.
+/// The size of the stack of a std thread. Programs of threads rely on it.
 const THREAD_STACK: usize = 2 * 1024 * 1024;
 
-/// Returns the cluster for [`thread`](crate::thread) where there is no other, one of the process's
-/// own runtime. The first caller builds that runtime; it is never dropped. If it cannot be built,
-/// the next caller tries again.
+/// Returns the cluster of the process's own runtime, which [`thread`](crate::thread) uses where there is
+/// no other. The first caller builds that runtime. It is never dropped. If it cannot be built, the next
+/// caller tries again.
 pub(crate) fn process_wide() -> Result<&'static Cluster, BuildError> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static BUILDING: Mutex<()> = Mutex::new(());
@@ -104,12 +100,11 @@ pub(crate) fn process_wide() -> Result<&'static Cluster, BuildError> {
     Ok(&RUNTIME.get_or_init(|| built).main)
 }
 
-/// A set of clusters on which fibres run. Dropping it waits for the fibres that
-/// are left, or as [`Builder::leftovers`] says; from that moment only those fibres
-/// themselves can spawn others.
+/// A set of clusters on which fibres and tasks run. Its drop waits for those that are left, or does what
+/// [`Builder::leftovers`] says. From that moment only those fibres and tasks can spawn others.
 ///
-/// A fibre of its own, and a task of any runtime, cannot wait. There the drop returns at once,
-/// and the runtime ends after the last of its fibres.
+/// In a fibre of this runtime, and in a task of any runtime, the drop cannot wait. There it returns at
+/// once, and the runtime ends after the last of its fibres and tasks.
 pub struct Runtime {
     main: Cluster,
     shared: Arc<RuntimeShared>,
@@ -122,13 +117,12 @@ impl Runtime {
         Builder::new()
     }
 
-    /// Runs `f` as a fibre, waits for it, and returns what it returns. The
-    /// caller may be a kernel thread or a fibre, and `f` may borrow from it.
-    /// Fibres that `f` has started go on when it returns.
+    /// Runs `f` as a fibre, waits for it, and returns what it returns. The caller may be a kernel thread
+    /// or a fibre, and `f` may borrow from it. Fibres that `f` has started run on when it returns.
     ///
     /// # Panics
-    /// If `f` does, with the same payload. Without running `f`: in a task, which may not block
-    /// its processor, and if there is no memory for another stack.
+    /// If `f` does, with the same payload. Without calling `f`: in a task, which may not block its
+    /// processor, and if there is no memory for another stack.
     #[allow(unsafe_code)]
     #[track_caller]
     pub fn run<F, T>(&self, f: F) -> T
@@ -137,9 +131,8 @@ impl Runtime {
         T: Send,
     {
         wait::refuse_tasks();
-        // SAFETY: `join` returns only when the fibre has ended, and takes its
-        // result; a fibre cannot join itself here, for it is a new one. Nothing unwinds before
-        // that.
+        // SAFETY: `join` returns only when the fibre has ended, and takes its result. The fibre is new,
+        // so it does not join itself. Nothing unwinds before that.
         let root = SpawnError::expect_none(unsafe { FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None) });
         let lent = Lent::begin();
         let result = root.join();
@@ -147,7 +140,7 @@ impl Runtime {
         result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
-    /// Starts a fibre, from anywhere.
+    /// Starts a fibre on the main cluster. The caller may be any thread, fibre or task.
     ///
     /// # Panics
     /// If there is no memory for another stack.
@@ -160,10 +153,7 @@ impl Runtime {
         self.main.spawn(f)
     }
 
-    /// Starts a task, from anywhere.
-    ///
-    /// # Panics
-    /// Never while the runtime is there to be called.
+    /// Starts a task on the main cluster. The caller may be any thread, fibre or task.
     #[track_caller]
     pub fn spawn_task<F>(&self, future: F) -> task::JoinHandle<F::Output>
     where
@@ -173,7 +163,8 @@ impl Runtime {
         self.main.spawn_task(future)
     }
 
-    /// Returns the cluster that fibres of this runtime begin on.
+    /// Returns the main cluster, on which [`run`](Runtime::run) and [`spawn`](Runtime::spawn) start
+    /// fibres.
     pub fn main_cluster(&self) -> &Cluster {
         &self.main
     }
@@ -202,7 +193,7 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
-        // A fibre cannot wait for its own end, and only fibres may block a processor.
+        // A fibre cannot wait for its own end, and on a processor only fibres may block.
         let may_wait = with_current(|processor| {
             processor
                 .is_none_or(|processor| fibre::is_running() && !std::ptr::eq(processor.cluster().runtime(), &*shared))
@@ -228,14 +219,14 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// What dropping a [`Runtime`] does about fibres that have not finished.
+/// What the drop of a [`Runtime`] does about fibres and tasks that have not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leftovers {
     /// It waits for them.
     #[default]
     Wait,
-    /// It returns at once; the runtime ends by itself after the last of them.
+    /// It returns at once. The runtime ends by itself after the last of them.
     LetRun,
 }
 

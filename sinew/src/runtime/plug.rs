@@ -5,7 +5,7 @@ use crate::processor::{Plug, Processor};
 use crate::strand::{After, Kind, Owed, Ready, Strand};
 use crate::wait::Party;
 
-/// Fibres are the usual kind of strand.
+/// Makes fibres the usual kind of strand.
 pub(super) struct Fibres;
 
 impl Plug for Fibres {

@@ -131,7 +131,7 @@ impl<T: ?Sized> Mutex<T> {
     ///     let task = task::spawn(async move {
     ///         let mut total = its_total.lock_async().await.unwrap();
     ///         // The lock is kept while others run.
-    ///         task::yield_now().await;
+    ///         task::yield_now_async().await;
     ///         *total += 1;
     ///     });
     ///     task.join().unwrap();

@@ -1,18 +1,17 @@
-//! From a fibre, or a kernel thread, into futures.
+//! Running a future in a fibre, or on a kernel thread.
 //!
 //! ```text
-//!   who blocks                              a waker
+//!   the caller                              a waker
 //!   1  poll                                 1  word = WOKEN
-//!   2  party = itself; IDLE -> WAITING;     2  it was WAITING: signal the party
+//!   2  party = the caller; IDLE -> WAITING; 2  it was WAITING: signal the party
 //!      WOKEN already? go to 4
 //!   3  wait for the signal
 //!   4  word = IDLE, go to 1
 //! ```
 //!
-//! Wakers may be called at any time and by anyone, long after the end as well, so they do
-//! not touch the fibre itself: neither would a token of the user's be used up, nor a signal
-//! be given that nobody waits for. One who waits is signalled once, by the one who found
-//! WAITING.
+//! A waker may be called on any thread at any time, even after the end of the call. So it does not
+//! touch the fibre itself: it uses up no token of the user's, and gives no signal that nobody waits
+//! for. A caller that waits is signalled once, by the waker that found WAITING.
 
 use crate::base::atomic::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release};
 use crate::processor::runs_a_task;
@@ -29,7 +28,7 @@ const WOKEN: u32 = 2;
 
 pub(crate) struct Blocked {
     word: AtomicU32,
-    /// Who waits. Written before WAITING, read by who takes that away.
+    /// The party that waits. Written before WAITING, read by the waker that finds WAITING.
     party: AtomicU64,
 }
 
@@ -38,22 +37,22 @@ impl Blocked {
         Blocked { word: AtomicU32::new(IDLE), party: AtomicU64::new(0) }
     }
 
-    /// `IDLE -> WAITING`. Whether the party will be signalled.
+    /// `IDLE -> WAITING`. Returns whether the party will be signalled.
     pub(crate) fn enter(&self, party: Party) -> bool {
         self.party.store(party.number().get(), Relaxed);
         // Release: the party, for `wake`. Relaxed on failure: `begin_poll` acquires.
         self.word.compare_exchange(IDLE, WAITING, Release, Relaxed).is_ok()
     }
 
-    /// `WAITING -> IDLE`. `false` if the signal is on its way.
+    /// `WAITING -> IDLE`. Returns `false` if the signal is on its way.
     pub(crate) fn withdraw(&self) -> bool {
         // Relaxed on failure as in `enter`.
         self.word.compare_exchange(WAITING, IDLE, Relaxed, Relaxed).is_ok()
     }
 
-    /// `WOKEN | IDLE -> IDLE`. By who blocks, when it is not waiting.
+    /// `WOKEN | IDLE -> IDLE`. By the caller of `block_on`, when it is not waiting.
     pub(crate) fn begin_poll(&self) {
-        // What came before is seen by the next poll: Acquire pairs with the Release in `wake`.
+        // Acquire pairs with the Release in `wake`: the next poll sees what came before.
         self.word.swap(IDLE, Acquire);
     }
 }
@@ -64,17 +63,17 @@ impl Wake for Blocked {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Release: what the waker did is seen by the poll. Acquire: the party.
+        // Release: the poll sees what the waker did. Acquire: the party.
         if self.word.swap(WOKEN, AcqRel) == WAITING {
-            let party = NonZeroU64::new(self.party.load(Relaxed)).expect("who waits has said who it is");
-            // It was entered, and we alone found WAITING.
+            let party = NonZeroU64::new(self.party.load(Relaxed)).expect("the party is written before WAITING");
+            // The party was entered, and this call alone found WAITING.
             Party::signal_owed(Owed::taken(party));
         }
     }
 }
 
-/// Runs a future to its end. A fibre that calls this is parked while the future waits; a
-/// kernel thread that runs no fibre blocks.
+/// Runs a future to its end and returns its output. While the future waits, the calling fibre is
+/// parked; a kernel thread that runs no fibre blocks.
 ///
 /// ```
 /// use sinew::sync::mpsc;
@@ -85,11 +84,11 @@ impl Wake for Blocked {
 /// });
 /// ```
 ///
-/// The future is polled here: it need not be `Send`, and may borrow. Requests to cancel the
-/// fibre do not end it.
+/// The caller polls the future, so the future need not be `Send`, and may borrow. The call does not
+/// notice [cancellation](crate::cancel).
 ///
 /// # Panics
-/// If the future does. In a task: that would hold up its processor.
+/// If the future does. In a task, because it would hold up its processor.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     assert!(!runs_a_task(), "a task may not block its processor: await the future");
     let blocked = Arc::new(Blocked::new());

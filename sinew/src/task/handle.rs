@@ -1,12 +1,11 @@
-//! Handles to tasks: how one is joined, and how it is aborted.
-#![allow(unsafe_code)]
+//! Handles to tasks: joining and aborting.
 
 use super::life::Life;
 use super::memory::{Taker, join_of};
 use crate::base::Deadline;
 use crate::processor;
 use crate::strand::StrandArc;
-use crate::strand::join::{Detached, Join, Wait};
+use crate::strand::join::Wait;
 use crate::wait::{self, Enrolled, Limit, Outcome, Party};
 use std::any::Any;
 use std::fmt;
@@ -14,23 +13,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// The right to a task's result: to be awaited in a task, or [joined](JoinHandle::join)
-/// in a fibre or on a kernel thread. Dropped, it lets the task go on by itself.
+/// The right to a task's result. A task awaits the handle; a fibre or a kernel thread
+/// [joins](JoinHandle::join) it. When the handle is dropped, the task runs on and its result is
+/// dropped.
 ///
 /// Awaiting is cancel safe: a handle may be awaited by reference, and again later.
-#[must_use = "the task goes on without it, but nobody will know its result"]
+#[must_use = "the task runs on without the handle, and its result is lost"]
 pub struct JoinHandle<T> {
-    task: StrandArc,
     taker: Taker<T>,
     enrolled: Enrolled,
-    /// Whether the result has been taken.
-    taken: bool,
 }
 
-// SAFETY: a handle gives `T` from the task's side to the holder's, once.
-unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: through a shared handle nothing of `T` can be reached.
-unsafe impl<T> Sync for JoinHandle<T> {}
 impl<T> Unpin for JoinHandle<T> {}
 
 /// Why a task has no result.
@@ -50,19 +43,19 @@ impl JoinError {
         JoinError(Why::Panicked(payload))
     }
 
-    /// Whether the task was [aborted](JoinHandle::abort).
+    /// Returns whether the task was [aborted](JoinHandle::abort).
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         matches!(self.0, Why::Aborted)
     }
 
-    /// Whether the task panicked: while it was polled, or while its future was dropped.
+    /// Returns whether the task panicked: while it was polled, or while its future was dropped.
     #[must_use]
     pub fn is_panic(&self) -> bool {
         matches!(self.0, Why::Panicked(_))
     }
 
-    /// The payload of the panic, for `std::panic::resume_unwind`.
+    /// Returns the payload of the panic, for `std::panic::resume_unwind`.
     ///
     /// # Errors
     /// The error itself, if the task was aborted.
@@ -97,70 +90,64 @@ impl fmt::Debug for JoinError {
 impl std::error::Error for JoinError {}
 
 impl<T> JoinHandle<T> {
-    /// # Safety
-    /// `taker` came with the task, of which this is the only handle.
-    pub(super) unsafe fn new(task: StrandArc, taker: Taker<T>) -> Self {
-        JoinHandle { task, taker, enrolled: Enrolled::NONE, taken: false }
+    #[inline]
+    pub(super) fn new(taker: Taker<T>) -> Self {
+        JoinHandle { taker, enrolled: Enrolled::NONE }
     }
 
-    fn word(&self) -> Join<'_> {
-        join_of(self.task.strand())
-    }
-
-    /// Whether the task has ended; then joining or awaiting it does not wait.
+    /// Returns whether the task has ended: then to join or to await it does not wait.
     pub fn is_finished(&self) -> bool {
-        self.word().is_done()
+        self.taker.join().is_done()
     }
 
-    /// Ends the task: its future is dropped, where it stands at its next `.await` or where
-    /// it is waiting now, by its own processor and soon, but not before this returns. A
-    /// task that ends by itself before that keeps its result.
+    /// Asks the task to end. Its processor drops the future soon, at the `.await` where the
+    /// future waits or that it reaches next. This may be after `abort` has returned. A task that
+    /// ends before that keeps its result.
     pub fn abort(&self) {
-        abort(&self.task);
+        abort(self.taker.task());
     }
 
-    /// Aborts the task without its join handle.
+    /// Returns a handle that aborts the task and does not join it.
     pub fn abort_handle(&self) -> AbortHandle {
-        AbortHandle { task: self.task.clone() }
+        AbortHandle { task: self.taker.task().clone() }
     }
 
-    /// Waits until the task has ended and returns what its future returned. Blocks the
-    /// calling fibre, or the kernel thread that runs none; a task awaits the handle
-    /// instead.
+    /// Waits until the task has ended and returns the output of its future. Blocks the
+    /// calling fibre, or the kernel thread that runs none. A task awaits the handle instead.
     ///
     /// # Errors
-    /// If the task panicked, with the payload, or was aborted.
+    /// [`JoinError`] if the task panicked or was aborted.
     ///
     /// # Panics
-    /// In a task, if it would have to wait. If the result has been taken by an `.await`.
+    /// In a task, if it would have to wait. If an `.await` has taken the result.
     pub fn join(mut self) -> Result<T, JoinError> {
-        self.enrolled.leave(join_of(self.task.strand()));
+        self.enrolled.leave(self.taker.join());
         if !self.is_finished() {
-            let word = self.word();
+            let word = self.taker.join();
             wait::block(|party| word.wait(party.number()) == Wait::Entered);
         }
         self.take()
     }
 
-    /// As [`join`](JoinHandle::join), but for no longer than `timeout`.
+    /// Joins as [`join`](JoinHandle::join) does, but waits no longer than `timeout`.
     ///
     /// # Errors
-    /// The handle itself, if the time was up first.
+    /// Returns the handle if the task did not end in time.
     pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, JoinHandle<T>> {
         self.join_until(Deadline::after(timeout))
     }
 
-    /// As [`join`](JoinHandle::join), but only until `deadline`.
+    /// Joins as [`join`](JoinHandle::join) does, but waits no longer than until `deadline`.
     ///
     /// # Errors
-    /// The handle itself, if the time was up first.
+    /// Returns the handle if the task did not end in time.
     pub fn join_deadline(self, deadline: Instant) -> Result<Result<T, JoinError>, JoinHandle<T>> {
         self.join_until(Deadline::at(deadline))
     }
 
     fn join_until(mut self, deadline: Deadline) -> Result<Result<T, JoinError>, JoinHandle<T>> {
-        self.enrolled.leave(join_of(self.task.strand()));
-        let word = self.word();
+        self.enrolled.leave(self.taker.join());
+        let word = self.taker.join();
         let enter = |wait: &wait::Wait| word.wait(Party::timed(wait).number()) == Wait::Entered;
         let leave = |wait: &wait::Wait| word.withdraw(Party::timed(wait).number());
         if !self.is_finished() && wait::block_within(Limit::until(deadline), enter, leave) != Outcome::Told {
@@ -169,14 +156,18 @@ impl<T> JoinHandle<T> {
         Ok(self.take())
     }
 
-    /// The task has ended.
+    /// Takes the result of a task that has ended.
     fn take(&mut self) -> Result<T, JoinError> {
-        assert!(!self.taken, "the result of a task is taken once");
-        self.taken = true;
-        // SAFETY: the word says so, and this is the handle.
-        let result = unsafe { self.taker.take(self.task.strand()) };
-        result.expect("a task that has ended has a result")
+        self.taker.take().expect("the result of a task is taken once")
     }
+}
+
+fn debug(f: &mut fmt::Formatter<'_>, name: &str, task: &StrandArc) -> fmt::Result {
+    let strand = task.strand();
+    f.debug_struct(name)
+        .field("is_finished", &join_of(strand).is_done())
+        .field("is_aborted", &Life::of(strand).is_ending())
+        .finish()
 }
 
 fn abort(task: &StrandArc) {
@@ -190,10 +181,10 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     /// # Panics
-    /// If the result has been taken already.
+    /// If the result has been taken.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        match this.enrolled.poll(join_of(this.task.strand()), context) {
+        match this.enrolled.poll(this.taker.join(), context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => Poll::Ready(this.take()),
         }
@@ -202,32 +193,29 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        self.enrolled.leave(join_of(self.task.strand()));
-        if !self.taken && self.word().detach() == Detached::Done {
-            drop(self.take());
-        }
+        self.enrolled.leave(self.taker.join());
     }
 }
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").field("is_finished", &self.is_finished()).finish_non_exhaustive()
+        debug(f, "JoinHandle", self.taker.task())
     }
 }
 
-/// The right to [abort](JoinHandle::abort) a task.
+/// Aborts a task: see [`JoinHandle::abort_handle`].
 #[derive(Clone)]
 pub struct AbortHandle {
     task: StrandArc,
 }
 
 impl AbortHandle {
-    /// As [`JoinHandle::abort`].
+    /// Asks the task to end, as [`JoinHandle::abort`] does.
     pub fn abort(&self) {
         abort(&self.task);
     }
 
-    /// Whether the task has ended.
+    /// Returns whether the task has ended.
     pub fn is_finished(&self) -> bool {
         join_of(self.task.strand()).is_done()
     }
@@ -235,6 +223,6 @@ impl AbortHandle {
 
 impl fmt::Debug for AbortHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AbortHandle").field("is_finished", &self.is_finished()).finish_non_exhaustive()
+        debug(f, "AbortHandle", &self.task)
     }
 }

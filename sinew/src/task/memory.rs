@@ -1,9 +1,8 @@
 //! The memory of a task, and its wakers: everything about tasks that is `unsafe`.
 //!
-//! One allocation: the strand, and behind it the future, later the result. It is freed
-//! with the last reference. One of these is the task's own, for being alive; the others
-//! are wakers and handles. The future itself is dropped when the task ends, however many
-//! wakers are left.
+//! One allocation: the strand, and behind it the future, later the result. It is freed with the last
+//! reference. One reference is the task's own, for being alive; the others are wakers and handles. The
+//! future is dropped when the task ends, even if wakers are left.
 #![allow(unsafe_code)]
 
 use super::handle::JoinError;
@@ -12,10 +11,11 @@ use crate::processor::spawn::Origin;
 use crate::processor::waker::borrowed_waker;
 use crate::processor::{Processor, put_memory, with_current};
 use crate::strand::blocks;
-use crate::strand::join::{Completed, Join};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
+use crate::strand::join::{Completed, Detached, Join};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound, container};
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -27,8 +27,8 @@ struct Allocation<F: Future> {
     /// First, so that a pointer to it is one to the allocation. Its flag is the task's
     /// [`Life`], its own word the [`Join`].
     strand: Strand,
-    /// Owner: the processor that runs the task, until `Join::complete`; then whoever that
-    /// makes the owner.
+    /// Owner: the processor that runs the task, until `Join::complete`; then the task or the handle, as
+    /// `complete` says.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -38,16 +38,34 @@ enum Stage<F: Future> {
     Empty,
 }
 
-/// Makes a task that is ready for its first poll.
-///
+/// Creates a task that is ready for its first poll.
+#[inline]
+pub(super) fn create<F>(origin: &Origin<'_>, priority: Priority, future: F) -> (Ready, Taker<F::Output>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    // SAFETY: the future is `Send` and borrows nothing.
+    unsafe { create_any(origin, priority, future) }
+}
+
+/// Creates a task that is ready for its first poll and bound to the calling processor.
+pub(super) fn create_bound<F>(origin: &Origin<'_>, processor: &Processor, future: F) -> (Ready, Taker<F::Output>)
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    // SAFETY: bound below, before another thread gets it; it borrows nothing.
+    let (ready, taker) = unsafe { create_any(origin, Priority::Normal, future) };
+    taker.task().strand().bind(processor.post(), bound::PINNED);
+    (ready, taker)
+}
+
 /// # Safety
-/// If `F` is not `Send`, the strand is bound to the calling processor before anybody else
-/// gets it; if it borrows, what it borrows outlives the task.
-pub(super) unsafe fn create<F: Future>(
-    origin: &Origin<'_>,
-    priority: Priority,
-    future: F,
-) -> (Ready, StrandArc, Taker<F::Output>) {
+/// If `F` is not `Send`, the caller binds the strand to the calling processor before any other thread
+/// gets it. If `F` borrows, what it borrows outlives the task.
+#[inline]
+unsafe fn create_any<F: Future>(origin: &Origin<'_>, priority: Priority, future: F) -> (Ready, Taker<F::Output>) {
     let memory = blocks::take(origin.blocks(), Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
     // SAFETY: the memory is large enough, and ours.
     let (strand, stage) = unsafe { (&raw mut (*memory.as_ptr()).strand, &raw mut (*memory.as_ptr()).stage) };
@@ -56,27 +74,63 @@ pub(super) unsafe fn create<F: Future>(
     // SAFETY: as above.
     unsafe { strand.write(Strand::new(Allocation::<F>::KIND, origin.cluster(), priority)) };
     // SAFETY: the strand is new, and its kind frees it.
-    let (ready, arc) = unsafe { Ready::of_new(memory.cast()) };
-    (ready, arc, Taker(Allocation::<F>::take))
+    let (ready, task) = unsafe { Ready::of_new(memory.cast()) };
+    (ready, Taker { task, take: Allocation::<F>::take, taken: false, result: PhantomData })
 }
 
-/// The word through which a task's result is handed over.
+/// Returns the join word of a task.
 #[inline]
 pub(super) fn join_of(task: &Strand) -> Join<'_> {
     Join::of(task.own())
 }
 
-/// Finds the result of a task whose future's type is forgotten.
-pub(super) struct Taker<T>(unsafe fn(&Strand) -> Option<Result<T, JoinError>>);
+/// The right to the result of a task whose future's type is not known. There is one for each task. Its
+/// drop gives the right up.
+pub(super) struct Taker<T> {
+    task: StrandArc,
+    /// # Safety
+    /// To be called with `task`, when its join word says DONE and has not said DETACHED.
+    take: unsafe fn(&Strand) -> Option<Result<T, JoinError>>,
+    taken: bool,
+    result: PhantomData<*mut T>,
+}
+
+// SAFETY: a taker gives `T` from the task's side to the holder's, once.
+unsafe impl<T: Send> Send for Taker<T> {}
+// SAFETY: nothing of `T` can be reached through a shared taker.
+unsafe impl<T> Sync for Taker<T> {}
 
 impl<T> Taker<T> {
-    /// # Safety
-    /// The task came with this; its join word says that it is done, and the caller is the
-    /// holder of its handle.
     #[inline]
-    pub(super) unsafe fn take(&self, task: &Strand) -> Option<Result<T, JoinError>> {
-        // SAFETY: by the contract.
-        unsafe { (self.0)(task) }
+    pub(super) fn task(&self) -> &StrandArc {
+        &self.task
+    }
+
+    /// Returns the join word. Only the drop of the taker detaches it.
+    #[inline]
+    pub(super) fn join(&self) -> Join<'_> {
+        join_of(self.task.strand())
+    }
+
+    /// Takes the result. Returns `None` if the task has not ended, or if the result has been taken.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Result<T, JoinError>> {
+        if self.taken || !self.join().is_done() {
+            return None;
+        }
+        self.taken = true;
+        // SAFETY: the word says DONE. It has not said DETACHED: only `drop` detaches, and does not get
+        // here then.
+        unsafe { (self.take)(self.task.strand()) }
+    }
+}
+
+impl<T> Drop for Taker<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.taken && self.join().detach() == Detached::Done {
+            drop(self.take());
+        }
     }
 }
 
@@ -157,7 +211,7 @@ impl<F: Future> Allocation<F> {
     }
 
     /// # Safety
-    /// As for [`Taker::take`].
+    /// As for the field `take` of [`Taker`].
     unsafe fn take(strand: &Strand) -> Option<Result<F::Output, JoinError>> {
         // SAFETY: by the contract.
         match unsafe { Self::stage(strand).replace(Stage::Empty) } {
@@ -177,10 +231,10 @@ impl<F: Future> Allocation<F> {
     }
 }
 
-/// Calls `f`, whose panic concerns nobody: the hook has told of it.
+/// Calls `f` and drops its panic, which the hook has reported.
 fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        // To drop it might panic again.
+        // Its drop might panic again.
         std::mem::forget(payload);
     }
 }

@@ -18,22 +18,22 @@ use crate::wait::budget::give_way_async;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Gives others a turn, when it is awaited.
+/// Gives other strands a turn: the form of [`yield_now`](crate::yield_now) for tasks.
 ///
 /// ```
 /// sinew::run(|| {
 ///     let task = sinew::task::spawn(async {
-///         sinew::task::yield_now().await;
+///         sinew::task::yield_now_async().await;
 ///         7
 ///     });
 ///     assert_eq!(task.join().unwrap(), 7);
 /// });
 /// ```
-pub fn yield_now() -> YieldNow {
+pub fn yield_now_async() -> YieldNow {
     YieldNow { yielded: false }
 }
 
-/// See [`yield_now`].
+/// The future of [`yield_now_async`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct YieldNow {

@@ -1,40 +1,44 @@
 //! Several tasks, joined as they end.
 
+use super::block_on::block_on;
 use super::handle::{AbortHandle, JoinError, JoinHandle};
 use super::spawn::{spawn, spawn_local};
 use crate::sync::mpsc::{Receiver, Sender, channel};
+use crate::time::{Elapsed, deadline_async, timeout_async};
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-/// A set of tasks, which are joined in the order in which they end. Dropped, it aborts
-/// those that are left.
+/// A set of tasks, which are joined in the order in which they end. When the set is dropped,
+/// it aborts the tasks that are left.
 ///
 /// ```
 /// use sinew::task::JoinSet;
 /// sinew::run(|| {
 ///     let mut set = JoinSet::new();
 ///     (1..=10).for_each(|n| drop(set.spawn(async move { n * n })));
-///     let total: u32 = sinew::block_on(async {
-///         let mut total = 0;
-///         while let Some(square) = set.join_next().await {
-///             total += square.unwrap();
-///         }
-///         total
-///     });
+///     let mut total = 0;
+///     // In a task: `set.join_next_async().await`.
+///     while let Some(square) = set.join_next() {
+///         total += square.unwrap();
+///     }
 ///     assert_eq!(total, 385);
 /// });
 /// ```
 pub struct JoinSet<T> {
+    /// The tasks that have not been joined, by number.
     handles: HashMap<u64, JoinHandle<T>>,
-    next: u64,
-    /// The numbers of those that have ended, or are just about to.
+    /// The number of the task that was spawned last.
+    last: u64,
+    /// The numbers of the tasks that have ended, or are about to.
     ended: Receiver<u64>,
     notices: Sender<u64>,
 }
 
-/// Says that a task has ended, however it did, when it is dropped with its future.
+/// Part of a task's future. Its drop reports that the task has ended: by a result, a panic or
+/// an abort.
 struct Notice {
     number: u64,
     notices: Sender<u64>,
@@ -42,17 +46,17 @@ struct Notice {
 
 impl Drop for Notice {
     fn drop(&mut self) {
-        // If the set is gone nobody wants to know.
+        // An error means that the set is gone.
         let _ = self.notices.send(self.number);
     }
 }
 
 impl<T: 'static> JoinSet<T> {
-    /// An empty set.
+    /// Returns an empty set.
     #[must_use]
     pub fn new() -> Self {
         let (notices, ended) = channel();
-        JoinSet { handles: HashMap::new(), next: 0, ended, notices }
+        JoinSet { handles: HashMap::new(), last: 0, ended, notices }
     }
 
     /// Starts a task as [`spawn`](super::spawn()) does.
@@ -83,54 +87,87 @@ impl<T: 'static> JoinSet<T> {
     }
 
     fn notice(&mut self) -> Notice {
-        self.next += 1;
-        Notice { number: self.next, notices: self.notices.clone() }
+        self.last += 1;
+        Notice { number: self.last, notices: self.notices.clone() }
     }
 
     fn enter(&mut self, handle: JoinHandle<T>) -> AbortHandle {
         let abort = handle.abort_handle();
-        self.handles.insert(self.next, handle);
+        self.handles.insert(self.last, handle);
         abort
     }
 }
 
 impl<T> JoinSet<T> {
-    /// How many tasks have not been joined.
+    /// Returns the number of tasks that have not been joined.
     #[must_use]
     pub fn len(&self) -> usize {
         self.handles.len()
     }
 
-    /// Whether all have been joined.
+    /// Returns whether all tasks have been joined.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.handles.is_empty()
     }
 
-    /// Aborts all tasks. They are joined as others are.
+    /// Aborts all tasks. They stay in the set until they are joined.
     pub fn abort_all(&mut self) {
         self.handles.values().for_each(JoinHandle::abort);
     }
 
-    /// Lets all tasks go on by themselves.
+    /// Removes all tasks from the set and lets them run on.
     pub fn detach_all(&mut self) {
         self.handles.clear();
     }
 
-    /// Waits for the next task that ends; `None` when the set is empty. A fibre calls this
-    /// by [`block_on`](super::block_on()). A future of this that is dropped has joined
-    /// nothing.
-    pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
+    /// Waits for the next task that ends and returns its result. Returns `None` if the set is
+    /// empty. Blocks the calling fibre, or the kernel thread that runs none.
+    ///
+    /// # Panics
+    /// In a task, if it would have to wait.
+    pub fn join_next(&mut self) -> Option<Result<T, JoinError>> {
+        match self.try_join_next() {
+            None if !self.is_empty() => block_on(self.join_next_async()),
+            joined => joined,
+        }
+    }
+
+    /// Waits as [`join_next`](JoinSet::join_next) does, but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`Elapsed`] if no task ended in time.
+    ///
+    /// # Panics
+    /// In a task.
+    pub fn join_next_timeout(&mut self, timeout: Duration) -> Result<Option<Result<T, JoinError>>, Elapsed> {
+        block_on(timeout_async(timeout, self.join_next_async()))
+    }
+
+    /// Waits as [`join_next`](JoinSet::join_next) does, but not beyond `deadline`.
+    ///
+    /// # Errors
+    /// [`Elapsed`] if no task ended in time.
+    ///
+    /// # Panics
+    /// In a task.
+    pub fn join_next_deadline(&mut self, deadline: Instant) -> Result<Option<Result<T, JoinError>>, Elapsed> {
+        block_on(deadline_async(deadline, self.join_next_async()))
+    }
+
+    /// The form of [`join_next`](JoinSet::join_next) for tasks. If the future is dropped before
+    /// it is ready, no task has been joined.
+    pub async fn join_next_async(&mut self) -> Option<Result<T, JoinError>> {
         while !self.handles.is_empty() {
             let number = match self.ended.try_recv() {
                 Ok(number) => number,
                 Err(_) => self.ended.recv_async().await.ok()?,
             };
             let Some(handle) = self.handles.get_mut(&number) else {
-                // It was detached.
+                // The task was detached.
                 continue;
             };
-            let joining = Joining { set_ended: &self.notices, number: Some(number), handle };
+            let joining = Joining { notices: &self.notices, number: Some(number), handle };
             let result = joining.await;
             self.handles.remove(&number);
             return Some(result);
@@ -138,19 +175,21 @@ impl<T> JoinSet<T> {
         None
     }
 
-    /// As [`join_next`](JoinSet::join_next), if one has ended.
+    /// Returns the result of a task that has ended, if there is one. Does not wait.
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         let mut context = Context::from_waker(std::task::Waker::noop());
-        match std::pin::pin!(self.join_next()).poll(&mut context) {
+        match std::pin::pin!(self.join_next_async()).poll(&mut context) {
             Poll::Ready(result) => result,
             Poll::Pending => None,
         }
     }
 }
 
-/// Joins a task whose notice has been taken. If this is dropped, the notice is given again.
+/// Joins a task whose notice has been received. If this is dropped before the task has ended,
+/// it sends the notice again.
 struct Joining<'a, T> {
-    set_ended: &'a Sender<u64>,
+    notices: &'a Sender<u64>,
+    /// The task's number, until the task is joined.
     number: Option<u64>,
     handle: &'a mut JoinHandle<T>,
 }
@@ -170,7 +209,7 @@ impl<T> Future for Joining<'_, T> {
 impl<T> Drop for Joining<'_, T> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let _ = self.set_ended.send(number);
+            let _ = self.notices.send(number);
         }
     }
 }
@@ -194,6 +233,7 @@ impl<T> Drop for JoinSet<T> {
 
 impl<T> fmt::Debug for JoinSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinSet").field("len", &self.len()).finish_non_exhaustive()
+        let finished = self.handles.values().filter(|handle| handle.is_finished()).count();
+        f.debug_struct("JoinSet").field("len", &self.len()).field("finished", &finished).finish()
     }
 }

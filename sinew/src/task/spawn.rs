@@ -1,14 +1,13 @@
 //! Spawning.
-#![allow(unsafe_code)]
 
 use super::handle::JoinHandle;
-use super::memory::create;
+use super::memory::{create, create_bound};
 use crate::processor::cluster::Cluster;
 use crate::processor::spawn::{Origin, SpawnError};
 use crate::processor::with_current;
-use crate::strand::{Priority, bound};
+use crate::strand::Priority;
 
-/// Starts a task, on the cluster of the caller: a fibre, or another task.
+/// Starts a task on the cluster of the caller, which is a fibre or another task.
 ///
 /// ```
 /// sinew::run(|| {
@@ -19,8 +18,8 @@ use crate::strand::{Priority, bound};
 /// ```
 ///
 /// # Panics
-/// If the caller is neither: there is no runtime then. If the caller is a waker that a
-/// processor calls, and the runtime has ended.
+/// If the caller is neither a fibre nor a task: then there is no runtime. If the caller is a waker that
+/// a processor calls, and the runtime has ended.
 #[track_caller]
 #[inline]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
@@ -34,23 +33,23 @@ where
     }
 }
 
-/// Starts a task whose future need not be `Send`. It stays on the processor that runs the
-/// caller, and so on its kernel thread: that is where it is polled and dropped.
+/// Starts a task whose future need not be `Send`. The task stays on the caller's processor, and so on
+/// its kernel thread: it is polled and dropped there.
 ///
 /// ```
 /// use std::rc::Rc;
 /// sinew::run(|| {
 ///     let shared = Rc::new(7);
 ///     let task = sinew::task::spawn_local(async move {
-///         sinew::task::yield_now().await;
+///         sinew::task::yield_now_async().await;
 ///         *shared
 ///     });
 ///     assert_eq!(task.join().unwrap(), 7);
 /// });
 /// ```
 ///
-/// Where fibres [migrate](crate::Builder::migrating), what a fibre shares with such a task
-/// is bound to a kernel thread, and the contract of migration says what that means.
+/// Where fibres [migrate](crate::Builder::migrating), what a fibre shares with such a task is bound to a
+/// kernel thread. The contract of migration says what that means.
 ///
 /// # Panics
 /// If the caller is neither a fibre nor a task. If the caller is a waker that a processor
@@ -67,13 +66,9 @@ where
             Ok(origin) => origin,
             Err(error) => return Err((error, future)),
         };
-        // SAFETY: bound below, before anybody else gets it; it borrows nothing.
-        let (ready, task, taker) = unsafe { create(&origin, Priority::Normal, future) };
-        task.strand().bind(processor.post(), bound::PINNED);
-        // SAFETY: the task is new.
-        let handle = unsafe { JoinHandle::new(task, taker) };
+        let (ready, taker) = create_bound(&origin, processor, future);
         processor.make_ready(ready);
-        Ok(handle)
+        Ok(JoinHandle::new(taker))
     });
     match spawned {
         Ok(handle) => handle,
@@ -87,7 +82,7 @@ fn refused(error: &SpawnError) -> ! {
     panic!("cannot spawn a task: {error}")
 }
 
-/// Makes tasks with other properties than [`spawn`] does.
+/// Starts tasks with other properties than those of [`spawn`].
 ///
 /// ```
 /// use sinew::{Priority, Runtime, task::TaskBuilder};
@@ -104,19 +99,19 @@ pub struct TaskBuilder {
 }
 
 impl TaskBuilder {
-    /// A task as [`spawn`] makes it.
+    /// Returns a builder for a task as [`spawn`] starts it.
     #[inline]
     pub fn new() -> Self {
         TaskBuilder::default()
     }
 
-    /// Makes it more or less urgent than others.
+    /// Makes the task more or less urgent than others.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Runs it on `cluster` instead of the caller's.
+    /// Runs the task on `cluster` instead of the caller's.
     pub fn cluster(mut self, cluster: &Cluster) -> Self {
         self.cluster = Some(cluster.clone());
         self
@@ -125,7 +120,7 @@ impl TaskBuilder {
     /// Starts the task.
     ///
     /// # Errors
-    /// [`SpawnError`] says what is wrong; `future` has been dropped then.
+    /// [`SpawnError`] says what is wrong. Then `future` has been dropped.
     #[inline]
     pub fn spawn<F>(self, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
     where
@@ -137,20 +132,17 @@ impl TaskBuilder {
                 Ok(origin) => origin,
                 Err(error) => return Err((error, future)),
             };
-            // SAFETY: the future is `Send` and borrows nothing.
-            let (ready, task, taker) = unsafe { create(&origin, self.priority, future) };
-            // SAFETY: the task is new.
-            let handle = unsafe { JoinHandle::new(task, taker) };
+            let (ready, taker) = create(&origin, self.priority, future);
             origin.start(ready);
-            Ok(handle)
+            Ok(JoinHandle::new(taker))
         });
-        // A future that was refused is dropped here, where that may block, or panic.
+        // A future that was refused is dropped here, where its drop may block or panic.
         spawned.map_err(|(error, _future)| error)
     }
 }
 
 impl Cluster {
-    /// Starts a task on this cluster, from anywhere.
+    /// Starts a task on this cluster. The caller may be any thread, fibre or task.
     ///
     /// # Panics
     /// If the runtime has ended.

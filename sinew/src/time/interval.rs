@@ -3,12 +3,13 @@
 use super::timeout;
 use crate::base::Deadline;
 use crate::cancel::Cancelled;
+use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A clock that ticks at equal distances, the first time at once.
+/// A clock that ticks at equal distances, for the first time at once.
 ///
-/// Who comes late gets one tick for all that it missed; those that follow are where
-/// they would have been.
+/// A caller that is late gets one tick for all ticks that it missed. The ticks after that keep
+/// their times: they do not drift.
 ///
 /// ```
 /// use sinew::time::Interval;
@@ -22,14 +23,13 @@ use std::time::{Duration, Instant};
 ///     assert!(began.elapsed() >= Duration::from_millis(6));
 /// });
 /// ```
-#[derive(Debug)]
 pub struct Interval {
     period: Duration,
     next: Instant,
 }
 
 impl Interval {
-    /// Ticks now, and then every `period`.
+    /// Returns a clock that ticks now, and then every `period`.
     ///
     /// # Panics
     /// If `period` is zero.
@@ -37,44 +37,44 @@ impl Interval {
         Interval::starting_at(Instant::now(), period)
     }
 
-    /// Ticks at `first`, and then every `period`.
+    /// Returns a clock that ticks at `first`, and then every `period`.
     ///
     /// # Panics
     /// If `period` is zero.
     pub fn starting_at(first: Instant, period: Duration) -> Interval {
-        assert!(!period.is_zero(), "an interval needs a period that is longer than nothing");
+        assert!(!period.is_zero(), "the period of an interval must not be zero");
         Interval { period, next: first }
     }
 
-    /// Waits for the next tick; returns when that was due.
+    /// Waits for the next tick. Returns the time at which it was due.
     pub fn tick(&mut self) -> Instant {
         super::sleep_until(self.next);
         self.advance()
     }
 
-    /// As [`tick`](Interval::tick), for tasks. Dropped before its end, it leaves the tick to
-    /// come.
+    /// The form of [`tick`](Interval::tick) for tasks. If the future is dropped before it is ready,
+    /// the tick is still to come.
     pub async fn tick_async(&mut self) -> Instant {
         super::sleep_until_async(self.next).await;
         self.advance()
     }
 
-    /// As [`tick`](Interval::tick), but ends early when the fibre is cancelled or a
-    /// limit that it carries is reached; the tick is still to come then.
+    /// Waits as [`tick`](Interval::tick) does, but notices [cancellation](crate::cancel).
     ///
     /// # Errors
-    /// If it did.
+    /// [`Cancelled`] if the fibre was cancelled, or a limit that it carries was reached, before the
+    /// tick was due. The tick is still to come then.
     pub fn try_tick(&mut self) -> Result<Instant, Cancelled> {
         timeout::sleep_within(Deadline::at(self.next))?;
         Ok(self.advance())
     }
 
-    /// The distance between ticks.
+    /// Returns the time between two ticks.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// Begins anew: the next tick comes one period from now.
+    /// Starts again: the next tick comes one period from now.
     pub fn reset(&mut self) {
         self.next = after(Instant::now(), self.period);
     }
@@ -89,8 +89,15 @@ impl Interval {
     }
 }
 
-/// A time so far off that the clock cannot tell it is as good as never.
+/// Returns `instant + duration`, or a time 30 years off if the clock has no such time.
 fn after(instant: Instant, duration: Duration) -> Instant {
     const AGES: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 30);
     instant.checked_add(duration).unwrap_or(instant + AGES)
+}
+
+impl fmt::Debug for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let until_next = self.next.saturating_duration_since(Instant::now());
+        f.debug_struct("Interval").field("period", &self.period).field("until_next", &until_next).finish()
+    }
 }

@@ -1,8 +1,4 @@
-//! Time: sleeping, limits, intervals.
-//!
-//! Each cluster has one timer wheel. A busy processor looks at it at its beats. The
-//! *sentinel*, the one sleeping processor that minds the clock, sleeps until the next deadline
-//! at most. There is no timer thread, and nothing wakes up when nothing is due.
+#![doc = include_str!("README.md")]
 
 mod interval;
 mod sleep;
@@ -16,8 +12,9 @@ use crate::base::Deadline;
 use crate::wait::{self, Limit, budget};
 use std::time::{Duration, Instant};
 
-/// Lets `duration` pass, at least. On a kernel thread that runs no fibre the
-/// thread sleeps.
+/// Blocks the calling fibre for at least `duration`. A kernel thread that runs no fibre sleeps.
+///
+/// Does not notice [cancellation](crate::cancel): see [`try_sleep`].
 pub fn sleep(duration: Duration) {
     let deadline = Deadline::after(duration);
     if deadline.is_past() {
@@ -27,7 +24,7 @@ pub fn sleep(duration: Duration) {
     }
 }
 
-/// Lets time pass until `deadline`.
+/// Blocks the calling fibre, or the kernel thread that runs none, until `deadline`.
 pub fn sleep_until(deadline: Instant) {
     sleep(deadline.saturating_duration_since(Instant::now()));
 }

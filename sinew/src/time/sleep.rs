@@ -1,7 +1,7 @@
-//! Time for futures: sleeping, and a limit to anything that is awaited.
+//! Sleeping and time limits for futures.
 //!
-//! A sleep is a timer of the cluster that first polls it. Outside of any runtime it is one
-//! of the kernel thread's own, which [`block_on`](crate::block_on) minds while it waits.
+//! A sleep arms a timer of the cluster that polls it. Outside of runtimes it arms a timer of its
+//! kernel thread, which [`block_on`](crate::block_on) minds while it waits.
 #![allow(unsafe_code)]
 
 use crate::base::Deadline;
@@ -13,7 +13,8 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Lets `duration` pass, at least, when it is awaited.
+/// Sleeps for at least `duration`, counted from this call: the form of [`sleep`](crate::sleep) for
+/// tasks.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -25,27 +26,28 @@ pub fn sleep_async(duration: Duration) -> Sleep {
     Sleep::until(Deadline::after(duration))
 }
 
-/// Lets time pass until `deadline`, when it is awaited.
+/// Sleeps until `deadline`: the form of [`sleep_until`](crate::sleep_until) for tasks.
 pub fn sleep_until_async(deadline: Instant) -> Sleep {
     Sleep::until(Deadline::at(deadline))
 }
 
-/// See [`sleep_async`].
+/// The future of [`sleep_async`] and [`sleep_until_async`].
 ///
 /// # Panics
-/// If it is polled neither by a task nor by [`block_on`](crate::block_on).
+/// If it is polled where nobody minds its timer: neither in a runtime nor inside of
+/// [`block_on`](crate::block_on).
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Sleep {
     deadline: Deadline,
     awaiting: Awaiting,
-    /// While the timer is armed, or has fired and this does not know it yet.
+    /// The owner of the timer, from arming to disarming. The timer may have fired meanwhile.
     owner: Option<TimerOwner>,
     timer: Option<Timer<Expiry>>,
 }
 
-// SAFETY: the timer is touched under its wheel's lock alone.
+// SAFETY: an armed timer is touched under its wheel's lock alone.
 unsafe impl Send for Sleep {}
-// SAFETY: through a shared reference nothing but the deadline can be reached.
+// SAFETY: a shared reference gives access to the deadline alone.
 unsafe impl Sync for Sleep {}
 
 impl Sleep {
@@ -53,29 +55,33 @@ impl Sleep {
         Sleep { deadline, awaiting: Awaiting::new(), owner: None, timer: None }
     }
 
-    /// Whether the time has come.
+    /// Returns whether the deadline has passed.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         self.deadline.is_past()
     }
 
-    /// Begins anew, with another end.
+    /// Starts again, with another deadline.
     pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
-        // SAFETY: what is pinned is not moved, and disarmed first.
-        let this = unsafe { self.get_unchecked_mut() };
+        let this = self.parts();
         this.disarm();
         this.deadline = Deadline::at(deadline);
     }
 
+    fn parts(self: Pin<&mut Self>) -> &mut Self {
+        // SAFETY: no method moves the timer or the wait while the timer is armed.
+        unsafe { self.get_unchecked_mut() }
+    }
+
+    /// Arms the timer. By `poll`, which has pinned the whole.
     fn arm(&mut self, context: &Context<'_>) {
         let owner = self.owner.insert(TimerOwner::current());
-        // SAFETY: the caller is pinned.
+        // SAFETY: `poll` has pinned the whole.
         let awaiting = unsafe { Pin::new_unchecked(&mut self.awaiting) };
-        let alarm = Expiry(NonNull::from(awaiting.begin(context.waker())));
-        let timer = self.timer.insert(Timer::new(alarm));
-        // SAFETY: as above.
-        let timer = unsafe { Pin::new_unchecked(&*timer) };
-        // SAFETY: neither the timer nor the wait is moved or dropped before `disarm`.
+        let expiry = Expiry(NonNull::from(awaiting.begin(context.waker())));
+        let timer = self.timer.insert(Timer::new(expiry));
+        // SAFETY: the whole is pinned and its drop disarms, so neither the timer nor the wait is
+        // moved or dropped before `disarm`.
         let earliest = unsafe { owner.timers().arm(timer, self.deadline) };
         if let (true, TimerOwner::Cluster(cluster)) = (earliest, owner) {
             cluster.idle().wake_sentinel();
@@ -84,8 +90,6 @@ impl Sleep {
 
     fn disarm(&mut self) {
         let (Some(owner), Some(timer)) = (self.owner.take(), &self.timer) else { return };
-        // SAFETY: it has been pinned since it was armed.
-        let timer = unsafe { Pin::new_unchecked(timer) };
         if owner.timers().disarm(timer) {
             drop(self.awaiting.retract());
         }
@@ -96,8 +100,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: what is pinned is not moved.
-        let this = unsafe { self.get_unchecked_mut() };
+        let this = self.parts();
         loop {
             if let Some(owner) = &this.owner {
                 if owner.is_minded() && this.awaiting.poll(context).is_pending() {
@@ -127,7 +130,7 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// The time was up that a future had.
+/// The error of a future whose time limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -145,9 +148,11 @@ impl From<Elapsed> for std::io::Error {
     }
 }
 
-/// Awaits `future`, but for no longer than `duration`. The form with a limit of everything
-/// that is awaited: a future of this crate that is dropped because its time is up gives
-/// back what it may have been given.
+/// Awaits `future`, but no longer than `duration`. This is the form with a time limit for all
+/// futures. A future of this crate that is dropped because its time is up loses nothing: what it was
+/// given (a permit, a lock, a message) goes to the next in the queue.
+///
+/// The future returns [`Elapsed`] if the time was up first.
 ///
 /// ```
 /// use sinew::{sync::mpsc, time};
@@ -160,12 +165,12 @@ pub fn timeout_async<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F:
     Timeout { future: future.into_future(), limit: sleep_async(duration) }
 }
 
-/// As [`timeout_async`], with the moment at which the time is up.
+/// Awaits `future` as [`timeout_async`] does, but no longer than until `deadline`.
 pub fn deadline_async<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout { future: future.into_future(), limit: sleep_until_async(deadline) }
 }
 
-/// See [`timeout_async`].
+/// The future of [`timeout_async`] and [`deadline_async`].
 #[must_use = "futures do nothing unless they are awaited"]
 #[derive(Debug)]
 pub struct Timeout<F> {
@@ -177,7 +182,7 @@ impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: both parts are pinned with the whole, which has no destructor of its own.
+        // SAFETY: both fields are pinned with the whole, which has no destructor of its own.
         let (future, limit) = unsafe {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.future), Pin::new_unchecked(&mut this.limit))

@@ -1,14 +1,15 @@
-//! Limits in time for a part of the program.
+//! Time limits for a part of the program.
 
 use crate::base::Deadline;
 use crate::cancel::Cancelled;
 use crate::wait::{self, Limit, Limits, Outcome, carried, carrying};
 use std::time::{Duration, Instant};
 
-/// Runs `f` with a limit in time: what blocks in it, and can say so, fails when
-/// `duration` has passed. See [`cancel`](crate::cancel) for which calls these are.
+/// Runs `f` with a time limit. When `duration` has passed, the blocking calls in `f` that can
+/// report it fail; see [`cancel`](crate::cancel) for the list of these calls. Returns what `f`
+/// returns.
 ///
-/// Limits nest: the earlier one counts. What `f` returns is what it made of it.
+/// Limits nest: the earlier one counts.
 ///
 /// ```
 /// use sinew::{sync::mpsc, time};
@@ -23,7 +24,7 @@ pub fn timeout<T>(duration: Duration, f: impl FnOnce() -> T) -> T {
     within(Deadline::after(duration), f)
 }
 
-/// As [`timeout`], with the moment at which the time is up.
+/// Runs `f` with a time limit as [`timeout`] does, which ends at `deadline`.
 pub fn deadline<T>(deadline: Instant, f: impl FnOnce() -> T) -> T {
     within(Deadline::at(deadline), f)
 }
@@ -33,11 +34,11 @@ fn within<T>(deadline: Deadline, f: impl FnOnce() -> T) -> T {
     carrying(Limits { deadline: outer.deadline.min(deadline), ..outer }, f)
 }
 
-/// As [`sleep`](crate::sleep), but ends early when the fibre is cancelled or a limit
-/// that it carries is reached.
+/// Sleeps as [`sleep`](crate::sleep) does, but notices [cancellation](crate::cancel).
 ///
 /// # Errors
-/// If it did.
+/// [`Cancelled`] if the fibre was cancelled, or a limit that it carries was reached, before
+/// `duration` had passed.
 pub fn try_sleep(duration: Duration) -> Result<(), Cancelled> {
     sleep_within(Deadline::after(duration))
 }
@@ -49,7 +50,7 @@ pub(super) fn sleep_within(deadline: Deadline) -> Result<(), Cancelled> {
     }
     match wait::sleep(Limit::carried_until(deadline)) {
         Outcome::Cancelled => Err(Cancelled::Requested),
-        // Its own end, or an earlier one that it carries.
+        // Either the sleep is over, or a carried deadline came first.
         _ if deadline.is_past() => Ok(()),
         _ => Err(Cancelled::Overdue),
     }

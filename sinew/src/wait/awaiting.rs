@@ -1,4 +1,4 @@
-//! How a future waits: its wait and its waker lie in the future itself, which is pinned.
+//! Waiting in a future: its wait and its waker lie in the future itself, which is pinned.
 #![allow(unsafe_code)]
 
 use super::handover::{Borrowed, Handover, PutBack, Taken};
@@ -12,16 +12,16 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// A waker that another may take out and call.
+/// A place for a waker, from which a teller takes it out to call it.
 pub(super) struct WakerSlot {
     handover: Handover,
-    /// Whose it is, `handover` says.
+    /// `handover` says which side owns it.
     waker: UnsafeCell<MaybeUninit<Waker>>,
 }
 
 impl WakerSlot {
-    /// A slot for this waker. It holds the waker already if that is a task's; another's is
-    /// cloned by the first `poll`, for the caller may have a lock.
+    /// Returns a slot for this waker. If the waker is a task's, the slot holds a clone. Another waker
+    /// is cloned by the first `poll`, because the caller may hold a lock.
     fn new(waker: &Waker) -> Self {
         if strand_of(waker).is_some() {
             let waker = MaybeUninit::new(waker.clone());
@@ -30,10 +30,10 @@ impl WakerSlot {
         WakerSlot { handover: Handover::borrowed(), waker: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Tells the future. Gives the waker if it is to be called.
+    /// Tells the future. Returns the waker if it is to be called.
     ///
     /// # Safety
-    /// The slot is there until it is told, which happens once.
+    /// The slot exists until it is told, which happens once.
     #[inline]
     pub(super) unsafe fn tell(slot: *const WakerSlot) -> Option<Waker> {
         // SAFETY: by the contract.
@@ -41,7 +41,7 @@ impl WakerSlot {
         match slot.handover.take() {
             Taken::LeaveIt => None,
             Taken::Call => {
-                // SAFETY: TAKEN makes it ours; what is left in its place is not used.
+                // SAFETY: TAKEN makes the waker ours; the copy in the slot is not used again.
                 let waker = unsafe { (*slot.waker.get()).assume_init_read() };
                 slot.handover.tell();
                 Some(waker)
@@ -49,7 +49,7 @@ impl WakerSlot {
         }
     }
 
-    /// Whether it has been told. If not, this waker will be called.
+    /// Returns whether the future has been told. If not, this waker will be called.
     fn poll(&self, waker: &Waker) -> bool {
         if self.handover.is_told() {
             return true;
@@ -57,7 +57,7 @@ impl WakerSlot {
         if self.handover.is_borrowed() {
             return self.put(waker.clone());
         }
-        // SAFETY: only who polls writes the slot. It may have been taken meanwhile, but
+        // SAFETY: only the polling side writes the slot. The waker may have been taken meanwhile, but
         // its bits stay, and `will_wake` compares nothing but these.
         if unsafe { (*self.waker.get()).assume_init_ref() }.will_wake(waker) {
             return false;
@@ -66,7 +66,7 @@ impl WakerSlot {
         match self.handover.borrow() {
             Borrowed::Told => true,
             Borrowed::Yes => {
-                // SAFETY: BORROWED makes it ours.
+                // SAFETY: BORROWED makes the slot ours.
                 let old = unsafe { (*self.waker.get()).assume_init_read() };
                 let is_told = self.put(new);
                 drop(old);
@@ -75,35 +75,34 @@ impl WakerSlot {
         }
     }
 
-    /// Puts a waker into the slot, which is borrowed and empty. Returns whether it has been
-    /// told meanwhile.
+    /// Puts a waker into the slot, which is borrowed and empty. Returns whether the future has been told
+    /// meanwhile.
     fn put(&self, waker: Waker) -> bool {
-        // SAFETY: BORROWED makes it ours.
+        // SAFETY: BORROWED makes the slot ours.
         unsafe { (*self.waker.get()).write(waker) };
         let is_told = self.handover.put_back() == PutBack::Told;
         if is_told {
-            // SAFETY: nobody took it, nor will.
+            // SAFETY: nobody has taken it, and nobody will.
             unsafe { (*self.waker.get()).assume_init_drop() };
         }
         is_told
     }
 
-    /// Takes the waker out of a slot that was not told and that nobody else reaches any more.
+    /// Takes the waker out of a slot that was not told and that no teller can reach.
     fn retract(&self) -> Option<Waker> {
-        // SAFETY: it is there, and what is left in its place is not used.
+        // SAFETY: HELD says that there is a waker; the copy in the slot is not used again.
         self.handover.retract().then(|| unsafe { (*self.waker.get()).assume_init_read() })
     }
 }
 
-/// The wait of a future. Nobody is told twice, nor moves while another may tell it.
+/// The wait of a future.
 pub(crate) struct Awaiting {
     slot: Option<WakerSlot>,
     wait: Option<Wait>,
     _pinned: PhantomPinned,
 }
 
-// SAFETY: the slot is handed from thread to thread by its protocol, and wakers may be
-// called anywhere.
+// SAFETY: the protocol hands the slot from thread to thread, and wakers may be called on any thread.
 unsafe impl Send for Awaiting {}
 
 impl Awaiting {
@@ -111,55 +110,54 @@ impl Awaiting {
         Awaiting { slot: None, wait: None, _pinned: PhantomPinned }
     }
 
-    /// Begins a wait; the one before has ended. It runs no code of others', so the caller may
-    /// have a lock. This waker is called if [`poll`](Awaiting::poll) has been since.
+    /// Begins a wait; the wait before has ended. Runs no code of others, so the caller may hold a lock.
+    /// The waker is called only if [`poll`](Awaiting::poll) has been called since.
     pub(crate) fn begin(self: Pin<&mut Self>, waker: &Waker) -> &Wait {
-        // SAFETY: nothing is moved out; who refers to the fields goes by the pin.
+        // SAFETY: nothing is moved out.
         let this = unsafe { self.get_unchecked_mut() };
         let slot = this.slot.insert(WakerSlot::new(waker));
         let party = Party::waker_slot(slot);
         this.wait.insert(Wait::new(party))
     }
 
-    /// Ready when the wait has been signalled; else this waker will be.
+    /// Returns `Ready` if the wait has been signalled. If not, this waker will be called.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        let slot = self.slot.as_ref().expect("a wait was begun");
+        let slot = self.slot.as_ref().expect("a wait has begun");
         if slot.poll(context.waker()) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Until the wait has been signalled, which somebody is about to do.
+    /// Waits for the signal of a teller that has settled the wait.
     pub(crate) fn await_signal(&self) {
-        self.slot.as_ref().expect("a wait was begun").handover.await_told();
+        self.slot.as_ref().expect("a wait has begun").handover.await_told();
     }
 
-    /// Ends a wait that nobody has signalled nor will, because it has been taken out of
-    /// where it was entered. Returns the waker: to drop it may run any code, and is what the
-    /// caller does last.
+    /// Ends a wait that has been taken out of where it was entered: nobody has signalled it, and nobody
+    /// will. Returns the waker. The caller drops it last, because its drop may run any code.
     #[must_use]
     pub(crate) fn retract(&self) -> Option<Waker> {
-        self.slot.as_ref().expect("a wait was begun").retract()
+        self.slot.as_ref().expect("a wait has begun").retract()
     }
 }
 
-/// See [`wait_in_async`].
+/// The future of [`wait_in_async`].
 struct WaitIn<'a, S, N, Q, E, A>
 where
     Q: Fn(&mut S) -> &mut Queue<N>,
     A: FnMut(bool, N),
 {
     lock: &'a SpinLock<S>,
-    /// Until it is entered.
+    /// The parts that are needed to enter, until it has entered.
     start: Option<(SpinGuard<'a, S>, N, E)>,
     place: End,
     queue: Q,
     abandoned: A,
     awaiting: Awaiting,
-    /// While it is entered.
+    /// The node, from entering to the result.
     node: Option<Node<N>>,
 }
 
-// SAFETY: what refers to the node does so under the lock or as the one who told it; what
-// else is in the future may be sent, which is asked for.
+// SAFETY: the node is used under the lock, or by the teller that took it out. The bounds say that the
+// rest may be sent.
 unsafe impl<S: Send, N: Send, Q: Send, E: Send, A: Send> Send for WaitIn<'_, S, N, Q, E, A>
 where
     Q: Fn(&mut S) -> &mut Queue<N>,
@@ -167,11 +165,11 @@ where
 {
 }
 
-/// As [`wait_in`](super::wait_in), by a future, which nothing but being told ends. It is
-/// to be awaited at once, for it has the lock. Gives the note.
+/// Waits as [`wait_in`](super::wait_in) does, in a future. Only being told ends the wait. The future
+/// holds the lock, so it has to be awaited at once. Returns the note.
 ///
-/// If the future is dropped before, its node is taken out, and `abandoned` gets the note
-/// and is told whether somebody had told it: what it was given then is to be passed on.
+/// If the future is dropped before it is ready, it takes its node out and calls `abandoned` with the
+/// note. The flag says whether it had been told: then what it was given has to be passed on.
 pub(crate) fn wait_in_async<'a, S, N>(
     lock: &'a SpinLock<S>,
     guard: SpinGuard<'a, S>,
@@ -194,13 +192,13 @@ where
     type Output = N;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<N> {
-        // SAFETY: neither `awaiting` nor the node is moved while it is entered.
+        // SAFETY: neither `awaiting` nor the node is moved while the node is in the queue.
         let this = unsafe { self.get_unchecked_mut() };
         if let Some((mut guard, note, entered)) = this.start.take() {
             // SAFETY: as above.
             let wait = unsafe { Pin::new_unchecked(&mut this.awaiting) }.begin(context.waker());
             let node = this.node.insert(Node::unlimited(note));
-            // SAFETY: neither moves before it is told, or `drop` takes the node out.
+            // SAFETY: neither moves before a teller or `drop` takes the node out.
             unsafe { (this.queue)(&mut guard).enter(node, wait, this.place) };
             drop(guard);
             entered();
@@ -208,7 +206,7 @@ where
         if this.awaiting.poll(context).is_pending() {
             return Poll::Pending;
         }
-        Poll::Ready(this.node.take().expect("it is polled until it is ready").into_note())
+        Poll::Ready(this.node.take().expect("a future is not polled after it was ready").into_note())
     }
 }
 
@@ -230,7 +228,7 @@ where
         } else {
             self.awaiting.retract()
         };
-        let note = self.node.take().expect("it is there").into_note();
+        let note = self.node.take().expect("the node was found above").into_note();
         (self.abandoned)(is_told, note);
     }
 }

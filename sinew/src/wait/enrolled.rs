@@ -1,18 +1,18 @@
-//! A waker in the place of one who joins.
+//! A waker in a join word.
 
 use super::Party;
 use crate::strand::join::{Join, Wait};
 use std::task::{Context, Poll};
 
-/// What a future that joins has left in the join word: a waker, in the shape of a
-/// [`Party`] that owns it. Whoever takes the number out of the word owns the party.
+/// The waker that a joining future has left in a join word, as a [`Party`] that owns it. The side that
+/// takes the number out of the word owns the party.
 #[derive(Default)]
 pub(crate) struct Enrolled(Option<Party>);
 
 impl Enrolled {
     pub(crate) const NONE: Enrolled = Enrolled(None);
 
-    /// Ready when the strand has finished; else the waker will be called then.
+    /// Returns `Ready` if the strand has finished. If not, the waker will be called when it has.
     pub(crate) fn poll(&mut self, join: Join<'_>, context: &Context<'_>) -> Poll<()> {
         if join.is_done() {
             return self.told();
@@ -40,13 +40,13 @@ impl Enrolled {
         }
     }
 
-    /// The party, if there was one, was taken out by the strand that finished.
+    /// Forgets the party: the strand that finished has taken it out.
     fn told(&mut self) -> Poll<()> {
         self.0 = None;
         Poll::Ready(())
     }
 
-    /// Takes the waker back, if it is there.
+    /// Takes the waker out of the word, if it is there.
     pub(crate) fn leave(&mut self, join: Join<'_>) {
         if let Some(party) = self.0.take()
             && join.withdraw(party.number())

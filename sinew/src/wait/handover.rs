@@ -1,22 +1,21 @@
-//! Whose the waker is that a future waits with.
+//! Decides which side owns a future's waker: the side that polls, or the side that tells.
 //!
-//! The waker lies in a slot in the pinned future. Two may reach for it: the one who
-//! polls the future, to put another waker in its place, and the one who tells it, to
-//! take the waker out and call it.
+//! The waker lies in a slot in the pinned future. The side that polls the future may put another waker
+//! in its place. The side that tells the future takes the waker out and calls it.
 //!
 //! ```text
-//!   HELD --borrow--> BORROWED --put_back--> HELD      by the one who polls
-//!   HELD --take--> TAKEN --tell--> TOLD               by the one who tells
-//!   BORROWED --take--> TOLD                           the one who polls finds out
-//!   HELD | BORROWED --retract--> TOLD                 by the one who drops the future
+//!   HELD --borrow--> BORROWED --put_back--> HELD      by the side that polls
+//!   HELD --take--> TAKEN --tell--> TOLD               by the side that tells
+//!   BORROWED --take--> TOLD                           the side that polls finds out
+//!   HELD | BORROWED --retract--> TOLD                 by the side that drops the future
 //! ```
 //!
-//! A slot may begin BORROWED and without a waker: cloning one may run any code, so whoever
-//! polls does that when it has entered the queue and released its lock.
+//! A slot may begin BORROWED and without a waker. To clone a waker may run any code, so the polling
+//! side clones it when it has entered the queue and released the lock.
 //!
-//! The one who tells copies the waker out between TAKEN and TOLD, and calls it after
-//! that, when the slot may be gone already. So whoever polls or drops the future goes
-//! by TOLD alone, and waits for the few instructions that TAKEN lasts.
+//! The telling side copies the waker out between TAKEN and TOLD. It calls the copy after that, when the
+//! slot may be gone. So the side that polls or drops the future goes by TOLD alone, and waits for the
+//! few instructions that TAKEN lasts.
 
 use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release, spin_loop};
 
@@ -25,39 +24,39 @@ const BORROWED: u32 = 1;
 const TAKEN: u32 = 2;
 const TOLD: u32 = 3;
 
-/// How often one looks before it lets the kernel run somebody else.
+/// The number of looks before the waiting side lets the kernel run another thread. Unmeasured.
 const SPINS_BEFORE_YIELD: u32 = 100;
 
 /// The word beside the waker.
 pub(crate) struct Handover(AtomicU32);
 
-/// What became of the wish to change the waker.
+/// The result of `borrow`.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Borrowed {
     /// The waker is the caller's until `put_back`.
     Yes,
-    /// It was called, or is being called.
+    /// The future has been told: the waker was called, or is about to be.
     Told,
 }
 
-/// Whether the waker that was put back will be called.
+/// The result of `put_back`.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PutBack {
-    /// It will.
+    /// The waker will be called.
     Held,
-    /// What it would be called for has come meanwhile: the waker is still the caller's.
+    /// The future has been told meanwhile: the waker is still the caller's.
     Told,
 }
 
-/// What the one who tells now has to do.
+/// What the telling side now has to do.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// Copy the waker out, `tell`, and call the copy.
     Call,
-    /// Nothing: the future is being polled and sees it.
+    /// Nothing: the polling side sees TOLD.
     LeaveIt,
 }
 
@@ -66,27 +65,27 @@ impl Handover {
         Handover(AtomicU32::new(HELD))
     }
 
-    /// A slot that is the poller's to fill.
+    /// Returns the word of a slot that the polling side has to fill.
     pub(crate) fn borrowed() -> Self {
         Handover(AtomicU32::new(BORROWED))
     }
 
-    /// Whether the slot is still to be filled. By the one who polls, which borrows it at no
-    /// other time when it asks.
+    /// Returns whether the slot is still to be filled. By the polling side, which has not borrowed the
+    /// slot when it asks.
     #[inline]
     pub(crate) fn is_borrowed(&self) -> bool {
         self.0.load(Relaxed) == BORROWED
     }
 
-    /// Whether it has been told: what led to that is seen then, and nobody else uses the
-    /// slot any more.
+    /// Returns whether the future has been told. Then the caller sees what led to that, and nobody else
+    /// uses the slot.
     #[inline]
     pub(crate) fn is_told(&self) -> bool {
         // Acquire pairs with the Releases in `tell` and `take`.
         self.0.load(Acquire) == TOLD
     }
 
-    /// `HELD -> BORROWED`. By the one who polls.
+    /// `HELD -> BORROWED`. By the polling side.
     pub(crate) fn borrow(&self) -> Borrowed {
         // Relaxed: HELD is from the caller's own `put_back`, and on failure `await_told`
         // acquires.
@@ -99,7 +98,7 @@ impl Handover {
         }
     }
 
-    /// `BORROWED -> HELD`. By the one who polls.
+    /// `BORROWED -> HELD`. By the polling side.
     pub(crate) fn put_back(&self) -> PutBack {
         // Release: the waker, for `take`. Acquire on failure as in `is_told`.
         match self.0.compare_exchange(BORROWED, HELD, Release, Acquire) {
@@ -108,7 +107,7 @@ impl Handover {
         }
     }
 
-    /// `HELD -> TAKEN | BORROWED -> TOLD`. By the one who tells, once.
+    /// `HELD -> TAKEN | BORROWED -> TOLD`. By the telling side, once.
     #[inline]
     pub(crate) fn take(&self) -> Taken {
         let mut seen = HELD;
@@ -122,22 +121,21 @@ impl Handover {
         }
     }
 
-    /// `TAKEN -> TOLD`. By the one who took the waker. The word may be gone afterwards.
+    /// `TAKEN -> TOLD`. By the telling side. The word may be gone afterwards.
     #[inline]
     pub(crate) fn tell(&self) {
         // Release pairs with the Acquire in `is_told`.
         self.0.store(TOLD, Release);
     }
 
-    /// `HELD | BORROWED -> TOLD`. By the one who drops the future, when nobody else reaches
-    /// it any more. Returns whether there is a waker in the slot, which is the caller's.
+    /// `HELD | BORROWED -> TOLD`. By the side that drops the future, when no teller can reach it. Returns
+    /// whether the slot holds a waker, which is then the caller's.
     pub(crate) fn retract(&self) -> bool {
         // Relaxed: nobody else uses the word.
         self.0.swap(TOLD, Relaxed) == HELD
     }
 
-    /// Until it has been told. By the one who polls or drops the future, when somebody is
-    /// about to tell it.
+    /// Waits for TOLD. By the side that polls or drops the future, when a teller is about to tell it.
     #[cold]
     pub(crate) fn await_told(&self) {
         let mut spins = 0;

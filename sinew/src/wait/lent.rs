@@ -1,13 +1,12 @@
 //! A stack that others use.
 //!
-//! A wait gives others the address of something on the caller's stack: a node in a queue, a
-//! bell, a timer, a closure that borrows. They use it until they say that they are done, and
-//! only the wait hears that. If a panic unwinds the wait, the stack is gone and they go on.
-//! So every such wait, from the moment at which others may know the address to the moment at
-//! which nobody does, is within a [`Lent`]. What can be refused is refused before that.
+//! A wait gives others the address of something on the caller's stack: a node in a queue, a parker, a
+//! timer, a closure that borrows. They use it until they have signalled the wait. If a panic unwound the
+//! wait, they would go on to use a stack that is gone. So each such wait is within a [`Lent`], from the
+//! moment at which others may know the address to the moment at which nobody does. A call that can be
+//! refused is refused before that.
 
-/// Exists while something on the caller's stack is lent. A panic that drops it ends the
-/// process.
+/// Exists while something on the caller's stack is lent. A panic that drops it ends the process.
 #[must_use]
 pub(crate) struct Lent;
 
@@ -17,14 +16,14 @@ impl Lent {
         Lent
     }
 
-    /// Nobody else uses the caller's stack any more.
+    /// Ends the loan: nobody else uses the caller's stack any more.
     #[inline(always)]
     pub(crate) fn returned(self) {
         std::mem::forget(self);
     }
 }
 
-/// A model that fails unwinds, and says what failed.
+/// Not in models: a model that fails unwinds, and the panic says what failed.
 #[cfg(not(sinew_loom))]
 impl Drop for Lent {
     #[cold]

@@ -1,5 +1,5 @@
-//! What ends a wait besides that which is waited for: a limit of the call, and
-//! what the caller carries from further out.
+//! Limits: what else may end a wait. A call has its own limit, and its caller carries limits from
+//! further out.
 #![allow(unsafe_code)]
 
 use super::stackful::Stackful;
@@ -15,22 +15,23 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Only what is waited for ends the wait.
+    /// Nothing else ends the wait.
     pub(crate) const NONE: Limit = Limit { deadline: Deadline::NEVER, may_be_cancelled: false };
 
-    /// So does the caller's being cancelled, or a deadline that it carries.
+    /// A cancellation of the caller ends the wait, or a deadline that it carries.
     pub(crate) const CARRIED: Limit = Limit { deadline: Deadline::NEVER, may_be_cancelled: true };
 
+    /// `deadline` ends the wait.
     pub(crate) const fn until(deadline: Deadline) -> Limit {
         Limit { deadline, may_be_cancelled: false }
     }
 
-    /// As `CARRIED`, but not beyond `deadline`.
+    /// What `CARRIED` says ends the wait, or `deadline`.
     pub(crate) const fn carried_until(deadline: Deadline) -> Limit {
         Limit { deadline, may_be_cancelled: true }
     }
 
-    /// Whether nothing but being told ends the wait.
+    /// Returns whether only being told ends the wait.
     #[inline(always)]
     pub(super) fn is_none(self) -> bool {
         self.deadline.is_never() && !self.may_be_cancelled
@@ -44,7 +45,7 @@ impl Limit {
         self.may_be_cancelled
     }
 
-    /// The limit that this is for the strand that waits.
+    /// Returns this limit, narrowed by what the waiting strand carries.
     #[inline(always)]
     pub(super) fn as_carried_by(self, waiter: &Stackful) -> Limit {
         if !self.may_be_cancelled || waiter.limits().get().is_null() {
@@ -53,6 +54,7 @@ impl Limit {
         self.within(carried())
     }
 
+    /// Returns this limit, narrowed by what the calling kernel thread carries.
     pub(super) fn as_carried_by_thread(self) -> Limit {
         if self.may_be_cancelled { self.within(carried()) } else { self }
     }
@@ -63,12 +65,11 @@ impl Limit {
     }
 }
 
-/// What a fibre, or a kernel thread that runs none, carries into every wait that
-/// may be cancelled.
+/// What a fibre, or a kernel thread that runs none, carries into each wait that may be cancelled.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) deadline: Deadline,
-    /// Whether requests to cancel it are ignored for now.
+    /// Says that requests to cancel are ignored.
     pub(crate) shielded: bool,
 }
 
@@ -78,13 +79,13 @@ impl Limits {
 
 thread_local!(static OF_THREAD: Cell<*const Limits> = const { Cell::new(std::ptr::null()) });
 
-/// What the caller carries.
+/// Returns what the caller carries.
 pub(crate) fn carried() -> Limits {
     let limits = match current_stack() {
         Some(stack) => Stackful::on(stack).limits().get(),
         None => OF_THREAD.get(),
     };
-    // SAFETY: `carrying` keeps them as long as they are there to be found.
+    // SAFETY: `carrying` keeps them on its stack for as long as the pointer is here.
     unsafe { limits.as_ref() }.copied().unwrap_or(Limits::NONE)
 }
 

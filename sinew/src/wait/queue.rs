@@ -1,17 +1,18 @@
-//! The queue behind everything that somebody waits for.
+//! The queue behind everything that strands and threads wait for.
 //!
-//! Its nodes lie on the stacks of those who wait. It is part of some value under
-//! a [`SpinLock`], and everything about a node happens under that lock: who is to
-//! wait enters its node, who has something for it takes the node out and settles
-//! its [`Wait`], and whose wait was settled by a timer or a cancellation takes its
-//! node out itself before it leaves. So a node that is found in the queue is there,
-//! and *taken out and settled* is one step: whoever leaves early has taken nothing
-//! that another needed.
+//! Its nodes lie on the stacks of the waiters. The queue is part of a value under a [`SpinLock`], and
+//! all that happens to a node happens under that lock:
 //!
-//! Each node has a *note*, of a type that the user of the queue chooses: how many
-//! permits are wanted, the message that is sent or received. It belongs to whoever
-//! has the lock while the node is in the queue, to the [`Told`] between being taken
-//! out and being signalled, and to the one who waits after that.
+//! - A waiter enters its node.
+//! - A teller, which has something for the waiter, takes the node out and settles its [`Wait`].
+//! - A waiter whose wait was settled by a timer or a cancellation takes its node out before it leaves.
+//!
+//! So a node that is found in the queue exists. *Taken out and settled* is one step: a waiter that
+//! leaves early has taken nothing that another needed.
+//!
+//! Each node has a *note*, of a type that the user of the queue chooses: the number of permits, the
+//! message that is sent or received. While the node is in the queue, the note belongs to the holder of
+//! the lock. From being taken out to the signal it belongs to the [`Told`], and then to the waiter.
 #![allow(unsafe_code)]
 
 use super::{Limit, Outcome, Party, Resumed, Wait, block_within, call};
@@ -20,37 +21,38 @@ use crate::processor;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
-/// So many are told at once: each is a cache miss or two under the lock.
+/// The largest number of waiters that are told at once: each costs one or two cache misses under the
+/// lock.
 pub(crate) const LARGEST_BATCH: usize = 64;
 
-/// Those who wait, first come first.
+/// The waiters, first come, first served.
 pub(crate) struct Queue<N> {
     ends: Option<(Link<N>, Link<N>)>,
 }
 
 type Link<N> = NonNull<Node<N>>;
 
-/// One who waits.
+/// A waiter.
 pub(crate) struct Node<N> {
     wait: Cell<Option<NonNull<Wait>>>,
     ahead: Cell<Option<Link<N>>>,
     behind: Cell<Option<Link<N>>>,
     is_queued: Cell<bool>,
-    /// Whether something else than being told may end the wait.
+    /// Says that something else than being told may end the wait.
     is_limited: Cell<bool>,
     note: UnsafeCell<N>,
 }
 
-// SAFETY: the queue hands notes from thread to thread, which `N: Send` permits;
-// what else there is in a node is used under the queue's lock.
+// SAFETY: the queue hands notes from thread to thread, which `N: Send` permits. The rest of a node is
+// used under the queue's lock.
 unsafe impl<N: Send> Send for Queue<N> {}
 
-/// Which end to enter at.
+/// The end at which a node enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Behind all others.
     Back,
-    /// Before all others: for one who had come first already.
+    /// Before all others: for a waiter that was the first before.
     Front,
 }
 
@@ -66,26 +68,26 @@ impl<N> Node<N> {
         }
     }
 
-    /// As [`new`](Node::new), for a wait that only being told ends.
+    /// Returns a node for a wait that only being told ends.
     pub(crate) fn unlimited(note: N) -> Self {
         let node = Node::new(note);
         node.is_limited.set(false);
         node
     }
 
-    /// Whether it is in a queue. Under its lock.
+    /// Returns whether the node is in a queue. Under the queue's lock.
     pub(super) fn is_queued(&self) -> bool {
         self.is_queued.get()
     }
 
-    /// By the one who waits, when the node is in no queue and it has been signalled
-    /// if it was told.
+    /// Returns the note. By the waiter, when the node is in no queue; a waiter that was told has been
+    /// signalled.
     pub(crate) fn note_mut(&mut self) -> &mut N {
         debug_assert!(!self.is_queued.get());
         self.note.get_mut()
     }
 
-    /// As for [`note_mut`](Node::note_mut).
+    /// Returns the note. By the waiter, as [`note_mut`](Node::note_mut).
     pub(crate) fn into_note(self) -> N {
         debug_assert!(!self.is_queued.get());
         self.note.into_inner()
@@ -112,8 +114,8 @@ impl<N> Queue<N> {
     /// Enters a node.
     ///
     /// # Safety
-    /// It is in no queue; it stays where it is until it has been taken out of this
-    /// one, and so does `wait`.
+    /// The node is in no queue. Neither the node nor `wait` is moved or dropped before the node has been
+    /// taken out of this queue.
     #[inline]
     pub(crate) unsafe fn enter(&mut self, node: &Node<N>, wait: &Wait, place: End) {
         let link = NonNull::from(node);
@@ -128,7 +130,7 @@ impl<N> Queue<N> {
             (Some((first, last)), End::Back) => {
                 node.ahead.set(Some(last));
                 node.behind.set(None);
-                // SAFETY: what is in the queue is there.
+                // SAFETY: a node in the queue exists, by the contract of `enter`.
                 unsafe { last.as_ref() }.behind.set(Some(link));
                 (first, link)
             }
@@ -142,16 +144,16 @@ impl<N> Queue<N> {
         });
     }
 
-    /// Takes a node out, if it is in.
+    /// Takes a node out, if it is in the queue.
     ///
     /// # Safety
-    /// It is in this queue or in none.
+    /// The node is in this queue or in none.
     pub(crate) unsafe fn leave(&mut self, node: &Node<N>) {
         if !node.is_queued.replace(false) {
             return;
         }
         let (first, last) = self.ends.expect("the node is in");
-        // SAFETY: what is in the queue is there.
+        // SAFETY: a node in the queue exists, by the contract of `enter`.
         let neighbour = |link: Link<N>| unsafe { link.as_ref() };
         if let Some(ahead) = node.ahead.get() {
             neighbour(ahead).behind.set(node.behind.get());
@@ -169,14 +171,14 @@ impl<N> Queue<N> {
         };
     }
 
-    /// Whether somebody waits here whose wait is not this one.
+    /// Returns whether there is a pending wait besides `wait`.
     pub(crate) fn has_other_than(&self, wait: &Wait) -> bool {
         let mut next = self.ends.map(|(first, _)| first);
         while let Some(link) = next {
-            // SAFETY: what is in the queue is there.
+            // SAFETY: a node in the queue exists, by the contract of `enter`.
             let node = unsafe { link.as_ref() };
-            let its = node.wait.get().expect("it was entered with its wait");
-            // SAFETY: a wait is there while its node is in the queue.
+            let its = node.wait.get().expect("a node is entered with its wait");
+            // SAFETY: a wait exists while its node is in the queue.
             if its != NonNull::from(wait) && unsafe { its.as_ref() }.is_pending() {
                 return true;
             }
@@ -185,11 +187,11 @@ impl<N> Queue<N> {
         false
     }
 
-    /// Takes out the first.
+    /// Takes out the first node.
     #[inline]
     fn leave_first(&mut self) {
         let Some((first, last)) = self.ends else { return };
-        // SAFETY: what is in the queue is there.
+        // SAFETY: a node in the queue exists, by the contract of `enter`.
         let node = unsafe { first.as_ref() };
         node.is_queued.set(false);
         self.ends = node.behind.get().map(|behind| {
@@ -199,26 +201,26 @@ impl<N> Queue<N> {
         });
     }
 
-    /// Takes out the first one that still waits: it is told, and goes on when it is
-    /// signalled.
+    /// Takes out the first waiter whose wait is pending, and settles that as told. The waiter goes on
+    /// when it is signalled.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Told<N>> {
         self.pop_if(|_| true)
     }
 
-    /// As [`pop`](Queue::pop), if `fits` says so of the first one's note.
+    /// Pops as [`pop`](Queue::pop) does, if `fits` returns `true` for the note of the first waiter.
     #[inline]
     pub(crate) fn pop_if(&mut self, mut fits: impl FnMut(&mut N) -> bool) -> Option<Told<N>> {
         loop {
             let (first, _) = self.ends?;
-            // SAFETY: what is in the queue is there.
+            // SAFETY: a node in the queue exists, by the contract of `enter`.
             let node = unsafe { first.as_ref() };
-            let wait = node.wait.get().expect("it was entered with its wait");
-            // SAFETY: a wait is there while its node is in the queue, and whoever
-            // leaves early has to get the lock first.
+            let wait = node.wait.get().expect("a node is entered with its wait");
+            // SAFETY: a wait exists while its node is in the queue: a waiter that leaves early has to
+            // take the lock first.
             let wait = unsafe { wait.as_ref() };
             let is_limited = node.is_limited.get();
-            // SAFETY: we have the lock.
+            // SAFETY: the caller holds the lock.
             if (!is_limited || wait.is_pending()) && !fits(unsafe { &mut *node.note.get() }) {
                 return None;
             }
@@ -230,8 +232,8 @@ impl<N> Queue<N> {
         }
     }
 
-    /// As [`pop_if`](Queue::pop_if), for as many as fit, but not more than can be had in
-    /// a few microseconds: the rest is for when others had the lock.
+    /// Pops all waiters that fit, as [`pop_if`](Queue::pop_if), but at most [`LARGEST_BATCH`]. That
+    /// takes a few microseconds. Others may take the lock before the caller pops the rest.
     pub(crate) fn pop_some(&mut self, mut fits: impl FnMut(&mut N) -> bool) -> Batch<N> {
         let mut batch = Batch::new();
         for _ in 0..LARGEST_BATCH {
@@ -243,7 +245,7 @@ impl<N> Queue<N> {
         batch
     }
 
-    /// Takes out all that still wait.
+    /// Takes out all waiters whose waits are pending.
     pub(crate) fn pop_all(&mut self) -> Batch<N> {
         let mut batch = Batch::new();
         while let Some(told) = self.pop() {
@@ -253,31 +255,29 @@ impl<N> Queue<N> {
     }
 }
 
-/// One who was told. Goes on when this is dropped.
+/// A waiter that was told. It goes on when this is dropped.
 #[must_use]
 pub(crate) struct Told<N> {
     party: Party,
     node: Link<N>,
 }
 
-// SAFETY: the node is the teller's until it signals, whichever thread that is; its note is
-// handed from thread to thread, which `N: Send` permits.
+// SAFETY: the node belongs to the `Told` until the signal, on any thread. Its note is handed from
+// thread to thread, which `N: Send` permits.
 unsafe impl<N: Send> Send for Told<N> {}
 
 impl<N> Told<N> {
     #[inline]
     pub(crate) fn note(&mut self) -> &mut N {
-        // SAFETY: the node is there until its party is signalled, and nobody else
-        // uses it before that.
+        // SAFETY: the node exists until its party is signalled, and nobody else uses it before that.
         unsafe { &mut *self.node.as_ref().note.get() }
     }
 
-    /// Signals it, but leaves everything to the caller that may take a lock or run the code of
-    /// others.
+    /// Signals the waiter. Leaves to the caller what may take a lock or run code of others.
     pub(crate) fn signal_later(self) -> Resumed {
         let party = self.party;
         std::mem::forget(self);
-        // SAFETY: as above.
+        // SAFETY: as in `drop`, which does not run.
         unsafe { party.signal_later() }
     }
 }
@@ -285,13 +285,12 @@ impl<N> Told<N> {
 impl<N> Drop for Told<N> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it was ours to settle, and it is signalled once.
+        // SAFETY: `pop_if` settled the wait, and it is signalled once.
         unsafe { self.party.signal() };
     }
 }
 
-/// Several who were told, in the order in which they waited. They go on when this
-/// is dropped.
+/// Waiters that were told, in the order in which they waited. They go on when this is dropped.
 pub(crate) struct Batch<N> {
     /// Linked by `behind`.
     ends: Option<(Link<N>, Link<N>)>,
@@ -309,7 +308,7 @@ impl<N> Batch<N> {
     pub(crate) fn push(&mut self, told: Told<N>) {
         let link = told.node;
         std::mem::forget(told);
-        // SAFETY: the node is there until its party is signalled.
+        // SAFETY: the node exists until its party is signalled.
         unsafe { link.as_ref() }.behind.set(None);
         self.ends = Some(match self.ends {
             None => (link, link),
@@ -323,10 +322,10 @@ impl<N> Batch<N> {
 
     fn pop(&mut self) -> Option<Told<N>> {
         let (first, last) = self.ends?;
-        // SAFETY: the node is there until its party is signalled.
+        // SAFETY: the node exists until its party is signalled.
         let node = unsafe { first.as_ref() };
         self.ends = node.behind.get().map(|behind| (behind, last));
-        let wait = node.wait.get().expect("it was entered with its wait");
+        let wait = node.wait.get().expect("a node is entered with its wait");
         // SAFETY: as above.
         let party = unsafe { wait.as_ref() }.party;
         Some(Told { party, node: first })
@@ -334,8 +333,8 @@ impl<N> Batch<N> {
 }
 
 impl<N> Drop for Batch<N> {
-    /// All are told before the first waker is called that may run any code: even the end
-    /// of another future that is in this batch.
+    /// Signals all waiters before it calls the first waker. A waker may run any code: it may even drop
+    /// another future of this batch.
     fn drop(&mut self) {
         let mut wakers = Vec::new();
         while let Some(told) = self.pop() {
@@ -349,12 +348,11 @@ impl<N> Drop for Batch<N> {
     }
 }
 
-/// Waits in a queue of what `lock` guards, within `limit`. `guard` is released when
-/// the caller has been entered, and `entered` called then. Gives back the note.
+/// Waits in a queue of the value that `lock` guards, within `limit`. Enters the caller, releases
+/// `guard`, and calls `entered`. Returns the outcome and the note.
 ///
-/// A note whose owner was told is as whoever told it left it. One whose owner
-/// ceased to wait is as it was; what others behind it could not get because of it
-/// is the caller's to see to.
+/// If the caller was told, the note is as the teller left it. If not, the note is as it was. Then the
+/// caller has to serve the waiters behind it that could not be served because of it.
 #[inline(always)]
 pub(crate) fn wait_in<S, N>(
     lock: &SpinLock<S>,
@@ -370,8 +368,8 @@ pub(crate) fn wait_in<S, N>(
     let queue = &queue;
     let enter = |wait: &Wait| {
         let mut guard = guard;
-        // SAFETY: neither moves before `block_within` returns, and by then the node
-        // has been taken out by whoever told us, or by `leave`.
+        // SAFETY: neither moves before `block_within` returns. By then the teller or `leave` has taken
+        // the node out.
         unsafe { queue(&mut guard).enter(&node, wait, place) };
         drop(guard);
         entered();

@@ -1,22 +1,20 @@
-//! How a fibre is cancelled while it waits, and what that costs one that is not:
-//! two stores and two loads for each wait.
+//! Cancelling a fibre while it waits. A wait that is not cancelled pays two stores and two loads.
 //!
 //! ```text
-//!   the fibre                              whoever cancels it
+//!   the fibre                              the canceller
 //!   1  waiting = its wait                  1  requested = true, busy = true
 //!   2  light fence                         2  heavy fence
-//!   3  requested? then settle it oneself   3  waiting? then settle it
+//!   3  requested? then settle the wait     3  waiting? then settle it
 //!   4  ... waits ...                       4  busy = false
 //!   5  waiting = none
 //!   6  light fence
 //!   7  busy? then wait until it is not
 //! ```
 //!
-//! The fences make one of these true: the fibre sees the request in step 3, or
-//! the canceller sees the wait in its step 3. And one of these: the canceller
-//! sees in its step 3 that there is no wait any more, or the fibre sees in step 7
-//! that somebody is at work on it. So no request is missed, and no wait is used
-//! after it is gone.
+//! The fences make one of these true: the fibre sees the request in its step 3, or the canceller sees
+//! the wait in its step 3. They also make one of these true: the canceller sees in its step 3 that
+//! there is no wait, or the fibre sees in step 7 that the canceller is busy. So no request is missed,
+//! and no wait is used after it is gone.
 #![allow(unsafe_code)]
 
 use super::{Outcome, Party, Wait};
@@ -25,11 +23,11 @@ use crate::base::fence;
 
 /// A fibre's part in being cancelled.
 pub(crate) struct Cancel {
-    /// The wait that may be cancelled. Written by the fibre.
+    /// The wait that may be cancelled, or null. Written by the fibre, read by cancellers.
     waiting: AtomicPtr<Wait>,
-    /// Whether it has been asked to end what it does. Stays.
+    /// Says that the fibre has been cancelled. Set once and stays.
     requested: AtomicBool,
-    /// Whether somebody is at work on `waiting`.
+    /// Says that a canceller uses `waiting`.
     busy: Flag,
 }
 
@@ -47,18 +45,18 @@ impl Cancel {
         self.requested.load(Acquire)
     }
 
-    /// Lets others cancel the wait until [`leave`](Cancel::leave). `true` if the
-    /// fibre has been cancelled already. By the fibre.
+    /// Lets others cancel the wait until [`leave`](Cancel::leave). Returns whether the fibre has been
+    /// cancelled before. By the fibre.
     #[inline]
     pub(crate) fn enter(&self, wait: &Wait) -> bool {
-        // Release: whoever cancels sees the wait as it was made.
+        // Release pairs with the Acquire in `request`: the canceller sees the wait as it was made.
         self.waiting.store(std::ptr::from_ref(wait).cast_mut(), Release);
         // Pairs with the heavy fence in `request`.
         fence::light();
         self.requested.load(Relaxed)
     }
 
-    /// Nobody uses the wait any more when this returns. By the fibre.
+    /// Hides the wait: no canceller uses it when this returns. By the fibre.
     #[inline]
     pub(crate) fn leave(&self) {
         self.waiting.store(std::ptr::null_mut(), Relaxed);
@@ -78,18 +76,18 @@ impl Cancel {
         }
     }
 
-    /// Asks the fibre to end what it does. By anyone.
+    /// Cancels the fibre. By any thread.
     pub(crate) fn cancel(&self) {
         if let Some(party) = self.request() {
-            // SAFETY: the wait was ours to settle.
+            // SAFETY: `request` settled the wait, so nobody else signals.
             unsafe { party.signal() };
         }
     }
 
-    /// As [`cancel`](Cancel::cancel), but if that ended a wait, its party is the
-    /// caller's to signal.
+    /// Cancels the fibre as [`cancel`](Cancel::cancel) does. If that ended a wait, returns its party,
+    /// which the caller has to signal.
     pub(crate) fn request(&self) -> Option<Party> {
-        // Release: who sees the request sees what led to it.
+        // Release: a fibre that sees the request sees what led to it.
         self.requested.store(true, Release);
         // One at a time. Acquire pairs with the Release below.
         while self.busy.swap(true, Acquire) {
@@ -99,8 +97,8 @@ impl Cancel {
         fence::heavy();
         // Acquire pairs with the Release in `enter`.
         let waiting = self.waiting.load(Acquire);
-        // SAFETY: the fibre does not pass `leave` while we are busy, and what it
-        // showed before `leave` is a wait on its stack.
+        // SAFETY: the fibre does not pass `leave` while we are busy, and what it shows before `leave`
+        // is a wait on its stack.
         let party = unsafe { waiting.as_ref() }.and_then(|wait| wait.settle(Outcome::Cancelled));
         // Release: we are done with the wait; pairs with `leave`.
         self.busy.store(false, Release);

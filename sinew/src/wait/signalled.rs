@@ -1,15 +1,15 @@
-//! Several who were signalled, and go on together.
+//! Parties that were signalled and go on together.
 
 use super::{Resumed, call};
 use crate::processor;
 use crate::strand::Fifo;
 use std::task::Waker;
 
-/// Parties that have been signalled, while a lock is held or others are still to be
-/// signalled. They go on by [`go_on`](Signalled::go_on).
+/// Parties that have been signalled while a lock is held, or while others are still to be signalled. They
+/// go on by [`go_on`](Signalled::go_on).
 ///
-/// A waker runs the code of others: it may drop a future that is signalled in the same step,
-/// and that future waits for its signal. So all are signalled first.
+/// A waker runs code of others. It may drop a future that is signalled in the same step, and that drop
+/// waits for the signal. So all parties are signalled before the first waker is called.
 #[must_use]
 pub(crate) struct Signalled {
     strands: Fifo,
@@ -30,8 +30,8 @@ impl Signalled {
         }
     }
 
-    /// Makes the strands ready in one step, then calls the wakers. The caller holds no lock.
-    /// Returns how many go on.
+    /// Makes the strands ready in one step, then calls the wakers. The caller holds no lock. Returns the
+    /// number of parties that go on.
     #[inline]
     pub(crate) fn go_on(self) -> usize {
         let Signalled { strands, wakers } = self;

@@ -1,4 +1,4 @@
-//! Timers outside of runtimes: a kernel thread minds its own.
+//! Timers outside of runtimes: a kernel thread minds its own timers.
 
 use super::Timers;
 use crate::base::Deadline;
@@ -9,18 +9,20 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 thread_local! {
-    /// How many calls of `block_on` are at work on this thread, outside of runtimes.
+    /// The number of calls of `block_on` on this thread, outside of runtimes.
     static MINDED: Cell<u32> = const { Cell::new(0) };
+    /// The timers of this thread, from the first use.
     static OWN: OnceCell<Arc<Timers>> = const { OnceCell::new() };
 }
 
-/// Minds the timers of a kernel thread that is no processor, while it polls futures.
+/// Minds the timers of a kernel thread that is not a processor, while it polls futures.
 pub(crate) struct Minder {
     is_needed: bool,
 }
 
 impl Minder {
-    /// For the caller, which may be a fibre: then there is nothing to mind.
+    /// Begins to mind the caller's timers. If the caller is a fibre, its processor minds them and
+    /// this does nothing.
     pub(crate) fn begin() -> Minder {
         let is_needed = with_current(|processor| processor.is_none());
         if is_needed {
@@ -29,7 +31,7 @@ impl Minder {
         Minder { is_needed }
     }
 
-    /// When to look again.
+    /// Returns the time at which to call `fire_due` next.
     pub(crate) fn next(&self) -> Deadline {
         if !self.is_needed {
             return Deadline::NEVER;
@@ -37,6 +39,7 @@ impl Minder {
         OWN.with(|own| own.get().map_or(Deadline::NEVER, |timers| timers.next()))
     }
 
+    /// Fires the timers of this thread that are due.
     pub(crate) fn fire_due(&self) {
         if self.is_needed
             && let Some(timers) = OWN.with(|own| own.get().cloned())
@@ -54,14 +57,17 @@ impl Drop for Minder {
     }
 }
 
-/// Whose timer it is.
+/// The timers in which a future has armed its own.
 pub(crate) enum TimerOwner {
     Cluster(Arc<ClusterShared>),
     Thread(Arc<Timers>),
 }
 
 impl TimerOwner {
-    /// That of the caller.
+    /// Returns the timers of the caller.
+    ///
+    /// # Panics
+    /// If there are none: outside of runtimes and of `block_on`.
     #[track_caller]
     pub(crate) fn current() -> TimerOwner {
         let cluster = with_current(|processor| processor.map(|processor| processor.cluster().to_arc()));
@@ -70,7 +76,7 @@ impl TimerOwner {
             None if MINDED.get() > 0 => {
                 TimerOwner::Thread(OWN.with(|own| Arc::clone(own.get_or_init(|| Arc::new(Timers::new())))))
             }
-            None => panic!("nobody minds the time here: sleep in a task, or inside of `sinew::block_on`"),
+            None => panic!("no timers here: sleep in a task, or inside of `sinew::block_on`"),
         }
     }
 
@@ -81,8 +87,8 @@ impl TimerOwner {
         }
     }
 
-    /// Whether it will be minded although the future has moved to where it is polled now: the
-    /// runtime that it comes from may end at any time.
+    /// Returns whether these timers are minded for the place where the future is polled now. A future
+    /// may have moved to another runtime, and its first runtime may end at any time.
     pub(crate) fn is_minded(&self) -> bool {
         match self {
             TimerOwner::Cluster(cluster) => with_current(|processor| match processor {

@@ -1,4 +1,4 @@
-//! The timers of a cluster.
+//! The timers of a cluster, as a driver. The essay of [`time`](crate::time) says how they work.
 #![allow(unsafe_code)]
 
 mod minder;
@@ -12,25 +12,25 @@ use crate::base::Deadline;
 use crate::base::clock;
 use crate::processor::cluster::ClusterShared;
 use crate::processor::driver::Driver;
-use std::pin::{Pin, pin};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use wheel::Wheel;
 
-/// The wait to end when its time has come.
+/// The payload of a timer: the wait that it ends when it fires.
 #[derive(Clone, Copy)]
 pub(crate) struct Expiry(pub(crate) NonNull<Wait>);
 
-// SAFETY: a wait may be settled from anywhere; `Timers` says why it is there.
+// SAFETY: a wait may be settled from any thread. `Timers::arm` demands that it exists until the
+// timer is disarmed.
 unsafe impl Send for Expiry {}
 
 /// The timers of a cluster.
 pub(crate) struct Timers {
     wheel: Mutex<Wheel<Expiry>>,
-    /// Not later than the first deadline; `u64::MAX` when there is none.
-    /// Written under the lock, read by anyone.
+    /// Not later than the earliest deadline; `u64::MAX` if no timer is armed. Written under the lock,
+    /// read without it.
     next_ns: AtomicU64,
 }
 
@@ -43,20 +43,21 @@ impl Timers {
         self.wheel.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Whether a deadline has passed, as far as that is worth asking the clock: one that is not
-    /// the first is noticed with the first, if it has. To look at the clock takes as long as arming
-    /// a timer and disarming it: some 30 ns.
+    /// Returns whether `deadline` has passed. Reads the clock only if `deadline` is earlier than all
+    /// armed timers: otherwise it fires with them. To read the clock takes as long as to arm a timer
+    /// and to disarm it, about 30 ns.
     #[inline]
     pub(crate) fn has_come(&self, deadline: Deadline) -> bool {
         deadline.ns() < self.next_ns.load(Ordering::Relaxed) && deadline.is_past()
     }
 
-    /// Arms a timer. Whether whoever sleeps until the next deadline has to be told.
+    /// Arms a timer. Returns whether it is the earliest: then the sentinel has to be woken.
     ///
     /// # Safety
-    /// Neither the timer nor its wait moves or ends before `disarm`.
+    /// Neither the timer nor its wait is moved or dropped before [`disarm`](Timers::disarm), which is
+    /// called on these `Timers` even if the timer has fired.
     #[must_use]
-    pub(crate) unsafe fn arm(&self, timer: Pin<&Timer<Expiry>>, deadline: Deadline) -> bool {
+    pub(crate) unsafe fn arm(&self, timer: &Timer<Expiry>, deadline: Deadline) -> bool {
         let mut wheel = self.wheel();
         // SAFETY: by the contract.
         let earliest = unsafe { wheel.arm(timer, deadline.ns()) };
@@ -66,12 +67,12 @@ impl Timers {
         earliest
     }
 
-    /// Takes a timer out. `false` if it has gone off: then whoever waits has been told.
-    pub(crate) fn disarm(&self, timer: Pin<&Timer<Expiry>>) -> bool {
+    /// Disarms a timer. Returns `false` if it has fired; then its wait has been settled.
+    pub(crate) fn disarm(&self, timer: &Timer<Expiry>) -> bool {
         self.wheel().cancel(timer)
     }
 
-    /// When to look again.
+    /// Returns the time at which to call `fire_due` next.
     pub(crate) fn next(&self) -> Deadline {
         Deadline::at_ns(self.next_ns.load(Ordering::Relaxed))
     }
@@ -84,11 +85,11 @@ impl Timers {
         }
         let mut signalled = Signalled::new();
         let mut wheel = self.wheel();
-        wheel.advance(now_ns, |alarm| {
-            // SAFETY: nobody passes `cancel` in `with_alarm` before we release the
-            // lock, so the wait is there.
-            if let Some(party) = unsafe { alarm.0.as_ref() }.settle(Outcome::TimedOut) {
-                // SAFETY: the wait was ours to settle, so nobody else signals.
+        wheel.advance(now_ns, |expiry| {
+            // SAFETY: the owner of the timer passes `disarm` only after we release the lock, and
+            // by the contract of `arm` the wait exists until then.
+            if let Some(party) = unsafe { expiry.0.as_ref() }.settle(Outcome::TimedOut) {
+                // SAFETY: this timer settled the wait, so nobody else signals.
                 signalled.add(unsafe { party.signal_later() });
             }
         });
@@ -99,7 +100,7 @@ impl Timers {
 }
 
 impl Driver for Timers {
-    /// Ends the waits whose time has come.
+    /// Fires the timers that are due.
     #[inline]
     fn fire_due(&self) -> bool {
         let next_ns = self.next_ns.load(Ordering::Relaxed);
@@ -118,23 +119,22 @@ impl ClusterShared {
         self.drivers().get()
     }
 
-    /// Calls `stop`, in which the caller, a fibre, stops until its wait is settled. At `deadline` a
-    /// timer settles it.
+    /// Calls `stop`, in which the calling fibre stops until its wait is settled. A timer settles the
+    /// wait at `deadline`.
     pub(super) fn with_timer(&self, wait: &Wait, deadline: Deadline, stop: impl FnOnce()) {
         if deadline.is_never() {
             return stop();
         }
-        let timer = pin!(Timer::new(Expiry(NonNull::from(wait))));
-        let timer = timer.as_ref();
+        let timer = Timer::new(Expiry(NonNull::from(wait)));
         let timers = self.timers();
         let lent = Lent::begin();
-        // SAFETY: disarmed below, before the timer and the wait go out of scope: nothing unwinds
-        // before that.
-        if unsafe { timers.arm(timer, deadline) } {
+        // SAFETY: disarmed below, before the timer and the wait are dropped; `lent` sees to it that
+        // nothing unwinds before that.
+        if unsafe { timers.arm(&timer, deadline) } {
             self.idle().wake_sentinel();
         }
         stop();
-        timers.disarm(timer);
+        timers.disarm(&timer);
         lent.returned();
     }
 }

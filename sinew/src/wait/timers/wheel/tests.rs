@@ -1,8 +1,9 @@
 use super::*;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 
-const TICK_NS: u64 = 1 << TICK_BITS;
+const STEP_NS: u64 = 1 << STEP_BITS;
 
 struct Xorshift(u64);
 
@@ -33,7 +34,7 @@ fn timers(count: usize) -> Vec<Pin<Box<Timer<usize>>>> {
 /// wheel for each timer, and never use a wheel after its timers are gone.
 fn arm<T: Copy>(wheel: &mut Wheel<T>, timer: &Pin<Box<Timer<T>>>, deadline_ns: u64) -> bool {
     // SAFETY: see above.
-    unsafe { wheel.arm(timer.as_ref(), deadline_ns) }
+    unsafe { wheel.arm(timer, deadline_ns) }
 }
 
 fn advance(wheel: &mut Wheel<usize>, now_ns: u64) -> Vec<usize> {
@@ -75,7 +76,7 @@ fn check_invariants(wheel: &Wheel<usize>) {
 struct Pair {
     wheel: Wheel<usize>,
     timers: Vec<Pin<Box<Timer<usize>>>>,
-    /// Armed timers, with the tick that orders their firing.
+    /// Armed timers, with the step that orders their firing.
     model: BTreeMap<(u64, usize), u64>,
     deadlines: Vec<Option<u64>>,
     now_ns: u64,
@@ -105,7 +106,7 @@ impl Pair {
 
     fn arm(&mut self, id: usize, deadline_ns: u64) {
         self.forget(id);
-        let order = tick_of(deadline_ns).max(tick_of(self.now_ns));
+        let order = step_of(deadline_ns).max(step_of(self.now_ns));
         self.model.insert((deadline_ns, id), order);
         self.deadlines[id] = Some(deadline_ns);
         if arm(&mut self.wheel, &self.timers[id], deadline_ns) {
@@ -118,7 +119,7 @@ impl Pair {
     fn cancel(&mut self, id: usize) {
         let expected = self.forget(id);
         assert_eq!(self.timers[id].is_armed(), expected);
-        assert_eq!(self.wheel.cancel(self.timers[id].as_ref()), expected);
+        assert_eq!(self.wheel.cancel(&self.timers[id]), expected);
         assert!(!self.timers[id].is_armed());
     }
 
@@ -227,9 +228,9 @@ fn agrees_with_a_sorted_map() {
 
 #[test]
 fn fires_at_the_deadline_and_not_a_nanosecond_before() {
-    let edges = [1, TICK_NS - 1, TICK_NS, TICK_NS + 1, 64 * TICK_NS];
-    let powers = (2..=9).map(|level| TICK_NS << (SLOT_BITS * level).min(46));
-    for start_ns in [0, 1, TICK_NS - 1, 12_345_678_901, 1 << 51, (1 << 52) - 1] {
+    let edges = [1, STEP_NS - 1, STEP_NS, STEP_NS + 1, 64 * STEP_NS];
+    let powers = (2..=9).map(|level| STEP_NS << (SLOT_BITS * level).min(46));
+    for start_ns in [0, 1, STEP_NS - 1, 12_345_678_901, 1 << 51, (1 << 52) - 1] {
         for ahead_ns in powers.clone().chain(edges) {
             for deadline_ns in [ahead_ns - 1, ahead_ns, ahead_ns + 1] {
                 let deadline_ns = start_ns + deadline_ns.max(1);
@@ -245,16 +246,16 @@ fn fires_at_the_deadline_and_not_a_nanosecond_before() {
 }
 
 #[test]
-fn within_one_tick_only_the_due_fire() {
+fn within_one_step_only_the_due_fire() {
     let timers = timers(3);
-    let mut wheel = Wheel::new(10 * TICK_NS);
+    let mut wheel = Wheel::new(10 * STEP_NS);
     for (timer, ahead_ns) in timers.iter().zip([300, 100, 200]) {
-        let _ = arm(&mut wheel, timer, 10 * TICK_NS + ahead_ns);
+        let _ = arm(&mut wheel, timer, 10 * STEP_NS + ahead_ns);
     }
-    assert_eq!(wheel.next_deadline_ns(), Some(10 * TICK_NS + 100));
-    assert_eq!(advance(&mut wheel, 10 * TICK_NS + 250), [1, 2]);
-    assert_eq!(wheel.next_deadline_ns(), Some(10 * TICK_NS + 300));
-    assert_eq!(advance(&mut wheel, 10 * TICK_NS + 300), [0]);
+    assert_eq!(wheel.next_deadline_ns(), Some(10 * STEP_NS + 100));
+    assert_eq!(advance(&mut wheel, 10 * STEP_NS + 250), [1, 2]);
+    assert_eq!(wheel.next_deadline_ns(), Some(10 * STEP_NS + 300));
+    assert_eq!(advance(&mut wheel, 10 * STEP_NS + 300), [0]);
     assert_eq!(wheel.next_deadline_ns(), None);
 }
 
@@ -265,7 +266,7 @@ fn after_a_long_rest_a_near_deadline_is_known_exactly() {
     assert!(advance(&mut wheel, 1 << 45).is_empty());
     assert!(arm(&mut wheel, &timers[0], (1 << 45) + 1000));
     assert_eq!(wheel.next_deadline_ns(), Some((1 << 45) + 1000));
-    assert!(wheel.cancel(timers[0].as_ref()));
+    assert!(wheel.cancel(&timers[0]));
 }
 
 #[test]
@@ -312,13 +313,11 @@ fn a_million_armed_and_cancelled_leave_nothing() {
         // SAFETY: the vector's timers stay where they are until all are
         // cancelled; one thread.
         unsafe {
-            let _ = wheel.arm(Pin::new_unchecked(timer), deadline_ns);
+            let _ = wheel.arm(timer, deadline_ns);
         }
     }
     assert_eq!(wheel.len(), COUNT);
     for timer in &timers {
-        // SAFETY: as above.
-        let timer = unsafe { Pin::new_unchecked(timer) };
         assert!(wheel.cancel(timer));
         assert!(!wheel.cancel(timer));
     }
@@ -338,23 +337,23 @@ fn the_greatest_deadline_never_comes() {
     assert!(arm(&mut wheel, &timers[1], u64::MAX - 1));
     assert_eq!(advance(&mut wheel, u64::MAX), [1]);
     assert!(timers[0].is_armed());
-    assert!(wheel.cancel(timers[0].as_ref()));
-    assert!(!wheel.cancel(timers[0].as_ref()));
+    assert!(wheel.cancel(&timers[0]));
+    assert!(!wheel.cancel(&timers[0]));
     assert!(wheel.is_empty());
 }
 
 #[test]
 fn a_clock_that_goes_backwards_stands_still() {
     let timers = timers(2);
-    let mut wheel = Wheel::new(1000 * TICK_NS);
-    let _ = arm(&mut wheel, &timers[0], 1001 * TICK_NS);
+    let mut wheel = Wheel::new(1000 * STEP_NS);
+    let _ = arm(&mut wheel, &timers[0], 1001 * STEP_NS);
     assert!(advance(&mut wheel, 0).is_empty());
-    assert!(advance(&mut wheel, 1000 * TICK_NS).is_empty());
-    assert_eq!(wheel.next_deadline_ns(), Some(1001 * TICK_NS));
-    let _ = arm(&mut wheel, &timers[1], 999 * TICK_NS);
-    assert_eq!(wheel.next_deadline_ns(), Some(999 * TICK_NS));
+    assert!(advance(&mut wheel, 1000 * STEP_NS).is_empty());
+    assert_eq!(wheel.next_deadline_ns(), Some(1001 * STEP_NS));
+    let _ = arm(&mut wheel, &timers[1], 999 * STEP_NS);
+    assert_eq!(wheel.next_deadline_ns(), Some(999 * STEP_NS));
     assert_eq!(advance(&mut wheel, 5), [1]);
-    assert_eq!(advance(&mut wheel, 1001 * TICK_NS), [0]);
+    assert_eq!(advance(&mut wheel, 1001 * STEP_NS), [0]);
 }
 
 #[test]
@@ -365,9 +364,9 @@ fn only_an_earlier_deadline_disturbs_the_sleeper() {
     assert!(!arm(&mut wheel, &timers[1], 5000));
     assert!(!arm(&mut wheel, &timers[2], 6000));
     assert!(arm(&mut wheel, &timers[3], 4999));
-    assert!(wheel.cancel(timers[3].as_ref()));
-    assert!(wheel.cancel(timers[0].as_ref()));
-    assert!(wheel.cancel(timers[1].as_ref()));
+    assert!(wheel.cancel(&timers[3]));
+    assert!(wheel.cancel(&timers[0]));
+    assert!(wheel.cancel(&timers[1]));
     assert_eq!(wheel.next_deadline_ns(), Some(6000));
     assert!(arm(&mut wheel, &timers[3], 5500));
     assert_eq!(advance(&mut wheel, 6000).len(), 2);
@@ -394,11 +393,11 @@ fn a_timer_may_be_freed_when_it_fires() {
     let mut wheel = Wheel::new(0);
     for (id, owner) in owners.iter().enumerate() {
         let timer = owner.take().expect("owned");
-        let _ = arm(&mut wheel, &timer, [7, 900, TICK_NS * 3, 1 << 30][id % 4]);
+        let _ = arm(&mut wheel, &timer, [7, 900, STEP_NS * 3, 1 << 30][id % 4]);
         owner.set(Some(timer));
     }
     let mut freed = 0;
-    for now_ns in [100, 901, TICK_NS * 4, 1 << 31] {
+    for now_ns in [100, 901, STEP_NS * 4, 1 << 31] {
         wheel.advance(now_ns, |id| {
             drop(owners[id].take().expect("fires once"));
             freed += 1;
@@ -410,7 +409,7 @@ fn a_timer_may_be_freed_when_it_fires() {
 
 #[test]
 fn a_panic_while_firing_loses_no_timer() {
-    for spread_ns in [1, TICK_NS, TICK_NS * 100] {
+    for spread_ns in [1, STEP_NS, STEP_NS * 100] {
         let timers = timers(10);
         let mut wheel = Wheel::new(0);
         for (position, timer) in timers.iter().enumerate() {
@@ -418,7 +417,7 @@ fn a_panic_while_firing_loses_no_timer() {
         }
         let mut fired = Vec::new();
         let unwound = catch_unwind(AssertUnwindSafe(|| {
-            wheel.advance(TICK_NS * 1000, |id| {
+            wheel.advance(STEP_NS * 1000, |id| {
                 fired.push(id);
                 assert_ne!(id, 4, "the panic of this test");
             });
