@@ -15,8 +15,8 @@ pub fn usage() -> Memory {
 ///
 /// The runtime keeps these pages because the next fibre is likely to come soon. Call this function
 /// when many fibres have ended and no others are expected for a while. It does not touch the stacks
-/// that each processor keeps for itself, at most 64 of each size. A fibre that calls it gives other fibres
-/// turns meanwhile.
+/// that each processor keeps for itself, at most 64 of each size. A fibre that calls it gives other
+/// fibres turns meanwhile.
 ///
 /// ```
 /// sinew::run(|| {

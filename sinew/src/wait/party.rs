@@ -84,8 +84,8 @@ impl Party {
         self.0.get() & TAGS == TASK && waker::strand_of(waker) == Some(self.address())
     }
 
-    /// Drops what the party owns. By the owner of a party of [`of_waker`](Party::of_waker) that nobody
-    /// signals.
+    /// Drops what the party owns. For a party of [`of_waker`](Party::of_waker) that will not be
+    /// signalled.
     pub(super) fn discard(self) {
         drop(self.into_owned());
     }
