@@ -45,7 +45,7 @@ impl fmt::Display for SpawnError {
             }
             SpawnError::OutOfStacks(error) => write!(
                 f,
-                "no memory for another stack: {error} (a limit of the process or, where guards need one mapping each, vm.max_map_count)"
+                "no memory for another stack: {error}; a limit of the process is too low, or vm.max_map_count if each guard needs a mapping"
             ),
         }
     }

@@ -193,7 +193,7 @@ impl Party {
                 Resumed::Nobody
             }
             TIMED => {
-                // SAFETY: the wait does not end before it has been told.
+                // SAFETY: the owner of the wait does not leave before the wait has been told.
                 match unsafe { Wait::tell(self.address()) } {
                     None => Resumed::Nobody,
                     // SAFETY: `tell` returns a party that waits for this signal.

@@ -34,12 +34,12 @@ impl fmt::Display for BuildError {
                 f.write_str("a runtime needs at least one processor: give `processors` 1 or more")
             }
             BuildError::TooManyProcessors => {
-                write!(f, "a cluster has at most {MAX_PROCESSORS} processors: give `processors` fewer")
+                write!(f, "a cluster has at most {MAX_PROCESSORS} processors: give `processors` a smaller number")
             }
             BuildError::StackTooLarge { bytes } => {
                 write!(f, "a stack of {bytes} bytes is too large: give `stack_size` at most {LARGEST_STACK}")
             }
-            BuildError::NameContainsNul => f.write_str("the name of a runtime may not contain a NUL byte"),
+            BuildError::NameContainsNul => f.write_str("the name of a runtime or cluster may not contain a NUL byte"),
             BuildError::EmptyCpuSet => f.write_str("the list of CPUs is empty: give `pin_cpus` at least one CPU"),
             BuildError::Kernel(error) => write!(f, "the kernel refused to start or pin a thread: {error}"),
             BuildError::NoAddressSpace(error) => {
