@@ -5,17 +5,18 @@ pub use crate::stack::pool::Memory;
 use crate::fibre::yield_now;
 use crate::stack::pool;
 
-/// Counts the stacks of the process, and the memory of its records.
+/// Returns the number of stacks of the process, and the memory of its records.
 pub fn usage() -> Memory {
     pool::usage()
 }
 
-/// Gives memory back to the kernel that the stacks of finished fibres still hold: one page for
-/// each, up to 64 MiB in all. Returns the number of bytes.
+/// Gives back to the kernel the memory that the stacks of finished fibres still hold: one page for
+/// each stack, up to 64 MiB for each stack size. Returns the number of bytes given back.
 ///
-/// The pages are kept because the next fibre is likely to come soon. Call this when many fibres
-/// have ended and no others are expected for a while. Each processor keeps some tens of stacks
-/// for itself; they are left alone. A fibre that calls this gives other fibres turns.
+/// The runtime keeps these pages because the next fibre is likely to come soon. Call this function
+/// when many fibres have ended and no others are expected for a while. It does not touch the stacks
+/// that each processor keeps for itself, at most 64 of each size. A fibre that calls it gives other
+/// fibres turns meanwhile.
 ///
 /// ```
 /// sinew::run(|| {

@@ -1,16 +1,15 @@
 //! Event scopes: kernel threads that share a descriptor table of their own.
 //!
-//! To the kernel the table belongs to threads: one that is started shares the table of the
-//! one that starts it, until it asks for another. So each scope has a *keeper*, a thread
-//! that has asked for a new table and does nothing but start the scope's other threads,
-//! and do what those of other scopes need done there: to close a descriptor, to ring an
-//! alarm. The process as it was born is a scope, too: the main one, whose keeper is started
-//! together with the first other scope.
+//! In the kernel, the table belongs to threads: a new thread shares the table of the thread that
+//! started it, until it asks for another. So each event scope has a *keeper*: a thread that has asked
+//! for a new table. The keeper starts the other threads of the event scope. It also does jobs there
+//! for threads of other event scopes: it closes a descriptor, or rings a bell. The descriptor table
+//! that the process began with is an event scope, too: the main one. Its keeper is started together
+//! with the first other event scope.
 //!
-//! A number of a descriptor means something else, or nothing, in another scope. So
-//! everything that owns a descriptor knows its scope (`scoped.rs`), and every kernel thread
-//! knows the scope that it is in. As long as there are no other scopes, asking costs a
-//! load.
+//! The number of a descriptor means something else, or nothing, in another event scope. So everything
+//! that owns a descriptor knows its event scope (`event_scoped.rs`), and every kernel thread knows the
+//! event scope that it is in. As long as there is only the main one, asking costs a load.
 
 use super::blocking::Workers;
 use crate::base::kernel;
@@ -23,42 +22,42 @@ use std::{fmt, io, thread};
 
 /// An I/O domain with its own table of descriptors in the kernel.
 ///
-/// Every `accept`, `open` and `close` takes a lock of the table and looks for the lowest
-/// free number. Where many processors do that many times a second, clusters in scopes of
-/// their own do not meet there. Memory, locks and channels are shared as ever; only
-/// descriptors are not: each scope listens for itself
-/// ([`reuse_port`](crate::net::ListenerBuilder::reuse_port) lets several listen at the
-/// same port), and a socket or file is used where it was opened.
+/// Every `accept`, `open` and `close` takes the table's lock and looks for the lowest free number.
+/// Where many processors do that many times a second, they wait for each other. Clusters in event
+/// scopes of their own do not. Event scopes share memory, locks and channels, but not descriptors.
+/// Each event scope listens for itself, and a socket or file is used where it was opened.
+/// [`reuse_port`](crate::net::ListenerBuilder::reuse_port) lets several event scopes listen at the
+/// same port.
 ///
-/// A new scope has the three standard descriptors and no others. It lasts as
-/// long as this handle and its clusters do; what is open then is closed. A kernel thread
-/// that is started by a fibre belongs to the fibre's scope.
+/// A new event scope has the three standard descriptors and no others. It lasts as long as its
+/// handles and its clusters do. Then the kernel closes what is still open there. A kernel thread that
+/// a fibre starts belongs to the fibre's event scope.
 ///
-/// The types of [`net`](crate::net) and [`fs`](crate::fs) know their scope, and may be moved
-/// anywhere. In another scope
+/// The types of [`net`](crate::net) and [`fs`](crate::fs) know their event scope, and may be moved
+/// anywhere. In another event scope they behave as follows:
 ///
-/// | | |
+/// | call | effect |
 /// | --- | --- |
 /// | operations | fail with [`OtherScope`] |
-/// | `drop` | closes the descriptor in its own scope |
+/// | `drop` | closes the descriptor in its own event scope |
 /// | `as_fd` | panics: there is nothing to borrow |
-/// | into std's type, an `OwnedFd` or a `RawFd` | panics, and the descriptor is closed in its own scope |
-/// | `as_raw_fd` | the number that it has in its own scope |
+/// | into std's type, an `OwnedFd` or a `RawFd` | panics, and closes the descriptor in its own event scope |
+/// | `as_raw_fd` | returns the number that the descriptor has in its own event scope |
 ///
-/// Everything else that holds a descriptor does not know its scope, so [`EventScope::new`] is
+/// Other types that hold a descriptor do not know its event scope, so [`EventScope::new`] is
 /// `unsafe`.
 ///
 /// ```
 /// use sinew::io::EventScope;
 /// use sinew::net::TcpListener;
-/// use sinew::Runtime;
+/// use sinew::{Cluster, Runtime};
 ///
-/// // SAFETY: nothing but sockets of `sinew::net` is moved between the scopes.
+/// // SAFETY: nothing but sockets of `sinew::net` is moved between the event scopes.
 /// let scope = unsafe { EventScope::new() }.unwrap();
 /// let runtime = Runtime::builder().processors(1).build().unwrap();
 /// let cluster = runtime.cluster(Cluster::builder().processors(1).event_scope(&scope)).unwrap();
 /// let listener = cluster.spawn(|| TcpListener::bind("127.0.0.1:0").unwrap()).join().unwrap();
-/// // Here it is only a number.
+/// // In this event scope the listener is only a number.
 /// assert!(listener.accept().unwrap_err().get_ref().unwrap().is::<sinew::io::OtherScope>());
 /// ```
 #[derive(Clone)]
@@ -66,8 +65,8 @@ pub struct EventScope {
     keeper: Arc<Keeper>,
 }
 
-/// The descriptor belongs to another [`EventScope`]: the source of an
-/// [`io::Error`] of the kind `InvalidInput`.
+/// The descriptor belongs to another [`EventScope`]. This is the source of an [`io::Error`] of the kind
+/// `InvalidInput`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherScope;
 
@@ -85,41 +84,42 @@ impl From<OtherScope> for io::Error {
     }
 }
 
-/// Which scope.
+/// The number of an event scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScopeId(u32);
 
 impl ScopeId {
     pub(crate) const MAIN: ScopeId = ScopeId(0);
 
-    /// One that was never used.
+    /// Returns a number that was never used.
     fn fresh() -> ScopeId {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        // To wrap round takes longer than a process lives.
+        // A process does not live long enough for the counter to wrap around.
         ScopeId(NEXT.fetch_add(1, Relaxed))
     }
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The end of a keeper that others hold. The keeper ends when this is gone.
+/// The handle of a keeper's thread. The thread ends when this is dropped.
 struct Keeper {
     id: ScopeId,
-    /// The kernel's number of its thread.
+    /// The kernel's number of the thread.
     thread: i32,
     jobs: mpsc::Sender<Job>,
-    /// Not those of the main scope, which are there before any keeper is.
+    /// The threads for blocking calls. The main event scope uses [`MAIN_WORKERS`] instead, which exist
+    /// before any keeper.
     workers: Workers,
 }
 
-/// Whether there is, or was, a scope besides the main one.
+/// Whether there is, or was, an event scope besides the main one.
 static EXIST: AtomicBool = AtomicBool::new(false);
 static MAIN: OnceLock<Arc<Keeper>> = OnceLock::new();
 static MAIN_WORKERS: OnceLock<Workers> = OnceLock::new();
 static SCOPES: Mutex<Vec<Weak<Keeper>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The scope that this thread is in, if that was ever asked or told.
+    /// The event scope that this thread is in, once it is known.
     static SCOPE: Cell<Option<ScopeId>> = const { Cell::new(None) };
 }
 
@@ -129,6 +129,9 @@ fn scopes() -> MutexGuard<'static, Vec<Weak<Keeper>>> {
 
 impl Keeper {
     /// Starts the thread, which calls `begin` first.
+    ///
+    /// # Errors
+    /// The kernel's, and that of `begin`.
     fn start(id: ScopeId, begin: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<Arc<Keeper>> {
         let (jobs, received) = mpsc::channel::<Job>();
         let (report, reported) = mpsc::channel();
@@ -144,28 +147,28 @@ impl Keeper {
 }
 
 impl EventScope {
-    /// A scope that no cluster is in yet.
+    /// Makes an event scope that no cluster is in yet.
     ///
     /// # Safety
-    /// From now on the number of a descriptor means one thing in one scope and another thing,
-    /// or nothing, in another. Safe code may rely on it that a descriptor stays open while
-    /// somebody owns or borrows it, and that only its owner closes it. So the caller promises:
-    /// what owns, borrows or uses a descriptor is used and dropped by kernel threads of that
-    /// scope alone in which the descriptor was opened, or lent. This holds
+    /// From now on the number of a descriptor means one thing in one event scope and another thing,
+    /// or nothing, in another. Safe code relies on two rules: a descriptor stays open while it is owned
+    /// or borrowed, and only its owner closes it. So the caller promises this: a value that owns,
+    /// borrows or uses a descriptor is used and dropped only by kernel threads of the event scope in
+    /// which the descriptor was opened, or lent. The promise covers
     ///
-    /// - for the types of std (`OwnedFd`, `BorrowedFd`, files, sockets, pipes, directories,
-    ///   processes), for those of other crates and for C libraries;
-    /// - for the value in a [`Pollable`](super::Pollable), unless its type is one of Sinew's;
-    /// - for what fibres, tasks, messages and statics hold: a log file that several scopes
-    ///   write to is used in several scopes.
+    /// - the types of std (`OwnedFd`, `BorrowedFd`, files, sockets, pipes, directories, processes),
+    ///   those of other crates, and C libraries;
+    /// - the value in a [`Pollable`](super::Pollable), unless its type is one of Sinew's;
+    /// - what fibres, tasks, messages and statics hold: a log file that several event scopes write to
+    ///   is used in several event scopes.
     ///
-    /// It does not hold for the types of [`net`](crate::net) and [`fs`](crate::fs), nor for
-    /// the standard streams as long as nobody replaces or closes them. And no thread leaves
-    /// its scope by itself, by `unshare` or `close_range`.
+    /// The promise does not cover the types of [`net`](crate::net) and [`fs`](crate::fs), nor the
+    /// standard streams as long as no code replaces or closes them. The caller also promises that no
+    /// thread leaves its event scope by itself, by `unshare` or `close_range`.
     ///
     /// # Errors
-    /// The kernel's, which can do this since Linux 5.9, and has to be able to compare
-    /// descriptor tables (`kcmp`).
+    /// The kernel's. Event scopes need Linux 5.9, and a kernel that can compare descriptor tables
+    /// (`kcmp`).
     #[allow(unsafe_code)]
     pub unsafe fn new() -> io::Result<EventScope> {
         if !kernel::share_descriptors(kernel::thread_id()) {
@@ -184,7 +187,7 @@ impl EventScope {
         Ok(EventScope { keeper })
     }
 
-    /// The one that the caller is in; `None` for the main one.
+    /// Returns the event scope that the caller is in; `None` for the main one.
     pub fn current() -> Option<EventScope> {
         find(here()).filter(|keeper| keeper.id != ScopeId::MAIN).map(|keeper| EventScope { keeper })
     }
@@ -211,46 +214,46 @@ fn find(id: ScopeId) -> Option<Arc<Keeper>> {
     scopes().iter().find_map(|scope| scope.upgrade().filter(|keeper| keeper.id == id))
 }
 
-/// The scope that the calling kernel thread is in.
+/// Returns the event scope that the calling kernel thread is in.
 #[inline]
 pub(crate) fn here() -> ScopeId {
     if EXIST.load(Relaxed) { here_slow() } else { ScopeId::MAIN }
 }
 
-/// Gives a value, and is not inlined: the caller may be a fibre, which goes on on another
-/// kernel thread.
+/// Returns a value, and is not inlined: the caller may be a fibre that goes on on another kernel
+/// thread.
 #[cold]
 #[inline(never)]
 fn here_slow() -> ScopeId {
     SCOPE.get().unwrap_or_else(|| {
-        // A thread of somebody else's.
+        // A thread that Sinew did not start.
         let is_its = |keeper: &Arc<Keeper>| kernel::share_descriptors(keeper.thread);
         let found = MAIN.get().cloned().into_iter().chain(scopes().iter().filter_map(Weak::upgrade)).find(is_its);
-        // A thread may outlive its scope. Nobody closes anything there any more, and nothing of
-        // others' is of use there.
+        // A thread may outlive its event scope. A fresh number fits no descriptor: none can be used
+        // or closed there.
         let scope = found.map_or_else(ScopeId::fresh, |keeper| keeper.id);
         SCOPE.set(Some(scope));
         scope
     })
 }
 
-/// The scopes' threads for calls that block, each scope's in turn.
+/// Calls `f` with the home of each event scope, for its threads for blocking calls.
 pub(crate) fn for_all_workers(mut f: impl FnMut(&Home)) {
     f(&Home { scope: None });
     let keepers: Vec<_> = scopes().iter().filter_map(Weak::upgrade).collect();
     keepers.into_iter().for_each(|keeper| f(&Home { scope: Some(EventScope { keeper }) }));
 }
 
-/// Does `job` in another scope, soon; not at all if there is no such scope any more.
+/// Lets the keeper of another event scope do `job` soon. Does nothing if that event scope has ended.
 #[cold]
 pub(crate) fn do_there(id: ScopeId, job: impl FnOnce() + Send + 'static) {
     if let Some(keeper) = find(id) {
-        // It receives as long as somebody has the other end.
+        // The keeper receives as long as there is a sender, and `keeper` has one.
         let _ = keeper.jobs.send(Box::new(job));
     }
 }
 
-/// The scope of a cluster.
+/// The event scope that a cluster's threads are in.
 #[derive(Clone)]
 pub(crate) struct Home {
     /// `None` for the main one.
@@ -258,7 +261,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// The scope asked for, or that of the caller.
+    /// Makes the home of a new cluster: the given event scope, or else the caller's.
     pub(crate) fn new(scope: Option<EventScope>) -> Home {
         Home { scope: scope.or_else(EventScope::current) }
     }
@@ -267,12 +270,15 @@ impl Home {
         self.scope.as_ref().map_or(ScopeId::MAIN, |scope| scope.keeper.id)
     }
 
-    /// The threads for calls that block.
+    /// Returns the threads for blocking calls.
     pub(crate) fn workers(&self) -> &Workers {
         self.scope.as_ref().map_or_else(|| MAIN_WORKERS.get_or_init(Workers::new), |scope| &scope.keeper.workers)
     }
 
-    /// Calls `f` in this event scope, from anywhere, and waits for it.
+    /// Calls `f` in this event scope, from anywhere, and waits until it returns. Returns its result.
+    ///
+    /// # Errors
+    /// Those of `f`; or the event scope has ended.
     fn call_there<T: Send + 'static>(&self, f: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
         if here() == self.id() {
             return f();
@@ -283,6 +289,9 @@ impl Home {
     }
 
     /// Starts a kernel thread in this event scope, from anywhere.
+    ///
+    /// # Errors
+    /// The kernel's; or the event scope has ended.
     pub(crate) fn spawn(&self, name: String, f: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
         let id = self.id();
         self.call_there(move || {
@@ -305,7 +314,7 @@ impl Threads for Home {
 }
 
 impl ClusterShared {
-    /// Returns the event scope that its threads are in.
+    /// Returns the event scope that the cluster's threads are in.
     pub(crate) fn home(&self) -> &Home {
         self.threads()
     }

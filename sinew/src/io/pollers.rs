@@ -1,4 +1,4 @@
-//! Who polls: the pollers of a cluster.
+//! The pollers of a cluster, and which threads poll.
 
 use super::event_scope::Home;
 use super::poller::Poller;
@@ -15,42 +15,42 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Re
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 
-/// Which kernel threads of a cluster ask the kernel what has become ready.
+/// Says which kernel threads of a cluster ask the kernel for events.
 ///
-/// All three serve the same sockets in the same way. `docs/measured.md` has how they
-/// compare.
+/// All three settings serve the same sockets in the same way. `docs/measured.md` compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Polling {
-    /// The processors share one poller. A processor with nothing to do looks; the first one to
-    /// fall asleep sleeps in it.
+    /// The processors share one poller. A processor with nothing to do looks at it. The sentinel, the
+    /// first processor to fall asleep, sleeps in it.
     #[default]
     Shared,
-    /// Each processor has a poller of its own, for the descriptors that were first waited
-    /// for there, and sleeps in it: as an event loop for each kernel thread.
+    /// Each processor has a poller of its own and sleeps in it, as an event loop for each kernel
+    /// thread does. A descriptor belongs to the poller of the processor on which a fibre first waited
+    /// for it.
     PerProcessor,
-    /// A kernel thread of its own does nothing but wait for events.
+    /// A kernel thread that runs no strands waits for events.
     Thread,
 }
 
 /// The pollers of a cluster, each made when a fibre first waits for a descriptor.
 pub(crate) struct Pollers {
     polling: Polling,
-    /// One for each processor, by number, if each has its own; otherwise the first.
+    /// By processor number, if each processor has its own; otherwise there is one.
     made: Box<[OnceLock<Arc<Poller>>]>,
-    /// No poller has this number, or a higher one.
+    /// Each poller has a place in `made` below this. Written under `changing`, read by any processor.
     end: AtomicUsize,
-    /// Held by whoever makes a poller, or gives one to another processor.
+    /// Held by a thread that makes a poller, or gives one to another processor.
     changing: Mutex<Changing>,
-    /// Whether the polling thread is to end.
+    /// Whether the polling thread is to end. Written by `stop`.
     stopped: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
 struct Changing {
-    /// The thread that polls, if one does.
+    /// The polling thread, if there is one.
     thread: Option<thread::JoinHandle<()>>,
-    /// For each processor that retires, the one that minds its poller.
+    /// For each retired processor, the number of the processor that minds its poller.
     heirs: HashMap<usize, usize>,
 }
 
@@ -74,7 +74,7 @@ impl Pollers {
         self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The number of the poller that serves a processor.
+    /// Returns the place in `made` of the poller that serves a processor.
     fn place(&self, processor: ProcessorId) -> usize {
         match self.polling {
             Polling::PerProcessor => processor.index(),
@@ -82,7 +82,10 @@ impl Pollers {
         }
     }
 
-    /// The poller for a descriptor that a fibre on this processor waits for.
+    /// Returns the poller for a descriptor that a strand on this processor waits for.
+    ///
+    /// # Errors
+    /// The kernel's, if the poller has to be made.
     pub(crate) fn poller(&self, processor: ProcessorId, cluster: &ClusterShared) -> io::Result<Arc<Poller>> {
         let place = self.place(processor);
         if let Some(poller) = self.made[place].get() {
@@ -91,7 +94,8 @@ impl Pollers {
         self.poller_slow(place, cluster)
     }
 
-    /// Apart, so that only the first fibre that waits has a frame for all this.
+    /// Makes the poller. A function of its own, so that only the first fibre that waits has this
+    /// stack frame.
     #[cold]
     #[inline(never)]
     fn poller_slow(&self, place: usize, cluster: &ClusterShared) -> io::Result<Arc<Poller>> {
@@ -105,12 +109,12 @@ impl Pollers {
         }
         self.enter(place, &poller);
         drop(changing);
-        // It sleeps elsewhere, and would not notice events.
+        // The sentinel sleeps elsewhere, and would not notice events.
         cluster.idle().wake_sentinel();
         Ok(poller)
     }
 
-    /// By who holds `changing`.
+    /// Enters a poller. The caller holds `changing`.
     fn enter(&self, place: usize, poller: &Arc<Poller>) {
         self.made[place].get_or_init(|| Arc::clone(poller));
         self.end.fetch_max(place + 1, Relaxed);
@@ -126,7 +130,7 @@ impl Pollers {
         })
     }
 
-    /// The one that this processor minds, if there is one yet.
+    /// Returns the poller that this processor minds, if it has been made.
     #[inline]
     fn minded(&self, processor: ProcessorId) -> Option<&Arc<Poller>> {
         if self.polling == Polling::Thread { None } else { self.made[self.place(processor)].get() }
@@ -139,7 +143,7 @@ impl Driver for Pollers {
         if self.polling != Polling::PerProcessor {
             return found;
         }
-        // Another processor may be held up.
+        // The processor that minds another poller may be held up.
         let made = self.made[..self.end.load(Relaxed)].iter().filter_map(OnceLock::get);
         made.fold(found, |found, poller| poller.look_at_times(now, false) || found)
     }
@@ -157,15 +161,15 @@ impl Driver for Pollers {
         self.minded(processor).map(|poller| &**poller as &dyn Bed)
     }
 
-    /// Another processor minds the poller of one that is to retire: the poller's descriptors are
-    /// those of fibres that may be anywhere by now.
+    /// Lets `heir` mind the poller of `retiring`: the fibres that wait there may run on any processor
+    /// by now.
     fn bequeath(&self, retiring: ProcessorId, heir: ProcessorId, idle: &Idle) -> io::Result<()> {
         if self.polling != Polling::PerProcessor {
             return Ok(());
         }
         let mut changing = self.changing();
         let (retiring, heir_place) = (retiring.index(), heir.index());
-        // Both are made here if need be: later nobody could be told that they cannot.
+        // Makes both pollers if need be: here the caller can still be told of an error.
         for place in [retiring, heir_place] {
             if self.made[place].get().is_none() {
                 self.enter(place, &Arc::new(Poller::new()?));
@@ -201,11 +205,11 @@ impl Driver for Pollers {
         }
     }
 
-    /// Ends the thread that polls, if one does.
+    /// Ends the polling thread, if there is one.
     fn stop(&self) {
         let thread = self.changing().thread.take();
         if let (Some(thread), Some(poller)) = (thread, self.made[0].get()) {
-            // Release pairs with the Acquire in `start_thread`: the bell comes after it.
+            // Release pairs with the Acquire in `start_thread`. The bell rings after this store.
             self.stopped.store(true, Release);
             Arc::clone(poller.bell()).ring();
             if thread.join().is_err() {
@@ -220,14 +224,17 @@ impl Driver for Pollers {
 }
 
 impl Processor {
-    /// Returns the poller for what a fibre waits for that runs here.
+    /// Returns the poller for a descriptor that a strand on this processor waits for.
+    ///
+    /// # Errors
+    /// The kernel's, if the poller has to be made.
     pub(crate) fn poller(&self) -> io::Result<Arc<Poller>> {
         self.cluster().drivers().get::<Pollers>().poller(self.post().id(), self.cluster())
     }
 }
 
 impl Cluster {
-    /// Says which kernel threads ask the kernel what has become ready.
+    /// Returns which kernel threads ask the kernel for events.
     pub fn polling(&self) -> Polling {
         self.shared().drivers().get::<Pollers>().polling()
     }

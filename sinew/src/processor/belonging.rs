@@ -1,6 +1,6 @@
 //! Where a strand belongs: its cluster, and the processor that it is bound to.
 //!
-//! A strand's header has the addresses; their types are known here. Clusters live until their
+//! A strand's header has the two addresses; this file knows their types. Clusters live until their
 //! runtime has seen its last strand finish, and posts live as long as their cluster.
 #![allow(unsafe_code)]
 
@@ -9,7 +9,7 @@ use super::post::Post;
 use crate::strand::{Kind, Priority, Ready, Strand};
 
 impl Strand {
-    /// Makes a strand of this cluster; see [`Strand::of`].
+    /// Makes a strand that belongs to `cluster`; see [`Strand::of`].
     pub(crate) fn new(kind: &'static Kind, cluster: &ClusterShared, priority: Priority) -> Self {
         Strand::of(kind, std::ptr::from_ref(cluster).cast(), priority)
     }
@@ -17,12 +17,12 @@ impl Strand {
     /// Returns the cluster that the strand belongs to.
     #[inline]
     pub(crate) fn cluster(&self) -> &ClusterShared {
-        // SAFETY: `new` or `set_cluster` stored it. Clusters live until their runtime has seen
-        // its last strand finish, and only a live strand is asked.
+        // SAFETY: `new` or `set_cluster` stored the address. Clusters live until their runtime has
+        // seen its last strand finish, and callers ask only live strands.
         unsafe { &*self.cluster_address().cast() }
     }
 
-    /// Makes `cluster` the one that the strand belongs to. By the strand itself.
+    /// Makes the strand belong to `cluster`. By the strand itself.
     pub(crate) fn set_cluster(&self, cluster: &ClusterShared) {
         self.set_cluster_address(std::ptr::from_ref(cluster).cast());
     }
@@ -30,7 +30,7 @@ impl Strand {
     /// Returns the post that the strand may not leave, if it is bound.
     #[inline]
     pub(super) fn bound_to(&self) -> Option<&Post> {
-        // SAFETY: `bind` stored it; posts live as long as their cluster.
+        // SAFETY: `bind` stored the address; posts live as long as their cluster.
         unsafe { self.post_address().cast::<Post>().as_ref() }
     }
 
@@ -42,7 +42,8 @@ impl Strand {
         }
     }
 
-    /// Takes `reasons` away. By its processor, or by the strand itself.
+    /// Takes `reasons` away; without a reason left, the strand is free. By its processor, or by the
+    /// strand itself.
     pub(crate) fn unbind(&self, reasons: u8) {
         let post = self.take_bound(reasons).cast::<Post>();
         // SAFETY: as in `bound_to`.
@@ -60,7 +61,7 @@ impl ClusterShared {
         unsafe { ready.strand().post_address().cast::<Post>().as_ref() }
     }
 
-    /// Returns the cluster that the strand belongs to. It is one of the runtime of `self`.
+    /// Returns the cluster that the strand belongs to, which is one of the runtime of `self`.
     #[inline]
     pub(super) fn cluster_of<'a>(&'a self, ready: &Ready) -> &'a ClusterShared {
         debug_assert!(self.is_of_same_runtime(ready.strand().cluster()));

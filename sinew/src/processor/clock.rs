@@ -4,14 +4,14 @@ use crate::base::clock::{cycles, cycles_in_us};
 use crate::sched::BEAT_US;
 use std::cell::Cell;
 
-/// The clock is read at every dispatch while dispatches are long, and at every 16th while they
-/// are short: one reading takes 6 to 11 ns, a third of a yield.
+/// The processor reads the clock at every dispatch while dispatches are long, and at every 16th while
+/// they are short: one reading takes 6 to 11 ns, a third of a yield.
 const DISPATCHES_PER_READING: u32 = 16;
 
-/// Dispatches are long when 16 of them take longer than this.
+/// Dispatches are short while the time between two readings is shorter than this.
 const SHORT_DISPATCHES_US: u64 = 4;
 
-/// What a processor knows of the time. All times are in cycles.
+/// What a processor knows of the time. All times are in cycles. Owner: the processor.
 pub(super) struct Clock {
     /// The last reading.
     now: Cell<u64>,
@@ -39,13 +39,13 @@ impl Clock {
         self.now.get()
     }
 
-    /// Reads the clock.
+    /// Reads the clock. Returns the reading.
     pub(super) fn read(&self) -> u64 {
         self.now.set(cycles());
         self.now.get()
     }
 
-    /// Counts a dispatch, and reads the clock if it is time to. Returns whether a beat is due.
+    /// Counts a dispatch, and reads the clock if a reading is due. Returns whether a beat is due.
     #[inline(always)]
     pub(super) fn count_dispatch(&self) -> bool {
         let left = self.until_reading.get();
@@ -59,7 +59,7 @@ impl Clock {
         now >= self.next_beat.get()
     }
 
-    /// The beat that was due happens now.
+    /// Notes that the beat happens now; the next one is due in 16 µs.
     pub(super) fn beat(&self) {
         self.next_beat.set(self.now.get() + self.beat);
     }

@@ -17,7 +17,7 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Processor>) -> R) -> R {
     f(unsafe { here::processor().cast::<Processor>().as_ref() })
 }
 
-/// Calls `f` on this kernel thread, which is `processor` meanwhile.
+/// Calls `f` with `processor` as the processor of this kernel thread.
 pub(super) fn enter(processor: &Processor, f: impl FnOnce()) {
     here::set_processor(std::ptr::from_ref(processor).cast());
     f();
@@ -32,14 +32,14 @@ pub(crate) fn runs_a_task() -> bool {
 /// Gives the memory of a record back.
 ///
 /// # Safety
-/// It came from [`blocks::take`] with the same layout, and is not used any more.
+/// The memory came from [`blocks::take`] with the same layout, and is not used any more.
 #[inline]
 pub(crate) unsafe fn put_memory(memory: NonNull<u8>, layout: Layout) {
     // SAFETY: by the contract.
     with_current(|processor| unsafe { blocks::put(processor.map(Processor::blocks), memory, layout) });
 }
 
-/// The task that a processor runs.
+/// The task that a processor runs, if it runs one.
 pub(super) struct CurrentTask(Cell<*const Strand>);
 
 impl CurrentTask {
@@ -54,7 +54,7 @@ impl CurrentTask {
 
     #[inline]
     pub(super) fn get(&self) -> Option<&Strand> {
-        // SAFETY: `begin` holds a reference to it as long as it is here.
+        // SAFETY: the `RunningTask` of `begin` borrows the task, and takes it out when it is dropped.
         unsafe { self.0.get().as_ref() }
     }
 

@@ -1,68 +1,67 @@
-//! How a runtime ends: nobody gets in any more, and the last strand to finish tells the one
-//! that waits for it.
+//! How a runtime ends: no strand gets in any more, and the last strand to finish signals the thread
+//! or fibre that waits for it.
 //!
-//! Each post has a [`Tally`] of the strands that were spawned and that finished there. Its
-//! processor alone writes it, so that spawning costs no shared line. Whoever is not a
-//! strand of the runtime is counted here, on its way *in*: a kernel thread, a strand of
-//! another runtime, a waker that a processor calls between two strands. The *drainer* is the
-//! one that ends the runtime, once.
+//! Each post has a [`Tally`] of the strands that were spawned and that finished there. Only the
+//! post's processor writes it, so spawning costs no shared cache line. A strand whose spawner is not
+//! a strand of the runtime is counted in [`Drain`], on its way *in*. Such a spawner is a kernel
+//! thread, a strand of another runtime, or a waker that a processor calls between two strands. The
+//! *drainer* is the thread or fibre that ends the runtime; there is one.
 //!
 //! ```text
 //!   the word    OPEN --close--> AWAKE --enter--> a party --tell | withdraw--> AWAKE
 //!
-//!   one on its way in       1  let in + 1
+//!   a spawner from outside  1  let_in + 1
 //!                           2  light fence
 //!                           3  OPEN: spawn. Else: refused + 1, tell
 //!   a processor, when a     1  finished + 1
 //!   strand has finished     2  light fence
 //!                           3  OPEN: done. Else: tell
-//!   to tell                 word = AWAKE; if that was a party, signal it
+//!   tell                    word = AWAKE; if that was a party, signal it
 //!   the drainer             1  word = AWAKE
 //!                           2  heavy fence
 //!                           3  word = its party
-//!                           4  count. None are live: take the party back, done
+//!                           4  count. No strand is live: take the party back, done
 //!                           5  wait for the signal, go to 3
 //! ```
 //!
-//! # Why nobody gets in after the end
+//! # Why no strand gets in after the end
 //!
-//! Of one on its way in and the drainer, each writes, then comes its fence, then it reads
-//! what the other wrote. So the one on its way in finds that the word is not OPEN, or every
-//! count of the drainer includes it. A strand that spawns is itself included.
+//! The spawner from outside and the drainer each write, then execute a fence, then read what the
+//! other wrote. So either the spawner finds that the word is not OPEN, or every count of the drainer
+//! includes the new strand. A strand of the runtime that spawns is itself included.
 //!
 //! # Why a count of 0 is true
 //!
-//! All counters only grow, and those of ends are read first. Each end that is counted was
-//! released after its beginning was counted, so its beginning is counted as well. If both
-//! sums are equal, nobody was alive between the two readings; and after the close a strand
-//! can only come from another one that is alive.
+//! All counters only grow, and the drainer reads the counters of ends first. Each end that it counts
+//! was released after the strand's beginning was counted, so it counts that beginning as well. If
+//! both sums are equal, no strand was alive between the two readings. After the close a strand can
+//! only come from another strand that is alive.
 //!
-//! # Why the last one is not missed
+//! # Why the last strand is not missed
 //!
-//! A processor that finds OPEN in step 3 has counted its strand before the drainer's heavy
-//! fence: all counts include it. One that tells exchanges the word, as the drainer does in
-//! step 3. If it comes first, the drainer acquires what it released, and the count includes
-//! it. If it comes second, it finds the party, and signals it. The same holds for one that is
-//! refused, which is alive for a moment.
+//! A processor that finds OPEN in step 3 has counted its strand before the drainer's heavy fence:
+//! all counts include it. A processor that tells exchanges the word, as the drainer does in step 3.
+//! If the processor comes first, the drainer acquires what it released, and the count includes the
+//! strand. If the processor comes second, it finds the party and signals it. The same holds for a
+//! spawner that is refused: its strand is counted as live for a moment.
 //!
-//! The party is in the word or is not, and whoever takes it out owes the signal. So the
-//! drainer leaves when it has taken its party back, or has been signalled: never while another
-//! holds its address.
+//! The side that takes the party out of the word owes the signal. So the drainer leaves when it has
+//! taken its party back, or has been signalled: never while another thread holds the party's address.
 
 use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use crate::base::fence;
 use crate::strand::Owed;
 use std::num::NonZeroU64;
 
-/// Everybody may spawn.
+/// Every caller may spawn.
 const OPEN: u64 = 0;
-/// Only strands of the runtime may, and the drainer looks for itself. Any other number is the
+/// Only strands of the runtime may spawn, and the drainer is not waiting. Any larger number is the
 /// party of the drainer, which waits.
 const AWAKE: u64 = 1;
 
 /// The strands of a runtime that were spawned, and that finished, on one post.
 pub(crate) struct Tally {
-    /// Written by the post's processor only, as the next.
+    /// Both are written by the post's processor only, and read by [`Drain::live`].
     spawned: AtomicU64,
     finished: AtomicU64,
 }
@@ -72,35 +71,37 @@ impl Tally {
         Tally { spawned: AtomicU64::new(0), finished: AtomicU64::new(0) }
     }
 
-    /// By the processor, while it runs a strand of the runtime.
+    /// Counts a strand that a strand of the runtime spawns. By the post's processor.
     #[inline]
     pub(crate) fn count_spawned(&self) {
         self.spawned.store(self.spawned.load(Relaxed) + 1, Relaxed);
     }
 
-    /// By the processor, before [`Drain::one_finished`].
+    /// Counts a strand that has finished. By the post's processor, before [`Drain::one_finished`].
     #[inline]
     pub(crate) fn count_finished(&self) {
-        // Release pairs with the Acquire in `Drain::live`: whoever counts this end also counts
-        // the spawns that came before it.
+        // Release pairs with the Acquire in `Drain::live`: a count that includes this end also
+        // includes the spawns that came before it.
         self.finished.store(self.finished.load(Relaxed) + 1, Release);
     }
 }
 
+/// The word that says whether a runtime ends, and the counts of spawns from outside.
 pub(crate) struct Drain {
+    /// OPEN, AWAKE, or the number of the drainer's party.
     word: AtomicU64,
-    /// Strands that were not spawned by a strand of the runtime.
+    /// The number of spawns by callers that are no strands of the runtime. Written by any thread.
     let_in: AtomicU64,
-    /// Those of them that came too late.
+    /// The number of those spawns that came too late. Written by any thread.
     refused: AtomicU64,
 }
 
-/// What one who is on its way in may do.
+/// What a spawner from outside may do.
 #[must_use]
 pub(crate) enum Way {
     /// Spawn: the strand is counted.
     Open,
-    /// Nothing but signal this party, if there is one.
+    /// It must not spawn. It signals this party, if there is one.
     Closed(Option<Owed>),
 }
 
@@ -109,7 +110,7 @@ impl Drain {
         Drain { word: AtomicU64::new(OPEN), let_in: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
-    /// Counts a strand that somebody who is no strand of the runtime is about to spawn.
+    /// Counts a strand that a caller from outside is about to spawn.
     pub(crate) fn let_in(&self) -> Way {
         self.let_in.fetch_add(1, Relaxed);
         // Pairs with the heavy fence in `close`.
@@ -123,8 +124,8 @@ impl Drain {
         Way::Closed(self.tell())
     }
 
-    /// By a processor, when a strand has finished and its tally says so. Returns the party to
-    /// signal, if there is one.
+    /// Returns the party to signal, if there is one. By a processor, after it has counted a strand
+    /// that has finished.
     #[inline]
     pub(crate) fn one_finished(&self) -> Option<Owed> {
         // Pairs with the heavy fence in `close`.
@@ -132,16 +133,17 @@ impl Drain {
         if self.word.load(Relaxed) == OPEN { None } else { self.tell() }
     }
 
-    /// `AWAKE | a party -> AWAKE`. The party is the caller's to signal.
+    /// `AWAKE | a party -> AWAKE`. Returns the party, which the caller has to signal.
     #[cold]
     fn tell(&self) -> Option<Owed> {
-        // Release: what was counted, for `enter`. Acquire: what the party stands for, from there.
+        // Release: what was counted; pairs with the Acquire in `enter`. Acquire: what the party's
+        // number stands for; pairs with the Release in `enter`.
         let before = self.word.swap(AWAKE, AcqRel);
         NonZeroU64::new(before).filter(|before| before.get() > AWAKE).map(Owed::taken)
     }
 
-    /// Returns the number of strands that are live, given the tallies of all posts. It is 0
-    /// only if at some moment during the call none was.
+    /// Returns the number of live strands, given the tallies of all posts. The number is 0 only if
+    /// at some moment during the call no strand was live.
     pub(crate) fn live<'a>(&self, tallies: impl Iterator<Item = &'a Tally> + Clone) -> u64 {
         // Acquire pairs with the Releases in `Tally::count_finished` and `let_in`.
         let finished =
@@ -150,16 +152,17 @@ impl Drain {
         spawned.saturating_sub(finished)
     }
 
-    /// `OPEN -> AWAKE`. Lets nobody in any more. By the drainer, once.
+    /// `OPEN -> AWAKE`. Refuses spawns from outside from now on. By the drainer, once.
     pub(crate) fn close(&self) {
         self.word.store(AWAKE, Relaxed);
         // Pairs with the light fences in `let_in` and `one_finished`.
         fence::heavy();
     }
 
-    /// Blocks the caller until `is_over`, which counts what is [live](Drain::live). By the drainer,
-    /// after `close`. `block` blocks the caller as a party until it is signalled, if the function
-    /// that it is given says that it will be.
+    /// Blocks the caller until `is_over` returns `true`; that function counts what is
+    /// [live](Drain::live). By the drainer, after `close`. `block` passes the caller's party to the
+    /// function that it gets. If that function returns `true`, `block` blocks until the party is
+    /// signalled.
     pub(crate) fn wait(&self, is_over: impl Fn() -> bool, block: impl Fn(&dyn Fn(NonZeroU64) -> bool)) {
         while !is_over() {
             block(&|party| {
@@ -171,13 +174,13 @@ impl Drain {
 
     /// `AWAKE -> the party`.
     fn enter(&self, party: NonZeroU64) {
-        // Acquire pairs with the Release in `tell`. Release: the party, for `tell`.
+        // Acquire pairs with the Release in `tell`, Release with the Acquire there.
         self.word.swap(party.get(), AcqRel);
     }
 
-    /// `the party -> AWAKE`. Returns `false` if its signal is on its way.
+    /// `the party -> AWAKE`. Returns `false` if another thread has taken the party out and signals it.
     fn withdraw(&self, party: NonZeroU64) -> bool {
-        // Relaxed: the drainer orders nothing here; a signal orders the rest.
+        // Relaxed: on success the word holds what the drainer wrote; on failure the signal orders.
         self.word.compare_exchange(party.get(), AWAKE, Relaxed, Relaxed).is_ok()
     }
 }

@@ -1,25 +1,28 @@
-//! What a cluster is equipped with from above: drivers, and the place where its kernel threads
-//! are started.
+//! What the layers above give to a cluster: drivers, and the place where its kernel threads are
+//! started.
 //!
-//! A *driver* is what makes strands ready besides other strands, and what a processor without
-//! work sleeps in: timers, a readiness poller, a completion ring, a simulated kernel. A processor
-//! knows drivers by this trait alone. The runtime plugs them in when it builds a cluster.
+//! A *driver* makes strands ready besides other strands, and is what a processor without work
+//! sleeps in. Timers and pollers are drivers; the trait also fits a completion ring or a simulated
+//! kernel. A processor knows drivers by this trait alone. The runtime plugs them in when it builds a
+//! cluster.
 //!
-//! | when | who | calls |
+//! | when | caller | calls |
 //! | --- | --- | --- |
 //! | at each beat, every 16 µs | a busy processor | `fire_due`, `look_at_times` |
-//! | it runs out of strands | the processor | `fire_due`; `look`, at most every 5 µs |
-//! | it falls asleep | the sentinel, or each processor that the driver has a bed for | `until_next`, `bed`, [`Bed::sleep`] |
-//! | it wakes up | the same | `fire_due` |
-//! | it is told to retire | the thread that removes it | `bequeath`, before the processor knows |
-//! | it has given away its strands | the retiring processor | `abandon` |
-//! | a processor with this number is added | the thread that adds it | `reclaim` |
-//! | the last strand of the runtime has ended | the thread that ends it | `stop`, after the processors |
+//! | a processor runs out of strands | that processor | `fire_due`; `look`, at most every 5 µs |
+//! | the sentinel falls asleep | the sentinel | `bed`, `until_next`, [`Bed::sleep`] |
+//! | another processor falls asleep | that processor | `bed`, and [`Bed::sleep`] if there is one |
+//! | the sentinel wakes up | the sentinel | `fire_due` |
+//! | a processor is removed | a thread of the cluster's home | `bequeath`, before the processor knows |
+//! | a retiring processor detaches | that processor | `abandon` |
+//! | a processor is added | a thread of the cluster's home | `reclaim` |
+//! | the last strand of the runtime has finished | the thread that ends the runtime | `stop`, after the processors |
 //!
-//! What a driver makes ready it passes to [`make_ready`](super::make_ready) and its kin, with no
-//! lock held. If it learns of something that is due earlier than it told a sleeper, it calls
-//! [`Idle::wake_sentinel`]. If all processors compute for long, nobody calls a driver: 16 µs is
-//! the usual distance between two beats, not a promise.
+//! A driver passes the strands that it makes ready to [`make_ready`](super::make_ready) or
+//! [`make_all_ready`](super::make_all_ready), and holds no lock then. If a driver learns of
+//! something that is due earlier than it told a sleeper, it calls [`Idle::wake_sentinel`]. If all
+//! processors compute for long, no thread calls a driver: 16 µs is the usual distance between two
+//! beats, not a promise.
 
 use super::idle::Idle;
 use crate::sched::ProcessorId;
@@ -29,62 +32,66 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// See the module's documentation for who calls what when.
+/// Makes strands ready besides other strands. The module's documentation says when each method is
+/// called, and by which thread.
 pub(crate) trait Driver: Any + Send + Sync {
-    /// Makes the strands ready that are due. Costs no call of the kernel. Returns whether there
-    /// were any.
+    /// Makes the strands ready that are due, without asking the kernel for events. Returns whether
+    /// there were any.
     fn fire_due(&self) -> bool {
         false
     }
 
-    /// Asks the kernel, without waiting, for a processor with nothing to do. Returns whether a
-    /// strand has become ready.
+    /// Asks the kernel for events, without waiting, for a processor that has nothing to do. Returns
+    /// whether a strand has become ready.
     fn look(&self, _processor: ProcessorId, _now: u64) -> bool {
         false
     }
 
-    /// Asks the kernel if nobody has for a while, for a busy processor. `gave_way` says that its
-    /// last strand yielded in the midst of its work.
+    /// Asks the kernel for events, without waiting, for a busy processor, if no thread has asked for
+    /// a while. `gave_way` says that the processor's last strand yielded.
     fn look_at_times(&self, _processor: ProcessorId, _now: u64, _gave_way: bool) {}
 
-    /// Returns how long the sentinel may sleep.
+    /// Returns how long the sentinel may sleep; `None` if the driver sets no bound.
     fn until_next(&self) -> Option<Duration> {
         None
     }
 
-    /// Returns what this processor sleeps in, if not on a word of its own.
+    /// Returns what this processor sleeps in; `None` if it sleeps on a word of its own.
     fn bed(&self, _processor: ProcessorId, _is_sentinel: bool) -> Option<&dyn Bed> {
         None
     }
 
-    /// Leaves to `heir` what `retiring` minds. By a thread of the cluster's home, as `reclaim`.
+    /// Lets `heir` mind what `retiring` minds.
+    ///
+    /// # Errors
+    /// The kernel's. Then `retiring` goes on serving.
     fn bequeath(&self, _retiring: ProcessorId, _heir: ProcessorId, _idle: &Idle) -> io::Result<()> {
         Ok(())
     }
 
-    /// The retiring processor will not sleep in its bed any more.
+    /// Notes that the retiring processor will not sleep in its bed any more.
     fn abandon(&self, _retiring: ProcessorId) {}
 
-    /// Gives back to a new processor what an earlier one with its number bequeathed.
+    /// Gives back to a new processor what an earlier processor with its number bequeathed.
     fn reclaim(&self, _processor: ProcessorId) {}
 
-    /// Nobody will look any more.
+    /// Ends the driver: no processor calls it any more.
     fn stop(&self) {}
 }
 
-/// What a processor sleeps in, if not on a word of its own.
+/// The part of a driver that a processor sleeps in.
 pub(crate) trait Bed {
     /// Returns the bell that ends a sleep.
     fn bell(&self) -> Arc<dyn Bell>;
 
-    /// Sleeps until something has become ready, until the bell rings, or for `timeout`. Calls
+    /// Sleeps until there are events, until the bell rings, or until `timeout` has passed. Calls
     /// `woke` when the sleep is over, before it makes any strand ready: the bell need not ring
-    /// for these strands. Returns the number of strands that it made ready.
+    /// for these strands. Returns the number of parties that go on.
     fn sleep(&self, timeout: Option<Duration>, woke: &dyn Fn()) -> usize;
 }
 
-/// Wakes a processor that sleeps in a [`Bed`]. It rings until that processor hears it, so a ring
-/// that comes first is not lost.
+/// Wakes a processor that sleeps in a [`Bed`]. The bell rings until that processor hears it, so a
+/// ring that comes before the sleep is not lost.
 pub(crate) trait Bell: Send + Sync {
     fn ring(self: Arc<Self>);
 }
@@ -94,7 +101,7 @@ pub(crate) trait Threads: Any + Send + Sync {
     /// Starts a thread.
     fn spawn(&self, name: String, f: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
 
-    /// Calls `f` on a thread of the home, and waits for it.
+    /// Calls `f` on a thread of the home, and waits until it returns. Returns its result.
     fn call(&self, f: Box<dyn FnOnce() -> io::Result<()> + Send>) -> io::Result<()>;
 }
 
@@ -131,7 +138,7 @@ impl Drivers {
         self.0.iter().filter_map(|driver| driver.until_next()).min()
     }
 
-    /// The first bed that there is: a processor sleeps in one place.
+    /// Returns the first bed that a driver has: a processor sleeps in one place.
     pub(super) fn bed(&self, processor: ProcessorId, is_sentinel: bool) -> Option<&dyn Bed> {
         self.0.iter().find_map(|driver| driver.bed(processor, is_sentinel))
     }

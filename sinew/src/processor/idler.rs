@@ -1,7 +1,7 @@
 //! What a processor does when it has run out of strands: it searches, lingers and sleeps.
 //!
-//! The protocol with those who make strands ready is that of [`idle`](super::idle), which names
-//! the roles. This file decides how long a processor lingers, what it sleeps in, and for how long.
+//! [`idle`](super::idle) has the protocol with threads that make strands ready, and names the roles.
+//! This file decides how long a processor lingers, what it sleeps in, and for how long.
 
 use super::Processor;
 use super::idle::{Announced, Role, Slept};
@@ -12,10 +12,10 @@ use crate::strand::Ready;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A processor lingers for this long before it sleeps. To sleep and to be woken costs about half
-/// of it: 10 µs on a virtual machine.
+/// A processor lingers for this long before it sleeps. To sleep and to be woken costs half of that,
+/// about 10 µs on a virtual machine.
 const LINGER_US: u64 = 20;
-/// The number of turns of an empty loop between two looks.
+/// The number of turns of an empty loop between two searches.
 const LINGER_PAUSE: u32 = 30;
 
 /// The distance between two looks at drivers while a processor lingers: each look is a call of the
@@ -28,25 +28,26 @@ const WATCH_FIRST: Duration = Duration::from_micros(50);
 const WATCH_LAST: Duration = Duration::from_millis(1);
 
 /// A processor stops lingering after it lingered in vain this many times in a row, each time after
-/// it had run what the kernel told it of. It starts again when it is woken within [`LINGER_US`] of
-/// falling asleep: lingering would have caught that.
+/// it had departed for an event or a timer. It starts again when it is woken within [`LINGER_US`] of
+/// falling asleep, because lingering would have caught that. It also starts again when it runs out
+/// of work that it had not departed for.
 const LUCK: u32 = 4;
 
-/// The deputy looks this often. It resigns when the sentinel has not left for this many looks in a
-/// row: for a request every 8 ms, waking a processor each time costs as much.
+/// The deputy looks at this distance. It resigns when the sentinel has not departed for this number
+/// of looks in a row: with a request every 8 ms, waking a processor each time costs as much.
 const DEPUTY_LOOKS: Duration = Duration::from_millis(2);
 const DEPUTY_RESIGNS: u32 = 4;
 
-/// What a processor remembers of its idle times. All times are in cycles.
+/// What a processor remembers of its idle times. All times are in cycles. Owner: the processor.
 pub(super) struct Idler {
     /// When to look at drivers again.
     next_look: Cell<u64>,
-    /// Whether the last look found nothing, and no two strands have become ready at once since:
-    /// the next look would find nothing either.
+    /// Whether the last look found nothing, or the last sleep in a bed ended with fewer than two
+    /// events: the next look would probably find nothing.
     is_slack: Cell<bool>,
-    /// How often it may still linger in vain.
+    /// The number of times that it may still linger in vain; see [`LUCK`].
     luck: Cell<u32>,
-    /// Whether it stopped being idle for an event.
+    /// Whether it departed, as the sentinel, since it last lingered in vain.
     has_departed: Cell<bool>,
     /// Whether it sleeps as the sentinel.
     is_sentinel: Cell<bool>,
@@ -71,17 +72,17 @@ impl Idler {
         self.is_sentinel.get()
     }
 
-    /// Lingering found something.
+    /// Notes that lingering found a strand.
     fn lingered_well(&self) {
         self.luck.set(LUCK);
     }
 
-    /// Lingering found nothing.
+    /// Notes that lingering found nothing.
     fn lingered_in_vain(&self) {
         self.luck.set(if self.has_departed.take() { self.luck.get().saturating_sub(1) } else { LUCK });
     }
 
-    /// It slept since `asleep_since`.
+    /// Notes that the processor has slept since `asleep_since`.
     fn slept(&self, asleep_since: u64) {
         if cycles() - asleep_since < self.linger {
             self.luck.set(LUCK);
@@ -91,17 +92,18 @@ impl Idler {
 
 /// One sleep of a processor, which may wake up at times to look.
 struct Night {
-    /// How long the sentinel sleeps next if it keeps watch.
+    /// The next timeout of the sentinel if it keeps watch.
     watch: Duration,
-    /// How many times in a row the deputy has seen that the sentinel did not leave.
+    /// The number of sleeps in a row during which no sentinel departed.
     quiet: u32,
+    /// The number of departures at the last look.
     departures: u32,
     /// Whether the last sleep, as the sentinel, ended with an event or a timer.
     has_events: bool,
 }
 
 impl Processor {
-    /// Finds something to run, or sleeps until there is. `None` when the processor is to end.
+    /// Searches and sleeps until there is a strand to run. Returns `None` when the processor is to end.
     #[cold]
     pub(super) fn wait_for_work(&self) -> Option<Ready> {
         while !self.is_to_end() {
@@ -113,7 +115,8 @@ impl Processor {
         None
     }
 
-    /// Sleeps until a strand that is bound to this processor becomes ready.
+    /// Sleeps until a strand that is bound to this processor becomes ready. Returns a strand if it
+    /// found one before it slept.
     fn rest(&self) -> Option<Ready> {
         let hidden = self.cluster.idle().hide(self.post.id());
         let found = self.find(Effort::Polite);
@@ -125,7 +128,7 @@ impl Processor {
         None
     }
 
-    /// Searches for a while, then sleeps. Returns what it found, or `None` when it was woken up.
+    /// Searches for a while, then sleeps. Returns a strand, or `None` when the processor was woken up.
     fn linger(&self) -> Option<Ready> {
         let lingering = self.cluster.idle().linger(self.post.id());
         if let Some(strand) = self.search_for_a_while() {
@@ -154,7 +157,7 @@ impl Processor {
         }
     }
 
-    /// Searches once more, and sleeps until it finds something or is woken up.
+    /// Searches once more and sleeps, until it finds a strand or is woken up.
     fn fall_asleep<'a>(&'a self, mut announced: Announced<'a>) -> Option<Ready> {
         let departures = self.cluster.idle().departures();
         let mut night = Night { watch: WATCH_FIRST, quiet: 0, departures, has_events: false };
@@ -185,7 +188,7 @@ impl Processor {
             if announced.role() == Role::Sentinel {
                 announced.keep_watch(self.cluster.idle().sleeping() < self.cluster.serving());
             }
-            // Where nobody will look again soon, nothing may be left.
+            // If no sentinel will look again soon, no strand may be left.
             if announced.is_watched() { None } else { self.find(Effort::Greedy) }
         })
     }
@@ -215,7 +218,7 @@ impl Processor {
             ),
             None => announced.sleep(timeout),
         };
-        // What is due is the sentinel's own to run, as what an event is for.
+        // The sentinel runs what a timer made ready, as it runs what an event made ready.
         let is_due = is_sentinel && drivers.fire_due();
         self.idler.is_sentinel.set(false);
         night.has_events = is_sentinel && (events > 0 || is_due);
@@ -223,7 +226,8 @@ impl Processor {
         slept
     }
 
-    /// Becomes the sentinel if there is none. The deputy resigns if the sentinel never leaves.
+    /// Becomes the sentinel if there is none. A deputy resigns after [`DEPUTY_RESIGNS`] looks without a
+    /// departure.
     fn look_for_the_sentinel(&self, announced: &mut Announced<'_>, night: &mut Night) {
         let departures = self.cluster.idle().departures();
         night.quiet = if night.departures == departures { night.quiet + 1 } else { 0 };
@@ -234,7 +238,7 @@ impl Processor {
         announced.become_sentinel();
     }
 
-    /// Returns anything that this processor can run.
+    /// Returns any strand that this processor can run.
     fn find(&self, effort: Effort) -> Option<Ready> {
         let now = self.clock.read();
         self.cluster.drivers().fire_due();
@@ -247,7 +251,8 @@ impl Processor {
         Some(strand)
     }
 
-    /// Looks at the drivers. Returns a strand if that made one ready here.
+    /// Looks at the drivers, unless it did so a moment ago. Returns a strand if that made one ready
+    /// for this processor.
     fn look(&self) -> Option<Ready> {
         let now = self.clock.now();
         if now < self.idler.next_look.get() || (self.idler.is_slack.get() && self.is_pointless_to_linger()) {
@@ -259,14 +264,14 @@ impl Processor {
         if found { self.next() } else { None }
     }
 
-    /// Says whether it is better to fall asleep at once: lingering has not helped lately, or there
-    /// is nothing to linger for.
+    /// Says whether it is better to fall asleep at once: lingering has not helped lately, or the
+    /// processor [is alone](Processor::is_alone).
     fn is_pointless_to_linger(&self) -> bool {
         self.idler.luck.get() == 0 || self.is_alone()
     }
 
-    /// Says whether there is a bed and no other processor: then an event comes next, which is best
-    /// waited for in the bed, at once.
+    /// Says whether this is the only processor and it has a bed. Then an event comes next, and the
+    /// processor waits for it in the bed at once.
     fn is_alone(&self) -> bool {
         self.cluster.serving() == 1 && self.has_bed()
     }

@@ -5,19 +5,19 @@ use crate::sched::Claim;
 use crate::strand::{Fifo, Levels, PassedOver, Priority, Ready};
 use std::cell::{Cell, RefCell};
 
-/// A background strand waits this long behind others, and a busy processor gives such strands
-/// turns at this distance. Unmeasured: a hundred turns a second cost the others nothing, and are
-/// enough for a lock to be released.
+/// A background strand that has waited this long competes with other strands. A busy processor
+/// relieves one such strand in this time. Unmeasured: 100 turns a second cost the others nothing, and
+/// are enough for a lock to be released.
 const BACKGROUND_WAIT_US: u64 = 10_000;
 
-/// Owner: the processor.
+/// The strands that are bound to a processor and are ready. Owner: the processor.
 pub(super) struct Lane {
     levels: RefCell<Levels>,
-    /// Background strands of this processor. They run when nothing else does, or after a while.
+    /// Background strands. They run when the processor finds nothing else, or after a while.
     background: RefCell<Fifo>,
-    /// Counts for the less urgent of the lane and the scheduler's queue.
+    /// Counts how often the less urgent of the lane and the scheduler's queue was passed over.
     passed_over: RefCell<PassedOver>,
-    /// When a background strand may run next although there are others.
+    /// When the next background strand may compete with others.
     next_background: Cell<u64>,
     background_wait: u64,
 }
@@ -33,8 +33,8 @@ impl Lane {
         }
     }
 
-    /// Enters a strand that is bound to this processor. Returns whether it is one that competes
-    /// with others.
+    /// Enters a strand that is bound to this processor. Returns whether the strand competes with
+    /// others, which a background strand does not.
     pub(super) fn push(&self, ready: Ready) -> bool {
         let competes = ready.priority() != Priority::Background;
         if competes {
@@ -52,7 +52,7 @@ impl Lane {
         next
     }
 
-    /// Says whether no strand competes.
+    /// Says whether the lane has no strand that competes.
     pub(super) fn is_empty(&self) -> bool {
         self.levels.borrow().is_empty()
     }
@@ -70,8 +70,9 @@ impl Lane {
         is_first == may_pass
     }
 
-    /// Takes the background strand that has waited longest, if it was ready at `ready_at`
-    /// already: one of the lane, or one that `deferred` returns if it was ready at the time given.
+    /// Takes the background strand that has waited longest, if it became ready at `ready_at` or
+    /// before: one of the lane, or one of the cluster. `deferred` takes a strand of the cluster that
+    /// became ready at the given time or before.
     pub(super) fn take_background(&self, ready_at: u64, deferred: impl Fn(u64) -> Option<Ready>) -> Option<Ready> {
         let mut background = self.background.borrow_mut();
         match background.ready_at() {
@@ -80,8 +81,8 @@ impl Lane {
         }
     }
 
-    /// Lets one background strand that has waited for long compete with the others. Returns
-    /// whether there was one.
+    /// Lets one background strand compete if it has waited for [`BACKGROUND_WAIT_US`]. Returns
+    /// whether there was one. See [`take_background`](Lane::take_background) for `deferred`.
     pub(super) fn relieve_background(&self, now: u64, deferred: impl Fn(u64) -> Option<Ready>) -> bool {
         if now < self.next_background.get() {
             return false;

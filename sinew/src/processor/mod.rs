@@ -46,17 +46,17 @@ pub(crate) struct Processor {
     post: Arc<Post>,
     local: Box<dyn Local>,
     lane: Lane,
-    /// Whether strands come from elsewhere than from the scheduler alone: one is in the lane, or
-    /// the scheduler's end has been given up.
+    /// Whether the next strand may come from elsewhere than the scheduler: one is in the lane, or
+    /// the processor has given up its end of the scheduler.
     mixed: Cell<bool>,
     clock: Clock,
     idler: Idler,
     running: Running,
     stacks: Stacks,
     blocks: Blocks,
-    /// Whether the scheduler's end has been given up.
+    /// Whether the processor has given up its end of the scheduler.
     detached: Cell<bool>,
-    /// The cluster until then, null since. A strand of that cluster goes to the scheduler's end.
+    /// The cluster whose strands go to the scheduler's end; null when `detached`.
     pushes_for: Cell<*const ClusterShared>,
     migrating: bool,
 }
@@ -71,7 +71,7 @@ pub(crate) fn make_ready(ready: Ready) {
     });
 }
 
-/// Makes strands ready, from anywhere. Returns their number.
+/// Makes all `strands` ready, from anywhere. Returns their number.
 pub(crate) fn make_all_ready(mut strands: Fifo) -> usize {
     with_current(|processor| match processor {
         Some(processor) => processor.make_all_ready(strands),
@@ -79,24 +79,24 @@ pub(crate) fn make_all_ready(mut strands: Fifo) -> usize {
     })
 }
 
-/// Makes a strand ready, from a thread that is no processor of its runtime.
+/// Makes a strand ready, on a thread that is no processor of the strand's runtime.
 #[cold]
 pub(crate) fn make_ready_from_outside(ready: Ready) {
     fork::check();
-    // The strand may finish and its runtime end while we are still notifying.
+    // The strand may finish, and its runtime may end, while this thread is still notifying.
     let cluster = ready.strand().cluster().to_arc();
     ready.stamp(cycles());
     cluster.accept(ready);
 }
 
-/// Makes a beat due on the calling processor, if there is one. For a forked child: see
+/// Makes a beat due on the calling processor, if there is one. A forked child needs it: see
 /// [`fork`].
 pub(crate) fn beat_next() {
     with_current(|processor| processor.into_iter().for_each(|processor| processor.clock.beat_next()));
 }
 
 impl Processor {
-    /// Lives the life of a processor's kernel thread.
+    /// Runs a processor on the calling kernel thread until the processor is to end.
     pub(crate) fn serve<P: Plug>(cluster: Arc<ClusterShared>, post: Arc<Post>) {
         let placement = Placement::new(post.id(), cluster.topology(), Arc::as_ptr(&cluster).addr());
         let processor = Processor {
@@ -132,7 +132,7 @@ impl Processor {
             if self.clock.count_dispatch() {
                 self.beat(after);
             }
-            // Not a `match`: that is a jump through a table, and the CPU guesses these better.
+            // Not a `match`: that is a jump through a table, and the CPU predicts branches better.
             next = if after == After::Yielded {
                 self.swap(strand)
             } else if matches!(after, After::Parking | After::Waiting) {
@@ -172,7 +172,7 @@ impl Processor {
         }
     }
 
-    /// Returns the next strand to run, of those that are here.
+    /// Returns the next strand to run from the lane or the scheduler's queue.
     #[inline]
     fn next(&self) -> Option<Ready> {
         if self.mixed.get() || self.post.has_arrivals() {
@@ -181,7 +181,7 @@ impl Processor {
         self.local.next(self.clock.now())
     }
 
-    /// Weighs the lane against the scheduler's queue.
+    /// As [`next`](Processor::next), and weighs the lane against the scheduler's queue.
     #[inline(never)]
     fn next_mixed(&self, now: u64) -> Option<Ready> {
         if self.post.has_arrivals() {
@@ -193,8 +193,8 @@ impl Processor {
             return if is_detached { None } else { self.local.next(now) };
         }
         if self.lane.gives_way_to(if is_detached { None } else { self.local.claim() }) {
-            // The scheduler may find that another processor was faster. What it then did to await
-            // work has to be undone.
+            // Another processor may have taken the strand. Then the scheduler has noted that this
+            // processor waits, which has to be undone.
             if let Some(strand) = self.local.next(now) {
                 return Some(strand);
             }
@@ -203,7 +203,7 @@ impl Processor {
         self.lane.pop()
     }
 
-    /// Takes a strand of this cluster that is ready. Returns the next one if it is at hand.
+    /// Makes a strand of this cluster ready. Returns the next strand if it is at hand.
     #[inline]
     fn swap(&self, strand: Ready) -> Option<Ready> {
         if self.may_push(&strand) && !self.mixed.get() && !self.post.has_arrivals() {
@@ -220,8 +220,8 @@ impl Processor {
         None
     }
 
-    /// Signals the party that joined the strand which has just ended. Returns the next strand, if
-    /// that party is of the same cluster.
+    /// Signals the party that joined the strand which has just ended. If that makes a strand of this
+    /// cluster ready, returns the next strand if it is at hand.
     fn signal_joiner<P: Plug>(&self) -> Option<Ready> {
         let ready = P::signal(self.running.take_owed()?)?;
         if std::ptr::eq(ready.strand().cluster(), &*self.cluster) {
@@ -237,7 +237,7 @@ impl Processor {
         if self.may_push(&ready) { self.push(ready) } else { self.make_ready_slow(ready) }
     }
 
-    /// Says whether the strand is one for this processor's end of the scheduler.
+    /// Says whether the strand goes to this processor's end of the scheduler.
     #[inline(always)]
     fn may_push(&self, ready: &Ready) -> bool {
         let strand = ready.strand();
@@ -263,8 +263,8 @@ impl Processor {
         }
     }
 
-    /// Makes strands ready, those for this processor's end of the scheduler in one step. Returns
-    /// their number.
+    /// Makes all `strands` ready; pushes those for this processor's end of the scheduler as one
+    /// batch. Returns their number.
     fn make_all_ready(&self, mut strands: Fifo) -> usize {
         let now = self.clock.now();
         let (mut others, mut count) = (Fifo::new(), 0);
@@ -282,7 +282,7 @@ impl Processor {
                 }
             }
         });
-        // A sentinel that got one event or timer leaves for it, and tells others then if it has to.
+        // A sentinel departs for a lone strand of an event or timer; `depart` notifies if it has to.
         let is_own = |wake| wake == Wake::Lone && self.idler.is_sentinel();
         self.local.push_all(&mut ours, now, &mut |wake| {
             if !is_own(wake) {
@@ -295,12 +295,12 @@ impl Processor {
         count
     }
 
-    /// Leaves a strand to the cluster that it belongs to.
+    /// Gives a strand to the cluster that it belongs to.
     fn pass_on(&self, ready: Ready) {
         self.cluster.cluster_of(&ready).accept(ready);
     }
 
-    /// Enters a strand that is bound to this processor.
+    /// Puts a strand that is bound to this processor into the lane.
     fn keep(&self, ready: Ready) {
         if self.lane.push(ready) {
             self.mixed.set(true);
@@ -319,7 +319,7 @@ impl Processor {
         if self.detached.get() { None } else { self.cluster.take_deferred(ready_at) }
     }
 
-    /// Says whether the processor has nothing to do any more, ever. Carries out an order to retire.
+    /// Carries out an order to retire. Says whether the processor is to end now.
     fn is_to_end(&self) -> bool {
         match self.post.order() {
             Order::Serve => false,
@@ -331,7 +331,7 @@ impl Processor {
         }
     }
 
-    /// Gives all strands that may leave to the others, for good.
+    /// Gives up this processor's end of the scheduler: strands that may move go to the cluster.
     #[cold]
     fn detach(&self) {
         if self.detached.get() {
@@ -349,8 +349,8 @@ impl Processor {
         }
     }
 
-    /// Tells the scheduler, which may have been told otherwise, that the processor does not wait
-    /// for it.
+    /// Tells the scheduler that the processor does not wait for strands, in case the scheduler has
+    /// noted that it does.
     fn stop_waiting(&self) {
         if !self.detached.get() {
             let wake = self.local.retract(self.clock.now());
@@ -380,38 +380,38 @@ impl Processor {
         &self.blocks
     }
 
-    /// What is left until an operation that need not wait yields.
+    /// Returns the units that fibres may still spend before one of them yields.
     #[inline]
     pub(crate) fn budget(&self) -> &Cell<u32> {
         self.running.budget()
     }
 
-    /// What the running task has left of its operations.
+    /// Returns the number of operations that the running task may still do in this poll.
     #[inline]
     pub(crate) fn task_budget(&self) -> &Cell<u32> {
         self.running.task_budget()
     }
 
-    /// Makes a reading of the clock due. By a strand that has run for long: it is stamped with the
-    /// present time when it gives way, and so stands behind strands that were ready before it.
+    /// Makes a reading of the clock due. A strand that has run for long calls this: when it gives
+    /// way, it is stamped with the present time, and stands behind strands that were ready before it.
     pub(crate) fn read_clock_next(&self) {
         self.clock.read_next();
     }
 
-    /// Returns the task that runs, if one does.
+    /// Returns the running task, if a task runs.
     #[inline]
     pub(crate) fn task(&self) -> Option<&Strand> {
         self.running.task().get()
     }
 
-    /// Makes `task` the one that runs, until the result is dropped.
+    /// Makes `task` the running task until the result is dropped.
     #[inline]
     pub(crate) fn begin_task<'a>(&'a self, task: &'a Strand) -> RunningTask<'a> {
         self.running.begin_task(task)
     }
 
     /// Says whether a strand runs the caller. If not, the processor has called it between two
-    /// strands, as it calls wakers. Then no strand may be left in the runtime.
+    /// strands, as it calls wakers. Then the runtime may have no live strand.
     #[inline]
     pub(crate) fn runs_a_strand(&self) -> bool {
         !here::stack().is_null() || self.running.task().is_some()
@@ -433,9 +433,9 @@ impl Processor {
         self.running.fresh_id()
     }
 
-    /// Leaves it to the processor to signal the party that joined the calling strand, when that
-    /// has ended. The strand's stack is free by then, and the party takes its place in the queue
-    /// in one step.
+    /// Lets the processor signal the party that joined the calling strand, when that strand has
+    /// ended. By then the strand's stack is free, and the party takes its place in the queue in one
+    /// step.
     pub(crate) fn owe_signal(&self, joiner: Owed) {
         self.running.owe_signal(joiner);
     }

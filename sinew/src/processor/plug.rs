@@ -3,8 +3,8 @@
 use super::Processor;
 use crate::strand::{After, Kind, Owed, Ready, Strand};
 
-/// The loop is compiled with an implementation of this, so that what it needs from above costs no
-/// indirect call.
+/// What a processor's loop needs from the layers above. The loop is compiled with an implementation,
+/// so that calling it costs no indirect call.
 pub(crate) trait Plug: 'static {
     /// The usual kind of strand.
     const USUAL: &'static Kind;
@@ -12,7 +12,7 @@ pub(crate) trait Plug: 'static {
     /// Runs a strand of the usual kind, as [`Kind::run`] would.
     fn run_usual(strand: &Strand, processor: &Processor) -> After;
 
-    /// Signals a party. Returns the strand that goes on, if one does.
+    /// Signals a party. If that makes a strand ready, returns the strand.
     fn signal(party: Owed) -> Option<Ready>;
 }
 

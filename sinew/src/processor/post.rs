@@ -6,17 +6,18 @@ use crate::sched::ProcessorId;
 use crate::strand::{Fifo, Inbox, Ready};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// One for each number that a processor of the cluster had. It stays when its processor ends,
-/// and serves the next one with that number.
+/// There is one post for each processor number that the cluster has used. A post stays when its
+/// processor ends, and serves the next processor with that number.
 pub(crate) struct Post {
     id: ProcessorId,
-    /// Strands of the lane that other threads have made ready.
+    /// Strands bound to this processor that other threads have made ready. Any thread puts, the
+    /// processor takes.
     arrivals: Inbox,
-    /// What the processor is to do.
+    /// An [`Order`]. Written by the thread that adds, removes or stops the processor.
     order: AtomicU8,
-    /// The number of strands that may not leave. Written by the processor only.
+    /// The number of strands that are bound to the processor. Written by the processor only.
     bound: AtomicU32,
-    /// Counts the strands of the runtime that were spawned and that ended here.
+    /// Counts the strands that were spawned and that finished here.
     tally: Tally,
 }
 
@@ -26,9 +27,9 @@ pub(crate) struct Post {
 pub(crate) enum Order {
     /// Run strands.
     Serve = 0,
-    /// Run only strands that may not leave, and end after the last of them.
+    /// Run only strands that are bound to the processor, and end after the last of them.
     Retire = 1,
-    /// End: all strands have finished.
+    /// End: all strands of the runtime have finished.
     Stop = 2,
 }
 
@@ -76,7 +77,7 @@ impl Post {
         &self.tally
     }
 
-    /// Puts a strand that is bound to this processor where the processor finds it.
+    /// Puts a strand that is bound to this processor into the inbox, and wakes the processor.
     pub(super) fn deliver(&self, cluster: &ClusterShared, ready: Ready) {
         self.arrivals.put(ready);
         cluster.idle().notify_processor(self.id);

@@ -5,22 +5,23 @@ use crate::strand::{Owed, Strand, fresh_ids};
 use std::cell::Cell;
 use std::num::NonZeroU64;
 
-/// A processor draws this many numbers for fibres at once.
+/// The number of fibre ids that a processor draws at once.
 const ID_BLOCK: u64 = 1024;
 
-/// In one poll a task may do this many operations that need not wait; the next one gives way. 128
-/// of the cheapest take some microseconds. Unmeasured beyond that.
+/// The number of operations that a task may do in one poll without waiting; the next one gives way.
+/// 128 of the cheapest operations take some microseconds. Unmeasured beyond that.
 const TASK_OPERATIONS: u32 = 128;
 
+/// Owner: the processor.
 pub(super) struct Running {
     task: CurrentTask,
-    /// What the task has left of its operations.
+    /// The number of operations that the task may still do in this poll.
     task_budget: Cell<u32>,
-    /// What fibres have left until an operation that need not wait yields.
+    /// The units that fibres may still spend before one of them yields.
     budget: Cell<u32>,
-    /// The party that joined the strand which ends.
+    /// The party that joined the strand which ends now.
     joiner: Cell<Option<Owed>>,
-    /// The next number for a fibre, and the end of the block.
+    /// The next id for a fibre, and the end of the block of ids.
     ids: Cell<(u64, u64)>,
 }
 
@@ -40,7 +41,7 @@ impl Running {
         &self.task
     }
 
-    /// Makes `task` the one that runs, until the result is dropped.
+    /// Makes `task` the running task until the result is dropped.
     #[inline]
     pub(super) fn begin_task<'a>(&'a self, task: &'a Strand) -> RunningTask<'a> {
         self.task_budget.set(TASK_OPERATIONS);

@@ -6,11 +6,12 @@ use crate::strand::Owed;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The part of a runtime that its clusters share.
 pub(crate) struct RuntimeShared {
     migrating: bool,
     clusters: Mutex<Vec<Arc<ClusterShared>>>,
     drain: Drain,
-    /// Signals the party that waits for the end. The layer above knows parties.
+    /// Signals the party that waits for the end. Parties belong to the layer above.
     signal: fn(Owed),
 }
 
@@ -31,8 +32,8 @@ impl RuntimeShared {
         self.clusters().push(cluster.to_arc());
     }
 
-    /// Counts a strand that is about to be spawned by somebody who is no strand of the runtime.
-    /// Returns `false` if the runtime ends: then it must not be spawned.
+    /// Counts a strand that a caller from outside the runtime is about to spawn. Returns `false` if
+    /// the runtime ends: then the caller must not spawn it.
     pub(super) fn count_spawned_outside(&self) -> bool {
         match self.drain.let_in() {
             Way::Open => true,
@@ -49,7 +50,8 @@ impl RuntimeShared {
         self.drain.live(clusters.iter().flat_map(|cluster| cluster.tallies()))
     }
 
-    /// By a processor, when a strand has finished and has been counted.
+    /// Signals the drainer if it waits. By a processor, after it has counted a strand that has
+    /// finished.
     #[inline]
     pub(super) fn one_finished(&self) {
         if let Some(drainer) = self.drain.one_finished() {
@@ -57,7 +59,7 @@ impl RuntimeShared {
         }
     }
 
-    /// Ends the runtime: lets nobody in any more, waits for the last strand, then stops all
+    /// Ends the runtime: refuses spawns from outside, waits for the last strand, then stops all
     /// processors. See [`Drain::wait`] for `block`.
     pub(crate) fn end(&self, block: impl Fn(&dyn Fn(NonZeroU64) -> bool)) {
         self.drain.close();

@@ -9,26 +9,25 @@ use crate::strand::{Ready, fresh_ids};
 use std::num::NonZeroU64;
 use std::{fmt, io};
 
-/// Why a fibre could not be spawned.
+/// The reason why a fibre or a task could not be spawned.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// The caller is a kernel thread that runs no fibre, and named no cluster.
+    /// The caller runs on no processor, and named no cluster.
     NoRuntime,
-    /// The process's own runtime, which [`thread`](crate::thread) uses outside of fibres,
-    /// could not be built.
+    /// The process's own runtime, which [`thread`](crate::thread) uses outside of fibres, could not be
+    /// built.
     NoProcessWideRuntime(BuildError),
     /// The name contains a NUL byte.
     NameContainsNul,
-    /// The stack asked for is larger than the largest that there is.
+    /// The requested stack is larger than the largest size that there is.
     StackTooLarge {
-        /// What was asked for.
+        /// The size that was requested.
         bytes: usize,
     },
-    /// The kernel gives no memory, or no mapping, for another stack.
+    /// The kernel refuses memory, or a mapping, for another stack.
     OutOfStacks(io::Error),
-    /// The runtime of the cluster has been dropped, and the caller is not one of
-    /// its fibres or tasks.
+    /// The runtime of the cluster has been dropped, and the caller is not one of its fibres or tasks.
     Ended,
 }
 
@@ -46,7 +45,7 @@ impl fmt::Display for SpawnError {
             }
             SpawnError::OutOfStacks(error) => write!(
                 f,
-                "no memory for another stack: {error} (a limit of the process or, where guards need one mapping each, vm.max_map_count)"
+                "no memory for another stack: {error}; a limit of the process is too low, or vm.max_map_count if each guard needs a mapping"
             ),
         }
     }
@@ -75,13 +74,16 @@ impl From<SpawnError> for io::Error {
 }
 
 impl SpawnError {
-    /// The value of a spawn that has to succeed.
+    /// Returns the value of a spawn that has to succeed.
+    ///
+    /// # Panics
+    /// If it did not.
     #[track_caller]
     #[inline(always)]
     pub(crate) fn expect_none<T>(spawned: Result<T, SpawnError>) -> T {
         match spawned {
             Ok(value) => value,
-            // Not in a closure, for which there is no caller to blame.
+            // Not in a closure: `track_caller` does not reach into one.
             Err(error) => error.panic(),
         }
     }
@@ -93,19 +95,22 @@ impl SpawnError {
     }
 }
 
-/// Who spawns, and where to.
+/// The spawner, and the cluster that it spawns to.
 pub(crate) enum Origin<'a> {
-    /// A strand that runs on a processor, to a cluster of its own runtime, which cannot end
-    /// before the strand does.
+    /// A strand that runs on this processor spawns to a cluster of its own runtime. The runtime
+    /// cannot end before the strand does.
     Strand(&'a Processor, &'a ClusterShared),
-    /// Anyone else, to whom the cluster's runtime may be closed: a kernel thread, a strand of
-    /// another runtime, a waker that a processor calls between two strands.
+    /// Another caller spawns: a kernel thread, a strand of another runtime, or a waker that a
+    /// processor calls between two strands. The cluster's runtime may refuse it.
     Outside(&'a ClusterShared),
 }
 
 impl<'a> Origin<'a> {
-    /// The caller, on this processor if on any, and the cluster that was named or else the
-    /// processor's.
+    /// Makes the origin of a spawn by `caller`, the processor that runs the calling code. The cluster
+    /// is the named one, or else the processor's.
+    ///
+    /// # Errors
+    /// [`SpawnError::NoRuntime`] if there is neither.
     #[inline(always)]
     pub(crate) fn new(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
         let cluster = match (named, caller) {
@@ -121,7 +126,10 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// As [`new`](Origin::new), and counts the strand, which has to be created then.
+    /// As [`new`](Origin::new), and counts the strand. The caller has to create it then.
+    ///
+    /// # Errors
+    /// As `new`; and [`SpawnError::Ended`].
     #[inline]
     pub(crate) fn admit(named: Option<&'a Cluster>, caller: Option<&'a Processor>) -> Result<Self, SpawnError> {
         let origin = Origin::new(named, caller)?;
@@ -134,7 +142,7 @@ impl<'a> Origin<'a> {
         cluster
     }
 
-    /// Returns the caller's own memory for records.
+    /// Returns the processor's own memory for records, if a strand spawns.
     #[inline(always)]
     pub(crate) fn blocks(&self) -> Option<&'a Blocks> {
         match self {
@@ -158,7 +166,7 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// Counts the new strand; `false` if its runtime has ended.
+    /// Counts the new strand. Returns `false` if the runtime ends and refuses it.
     #[inline]
     pub(crate) fn count(&self) -> bool {
         match self {

@@ -14,8 +14,8 @@ fn raw(strand: NonNull<Strand>) -> RawWaker {
     RawWaker::new(strand.as_ptr().cast_const().cast(), &WAKER)
 }
 
-/// A waker without a reference of its own: for as long as the task runs, and not to be
-/// dropped.
+/// Returns a waker without a reference of its own. It may be used while the task runs, and must not
+/// be dropped.
 #[inline]
 pub(crate) fn borrowed_waker(strand: &Strand) -> ManuallyDrop<Waker> {
     // SAFETY: the functions of the table keep the contract of wakers: the strand may be
@@ -23,16 +23,20 @@ pub(crate) fn borrowed_waker(strand: &Strand) -> ManuallyDrop<Waker> {
     ManuallyDrop::new(unsafe { Waker::from_raw(raw(NonNull::from(strand))) })
 }
 
+/// Returns the strand of a waker.
+///
 /// # Safety
 /// `data` is that of a waker with this table.
 #[inline]
 unsafe fn strand<'a>(data: *const ()) -> &'a Strand {
-    // SAFETY: by the contract; the waker's reference keeps it.
+    // SAFETY: by the contract; the waker's reference keeps the strand alive.
     unsafe { &*data.cast() }
 }
 
+/// Returns the reference of a waker.
+///
 /// # Safety
-/// As for [`strand`]; the waker's reference is used up.
+/// As for [`strand`]; the caller does not use the waker's reference again.
 #[inline]
 unsafe fn arc(data: *const ()) -> StrandArc {
     // SAFETY: by the contract.
@@ -75,20 +79,20 @@ fn unpark(strand: &Strand) {
     }
 }
 
-/// The strand of the task whose waker this is, if it is one.
+/// Returns the strand of the task whose waker this is, if it is a task's.
 #[inline]
 pub(crate) fn strand_of(waker: &Waker) -> Option<*const Strand> {
     std::ptr::eq(waker.vtable(), &WAKER).then(|| waker.data().cast())
 }
 
-/// The waker as the reference to a task that it is; itself if it is another's.
+/// Turns a task's waker into the reference that it holds. Returns any other waker as it is.
 #[inline]
 pub(crate) fn task_of(waker: Waker) -> Result<StrandArc, Waker> {
     match strand_of(&waker) {
         None => Err(waker),
         Some(_) => {
             let waker = ManuallyDrop::new(waker);
-            // SAFETY: the table is ours, and the waker's reference is used up.
+            // SAFETY: the table is ours, and `ManuallyDrop` leaves the waker's reference to the result.
             Ok(unsafe { arc(waker.data()) })
         }
     }

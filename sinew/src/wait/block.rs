@@ -12,7 +12,8 @@ use crate::processor::runs_a_task;
 use crate::stack::{Stack, current_stack};
 use crate::strand::After;
 
-/// Blocks the caller until it is signalled, if `enter` says that it will be.
+/// Passes the caller's party to `enter`. If that returns `true`, blocks the caller until its party is
+/// signalled.
 #[inline(always)]
 pub(crate) fn block(enter: impl FnOnce(Party) -> bool) {
     match current_stack() {
@@ -27,16 +28,21 @@ pub(crate) fn block(enter: impl FnOnce(Party) -> bool) {
     }
 }
 
+/// Refuses a task that would block: it would hold up its processor, and the strand that is to signal
+/// it may need that processor.
+///
 /// # Panics
-/// If the caller is a task: it would hold up its processor, and whoever is to signal it
-/// may need just that one.
+/// If the caller is a task.
 pub(crate) fn refuse_tasks() {
     if runs_a_task() {
         panic!("a task may not block its processor: use the `_async` form, or a fibre");
     }
 }
 
-/// Parks a kernel thread that runs no fibre.
+/// Calls `park` for a kernel thread that runs no fibre.
+///
+/// # Panics
+/// If the caller is a task.
 #[cold]
 pub(crate) fn park_thread(park: impl FnOnce()) {
     refuse_tasks();
@@ -55,10 +61,12 @@ fn block_thread(enter: impl FnOnce(Party) -> bool) {
     lent.returned();
 }
 
-/// Blocks the caller until its wait is ended by another, if `enter` says that it
-/// will be, or by its `limit`. In the latter case `leave` withdraws the wait from
-/// where it was entered; if it says that it did not, the caller goes on waiting, to
-/// be told: that is for a wait that was entered as a [`Party::timed`].
+/// Passes a new wait to `enter`. If that returns `true`, blocks the caller until the wait is told, or
+/// until `limit` ends it. Returns how the wait ended.
+///
+/// When the limit has ended the wait, `leave` withdraws it from where it was entered. If `leave`
+/// returns `false`, it could not, and the caller goes on waiting to be told. Only a wait that was
+/// entered as a [`Party::timed`] may do that.
 #[inline(always)]
 pub(crate) fn block_within(
     limit: Limit,
@@ -68,9 +76,8 @@ pub(crate) fn block_within(
     block_within_and(limit, enter, leave, || ())
 }
 
-/// As [`block_within`]. However the wait ends, `clear` is called while it is still
-/// there: for a wait that was entered in several places, of which only one has told
-/// it.
+/// As [`block_within`], and calls `clear` at the end, however the wait ended, while the wait is still
+/// there. This is for a wait that was entered in several places: only one of them has told it.
 #[inline(always)]
 pub(crate) fn block_within_and(
     limit: Limit,
@@ -92,7 +99,7 @@ pub(crate) fn block_within_and(
     let limit = limit.as_carried_by(waiter);
     let is_overdue = limit.may_be_cancelled() && waiter.cancel().enter(&wait);
     if is_overdue && wait.settle(Outcome::Cancelled).is_some() {
-        // Nobody will signal, and the fibre has not given way.
+        // No signal comes, and the fibre has not given way.
         budget::spend(budget::MESSAGE);
     } else if limit.deadline().is_never() {
         suspend(stack, After::Waiting);
@@ -114,6 +121,7 @@ pub(crate) fn block_within_and(
     outcome
 }
 
+/// Suspends the calling fibre until its wait ends; at `deadline` a timer ends it.
 #[inline(never)]
 fn suspend_until(stack: Stack, wait: &Wait, deadline: Deadline) {
     let cluster = stack.strand().cluster();
@@ -140,7 +148,7 @@ fn block_thread_within(
         lent.returned();
         return Outcome::Told;
     }
-    // Its own timer: whoever settled the wait before it will ring.
+    // The thread is its own timer. If another thread settled the wait first, that thread will ring.
     let in_time = parker.wait(limit.as_carried_by_thread().deadline()) || wait.settle(Outcome::TimedOut).is_none();
     let mut outcome = Outcome::TimedOut;
     if in_time || !leave(&wait) {
@@ -154,7 +162,7 @@ fn block_thread_within(
     outcome
 }
 
-/// Lets time pass until `limit` ends it.
+/// Blocks the caller until `limit` ends the wait.
 pub(crate) fn sleep(limit: Limit) -> Outcome {
     block_within(limit, |_| true, |_| true)
 }
@@ -164,7 +172,6 @@ pub(crate) fn park_until(stack: Stack, deadline: Deadline) {
     let strand = stack.strand();
     let wait = Wait::new(Party::strand(strand));
     strand.cluster().with_timer(&wait, deadline, || suspend(stack, After::Parking));
-    // The timer is out of the way. If it went off although there was a token,
-    // its signal is still there.
+    // The timer is disarmed. If it went off although there was a token, its signal is still there.
     strand.state().take_signal();
 }

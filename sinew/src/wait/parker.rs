@@ -1,11 +1,11 @@
-//! How a kernel thread waits that runs no fibre.
+//! How a kernel thread that runs no fibre waits.
 #![allow(unsafe_code)]
 
 use crate::base::Deadline;
 use crate::base::atomic::{Acquire, AtomicU32, Release};
 
-/// What a kernel thread waits for: a word on its stack. Aligned so that there is room for
-/// a party's tag.
+/// A word on the stack of a kernel thread, which the thread sleeps on. Aligned so that there is room
+/// for a party's tag.
 #[repr(align(8))]
 pub(super) struct Parker(pub(super) AtomicU32);
 
@@ -17,20 +17,22 @@ impl Parker {
         Parker(AtomicU32::new(SILENT))
     }
 
+    /// Wakes the thread.
+    ///
     /// # Safety
-    /// The parker is there until it rings.
+    /// The parker stays until it has been rung.
     pub(super) unsafe fn ring(parker: *const Parker) {
         // SAFETY: by the contract.
         let word = unsafe { &raw const (*parker).0 };
-        // Release pairs with the Acquire in `wait`. The word may be gone after
-        // this: the kernel takes its address for a key, and a thread that waits
-        // for something else there by now looks again when it is woken.
+        // Release pairs with the Acquire in `wait`. The word may be gone after this. The kernel uses
+        // only its address, as a key: a thread that by now sleeps on another word at this address
+        // looks at it again when it is woken.
         // SAFETY: by the contract.
         unsafe { &*word }.store(RUNG, Release);
         kernel_wake(word);
     }
 
-    /// Waits until it rings; not beyond `deadline`. Whether it rang.
+    /// Sleeps until it has been rung, or until `deadline`. Returns whether it has been rung.
     pub(super) fn wait(&self, deadline: Deadline) -> bool {
         // Acquire pairs with the Release in `ring`.
         while self.0.load(Acquire) == SILENT {

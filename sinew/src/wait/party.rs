@@ -1,4 +1,4 @@
-//! Whom the end of a wait resumes.
+//! Parties: what the end of a wait resumes.
 #![allow(unsafe_code)]
 
 use super::awaiting::WakerSlot;
@@ -11,25 +11,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::task::Waker;
 
-/// Whom to signal. Kinds are told apart by the lowest bits of the address.
+/// The address of a strand, kernel thread or future that waits. The lowest bits say which of these
+/// it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Party(NonZeroU64);
 
-/// A [`Parker`], which a kernel thread waits for.
+/// A [`Parker`], with which a kernel thread waits.
 pub(super) const KERNEL_THREAD: u64 = 1;
-/// A [`Wait`] that is to be told before whoever waits in it.
+/// A [`Wait`] that has limits: it is told first, and that may signal its own party.
 const TIMED: u64 = 2;
-/// A [`WakerSlot`], which a future waits with.
+/// A [`WakerSlot`], with which a future waits.
 const FUTURE: u64 = 3;
-/// A task, by a reference that is the party's own; it is unparked.
+/// A reference to a task, which the party owns. The task is unparked.
 const TASK: u64 = 4;
-/// Another's waker, in a box that is the party's own.
+/// A boxed waker that is not a task's; the party owns the box.
 const WAKER: u64 = 5;
 const TAGS: u64 = 7;
 
-/// What goes on when a party is signalled, if it has not done so already.
+/// What the signaller of a party now has to do.
 #[must_use]
 pub(crate) enum Resumed {
+    /// Nothing.
     Nobody,
     /// Make it ready.
     Strand(Ready),
@@ -38,7 +40,7 @@ pub(crate) enum Resumed {
 }
 
 impl Resumed {
-    /// What goes on when this waker is called.
+    /// Unparks the task if the waker is a task's. Leaves any other waker to the caller.
     #[inline]
     pub(crate) fn of(waker: Waker) -> Resumed {
         match waker::task_of(waker) {
@@ -59,7 +61,7 @@ impl Party {
         Party::new(strand, 0)
     }
 
-    /// The party of a wait that has an end of its own; see [`Wait::tell`].
+    /// Makes the party of a wait that has limits; see [`Wait::tell`].
     pub(crate) fn timed(wait: &Wait) -> Party {
         Party::new(wait, TIMED)
     }
@@ -68,7 +70,7 @@ impl Party {
         Party::new(slot, FUTURE)
     }
 
-    /// A party that owns `waker`, and need not be there to be signalled.
+    /// Makes a party that owns `waker`. The future that waits may be gone when the party is signalled.
     pub(super) fn of_waker(waker: Waker) -> Party {
         match waker::task_of(waker) {
             Ok(task) => Party::new(task.into_raw().as_ptr(), TASK),
@@ -76,23 +78,24 @@ impl Party {
         }
     }
 
-    /// Whether this is [`of_waker`](Party::of_waker) of this one, if that is a task's. It
-    /// may have been signalled already.
+    /// Says whether [`of_waker`](Party::of_waker) made this party from a waker of the same task as
+    /// `waker`. The party may have been signalled already.
     pub(super) fn is_of_task(self, waker: &Waker) -> bool {
         self.0.get() & TAGS == TASK && waker::strand_of(waker) == Some(self.address())
     }
 
-    /// Drops what the party owns, which will not be signalled.
+    /// Drops what the party owns. For a party of [`of_waker`](Party::of_waker) that will not be
+    /// signalled.
     pub(super) fn discard(self) {
         drop(self.into_owned());
     }
 
-    /// What [`of_waker`](Party::of_waker) put in.
+    /// Returns what [`of_waker`](Party::of_waker) put in.
     fn into_owned(self) -> Result<StrandArc, Waker> {
         match self.0.get() & TAGS {
             TASK => {
                 let strand = NonNull::new(self.address::<Strand>().cast_mut()).expect("addresses are not 0");
-                // SAFETY: the reference is the party's own, and it is used once.
+                // SAFETY: the party owns the reference, and gives it up once.
                 Ok(unsafe { StrandArc::from_raw(strand) })
             }
             // SAFETY: as above.
@@ -100,12 +103,12 @@ impl Party {
         }
     }
 
-    /// As a number greater than 7, which [`from_number`](Party::from_number)
-    /// takes back.
+    /// Returns the party as a number greater than 7, for [`from_number`](Party::from_number).
     pub(crate) fn number(self) -> NonZeroU64 {
         self.0
     }
 
+    /// Returns the party with this number, which came from [`number`](Party::number).
     pub(crate) fn from_number(number: NonZeroU64) -> Party {
         Party(number)
     }
@@ -122,19 +125,18 @@ impl Party {
         }
     }
 
-    /// As [`signal_owed`](Party::signal_owed), but leaves it to the caller to make the strand ready
-    /// that goes on, if it is one.
+    /// As [`signal_owed`](Party::signal_owed), but does not make a strand ready. Returns that strand.
     #[inline]
     pub(crate) fn signal_owed_strand(owed: Owed) -> Option<Ready> {
-        // SAFETY: the party entered itself in a word, and `owed` says that it was taken out once
-        // and has not been signalled since.
+        // SAFETY: the party entered itself in a word. `owed` proves that it was taken out once and
+        // has not been signalled since.
         unsafe { Party::from_number(owed.into_party()).signal_strand() }
     }
 
-    /// Signals the party, which goes on.
+    /// Signals the party, and makes its strand ready or calls its waker.
     ///
     /// # Safety
-    /// It has entered itself, and has not been signalled since.
+    /// The party has entered itself somewhere, and has not been signalled since.
     #[inline]
     pub(crate) unsafe fn signal(self) {
         // SAFETY: the caller's promise is the same.
@@ -143,8 +145,7 @@ impl Party {
         }
     }
 
-    /// As [`signal`](Party::signal), but leaves it to the caller to make the
-    /// strand ready that goes on, if it is one.
+    /// As [`signal`](Party::signal), but does not make a strand ready. Returns that strand.
     ///
     /// # Safety
     /// As for `signal`.
@@ -161,39 +162,41 @@ impl Party {
         }
     }
 
-    /// As [`signal`](Party::signal), but leaves everything to the caller that may take
-    /// a lock or run another's code.
+    /// Signals the party, but neither makes a strand ready nor calls a waker: the first may take a
+    /// lock, the second may run any code. Returns what the caller has to do later.
     ///
     /// # Safety
     /// As for `signal`.
     #[inline]
     pub(crate) unsafe fn signal_later(self) -> Resumed {
         if self.0.get() & TAGS == 0 {
-            // SAFETY: it waits for this signal, so it is alive.
+            // SAFETY: the strand waits for this signal, so it is alive.
             return unsafe { &*self.address::<Strand>() }.signal().map_or(Resumed::Nobody, Resumed::Strand);
         }
         // SAFETY: the caller's promise is the same.
         unsafe { self.signal_other() }
     }
 
+    /// As [`signal_later`](Party::signal_later), for a party that is not a strand.
+    ///
     /// # Safety
     /// As for `signal`.
     unsafe fn signal_other(self) -> Resumed {
         match self.0.get() & TAGS {
             FUTURE => {
-                // SAFETY: it does not leave before it has been told.
+                // SAFETY: the future does not leave before its slot has been told.
                 unsafe { WakerSlot::tell(self.address()) }.map_or(Resumed::Nobody, Resumed::of)
             }
             KERNEL_THREAD => {
-                // SAFETY: it waits for this signal, so its parker is there.
+                // SAFETY: the thread waits for this signal, so its parker is there.
                 unsafe { Parker::ring(self.address()) };
                 Resumed::Nobody
             }
             TIMED => {
-                // SAFETY: it does not leave before it has been told.
+                // SAFETY: the owner of the wait does not leave before the wait has been told.
                 match unsafe { Wait::tell(self.address()) } {
                     None => Resumed::Nobody,
-                    // SAFETY: `tell` says that it waits for this.
+                    // SAFETY: `tell` returns a party that waits for this signal.
                     Some(party) => unsafe { party.signal_later() },
                 }
             }
@@ -205,11 +208,11 @@ impl Party {
     }
 }
 
-/// Calls a waker, which may run any code. If it panics, that is its owner's matter: whoever
-/// tells has others to tell, or is a processor.
+/// Calls a waker, which may run any code. A panic in it stops here: the caller has other parties to
+/// signal, or is a processor.
 pub(crate) fn call(waker: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        // The hook has told of it, and to drop it might panic again.
+        // The panic hook has reported it. Dropping the payload might panic again.
         std::mem::forget(payload);
     }
 }

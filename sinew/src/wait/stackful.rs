@@ -1,4 +1,4 @@
-//! What waiting needs to know of a strand that has a stack.
+//! What a wait needs to know of a strand that has a stack.
 #![allow(unsafe_code)]
 
 use super::limits::Limits;
@@ -13,14 +13,14 @@ use std::ptr::NonNull;
 /// The head of the record of a strand that has a stack.
 #[repr(C)]
 pub(crate) struct Stackful {
-    /// First, so that a pointer to it is one to the whole.
+    /// The first field: a pointer to it is a pointer to the whole.
     strand: Strand,
     cancel: Cancel,
-    /// What the strand carries into its waits; null if it carries nothing. Owner: the strand.
+    /// The limits that the strand carries into its waits; null if there are none. Owner: the strand.
     limits: Cell<*const Limits>,
-    /// How deep `pin` is nested. Owner: the strand.
+    /// The number of calls of `pin` without their `unpin`. Owner: the strand.
     pins: Cell<u32>,
-    /// Whether it is pinned for life.
+    /// Whether the strand is pinned for life.
     is_pinned: bool,
     class: Class,
 }
@@ -38,10 +38,10 @@ impl Stackful {
         }
     }
 
-    /// The strand that a stack serves.
+    /// Returns the record of the strand that runs on `stack`.
     #[inline(always)]
     pub(super) fn on<'a>(stack: Stack) -> &'a Stackful {
-        // SAFETY: only strands that begin with one of these are begun on a stack.
+        // SAFETY: every strand that is started on a stack is the first field of a `Stackful`.
         unsafe { container(NonNull::from(stack.strand())).as_ref() }
     }
 
@@ -60,13 +60,14 @@ impl Stackful {
         &self.limits
     }
 
-    /// The size of its stack.
+    /// Returns the size of the strand's stack.
     #[inline(always)]
     pub(crate) fn class(&self) -> Class {
         self.class
     }
 
-    /// Binds the strand to the processor that begins to run it, for life.
+    /// Binds the strand for life to the processor that starts it, unless the runtime is migrating and
+    /// the strand is not pinned.
     pub(crate) fn bind_for_life(&self, post: &Post, is_migrating: bool) {
         if !is_migrating {
             self.strand.bind(post, bound::STARTED);
@@ -76,7 +77,8 @@ impl Stackful {
         }
     }
 
-    /// Binds the strand to its processor until `unpin` was called as often. By the strand.
+    /// Binds the strand to its processor until `unpin` has been called the same number of times. By
+    /// the strand.
     pub(crate) fn pin(&self) {
         if self.pins.replace(self.pins.get() + 1) == 0 {
             with_current(|processor| {
@@ -86,6 +88,7 @@ impl Stackful {
         }
     }
 
+    /// Undoes one call of [`pin`](Stackful::pin). By the strand.
     pub(crate) fn unpin(&self) {
         self.pins.set(self.pins.get() - 1);
         if self.pins.get() == 0 && !self.is_pinned {
@@ -94,24 +97,24 @@ impl Stackful {
     }
 }
 
-/// Calls `f` with the strand that calls, if it has a stack. `f` must not suspend it.
+/// Calls `f` with the calling strand, if it has a stack. `f` must not suspend it.
 #[inline]
 pub(crate) fn with_stackful<R>(f: impl FnOnce(Option<&Stackful>) -> R) -> R {
     f(current_stack().map(Stackful::on))
 }
 
-/// Gives up the processor. By a strand, whose stack this is.
+/// Gives up the processor, for the reason `after`. By the strand that runs on `stack`.
 #[inline(always)]
 pub(crate) fn suspend(stack: Stack, after: After) {
     if unwinding::is_in_flight() {
         suspend_unwinding(stack, after);
     } else {
-        // SAFETY: `current_stack` found it, so the caller is its strand.
+        // SAFETY: `current_stack` returned it, so the caller runs on it.
         unsafe { stack.switch(after) };
     }
 }
 
-/// Takes the panics of the calling strand along; see [`unwinding`].
+/// As [`suspend`], for a strand that unwinds: takes its panics along; see [`unwinding`].
 #[cold]
 #[inline(never)]
 fn suspend_unwinding(stack: Stack, after: After) {
@@ -124,7 +127,7 @@ fn suspend_unwinding(stack: Stack, after: After) {
     waiter.unpin();
 }
 
-/// Gives other strands a turn. A kernel thread that runs no fibre gives other threads one.
+/// Gives other strands a turn. A kernel thread that runs no fibre gives other kernel threads a turn.
 #[inline(always)]
 pub(crate) fn yield_now() {
     match current_stack() {

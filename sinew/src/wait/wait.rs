@@ -1,4 +1,4 @@
-//! One wait: several things may end it, and the first of them decides how.
+//! One wait: several events may end it, and the first of them decides its outcome.
 #![allow(unsafe_code)]
 
 use super::party::Party;
@@ -11,22 +11,24 @@ use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 pub(crate) enum Outcome {
     /// What was waited for has come.
     Told = 1,
-    /// The time was up first.
+    /// The deadline came first.
     TimedOut = 2,
-    /// Whoever waits was cancelled first.
+    /// A cancellation came first.
     Cancelled = 3,
 }
 
 const PENDING: u32 = 0;
-/// The limit has ended it, but it is to be told before it may leave.
+/// A limit has ended the wait, but its owner leaves only after it has been told.
 const AWAITING: u32 = 4;
 
-/// A wait that several things may end, the first of which decides its outcome.
-/// On the stack of whoever waits, or in its future. Aligned as `Parker` is.
+/// A wait that several events may end; the first of them decides its outcome. It lies on the stack
+/// of its owner, or in the owner's future. Aligned as `Parker` is.
 #[repr(align(8))]
 pub(crate) struct Wait {
-    /// PENDING, AWAITING or an [`Outcome`].
+    /// PENDING, AWAITING or an [`Outcome`]. Written by the thread that ends the wait, and by the owner
+    /// in `await_told`.
     pub(super) outcome: AtomicU32,
+    /// The party to signal. Never changes.
     pub(super) party: Party,
 }
 
@@ -34,7 +36,7 @@ pub(crate) struct Wait {
 ///   PENDING --settle--> Told | TimedOut | Cancelled     (the settler signals)
 ///
 ///   PENDING ---------------------------tell--> Told     (the teller signals)
-///   TimedOut | Cancelled --------------tell--> Told     (nobody signals)
+///   TimedOut | Cancelled --------------tell--> Told     (no signal)
 ///   TimedOut | Cancelled --await_told--> AWAITING --tell--> Told (the teller signals)
 /// ```
 impl Wait {
@@ -42,63 +44,64 @@ impl Wait {
         Wait { outcome: AtomicU32::new(PENDING), party }
     }
 
-    /// Ends the wait with this outcome, if nothing else has ended it: then the
-    /// party is the caller's to signal. Whoever calls this has to know that the
-    /// wait is still there.
+    /// Ends the wait with this outcome, if nothing else has ended it. Returns the party, which the
+    /// caller then has to signal. The caller has to know that the wait is still there.
     #[inline]
     pub(crate) fn settle(&self, outcome: Outcome) -> Option<Party> {
-        // Read before: the wait may be gone when the party knows.
+        // Read before: the wait may be gone after the exchange.
         let party = self.party;
-        // Relaxed: the word only says who was first. What led to it is passed on by the
-        // signal, and whoever was later leaves the wait alone.
+        // Relaxed: the word only says which caller was first. The signal passes on what led to it,
+        // and later callers leave the wait alone.
         self.outcome.compare_exchange(PENDING, outcome as u32, Relaxed, Relaxed).is_ok().then_some(party)
     }
 
-    /// As [`settle`](Wait::settle) as told, for a wait that nothing else can end.
+    /// Ends the wait as told, if nothing else can end it. Returns the party, which the caller has to
+    /// signal.
     #[inline]
     pub(super) fn settle_alone(&self) -> Party {
-        // Relaxed: the signal orders it.
+        // Relaxed: the signal orders this store.
         self.outcome.store(Outcome::Told as u32, Relaxed);
         self.party
     }
 
-    /// Whether nothing has ended it yet.
+    /// Says whether nothing has ended the wait yet.
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
         self.outcome.load(Relaxed) == PENDING
     }
 
-    /// Tells a wait that does not leave before that. Gives the party if it is to be
-    /// signalled.
+    /// Tells a wait whose owner does not leave before that. Returns the party if the caller has to
+    /// signal it.
     ///
     /// # Safety
-    /// As it says: the wait is there.
+    /// The wait is there.
     pub(super) unsafe fn tell(wait: *const Wait) -> Option<Party> {
         // SAFETY: by the contract.
         let wait = unsafe { &*wait };
         let party = wait.party;
-        // Release pairs with `outcome` and `await_told`, which go on without a signal if
-        // they see this. Acquire pairs with the Release in `await_told`: the signal of this
-        // comes after the one of the limit, which has been used up. The wait may be gone
+        // Release pairs with the Acquire in `outcome` and `await_told`, which go on without a signal
+        // if they see this. Acquire pairs with the Release in `await_told`: the signal that the caller
+        // gives comes after the limit's signal, which has been used up. The wait may be gone
         // afterwards.
         let before = wait.outcome.swap(Outcome::Told as u32, AcqRel);
         matches!(before, PENDING | AWAITING).then_some(party)
     }
 
-    /// After the limit has ended the wait: `true` if it will be signalled when it is
-    /// told, `false` if it has been told. By the one who waits.
+    /// `TimedOut | Cancelled -> AWAITING`. Returns `true` if the party will be signalled when the wait
+    /// is told, `false` if it has been told already. By the owner, after a limit has ended the wait.
     pub(super) fn await_told(&self) -> bool {
-        // AcqRel: both pair with `tell`.
+        // Release pairs with the Acquire in `tell`, Acquire with the Release there.
         self.outcome.swap(AWAITING, AcqRel) != Outcome::Told as u32
     }
 
+    /// Returns how the wait ended. By the owner, after it has been signalled.
     #[inline]
     pub(super) fn outcome(&self) -> Outcome {
         const TIMED_OUT: u32 = Outcome::TimedOut as u32;
         const CANCELLED: u32 = Outcome::Cancelled as u32;
-        // Acquire pairs with `tell`, which does not signal after a limit.
+        // Acquire pairs with the Release in `tell`, which does not signal after a limit.
         let outcome = self.outcome.load(Acquire);
-        debug_assert_ne!(outcome, PENDING, "a signal that nobody owed");
+        debug_assert_ne!(outcome, PENDING, "a party was signalled before its wait ended");
         match outcome {
             TIMED_OUT => Outcome::TimedOut,
             CANCELLED => Outcome::Cancelled,

@@ -1,6 +1,6 @@
-//! The kernel threads of a cluster: processors that come and go.
+//! The kernel threads of a cluster: processors are added and removed.
 //!
-//! The essay of [`processor`](crate::processor) has how a processor retires.
+//! The essay of [`processor`](crate::processor) says how a processor retires.
 
 use super::{ClusterShared, ResizeError};
 use crate::base::{fatal, kernel};
@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
 use std::{io, thread};
 
+/// The processors of a cluster, with their threads.
 #[derive(Default)]
 pub(super) struct Crew {
     members: Vec<Member>,
-    /// The CPUs that processors are pinned to, in turn; none if empty.
+    /// The CPUs that processors are pinned to, in turn. If it is empty, processors are not pinned.
     cpus: Vec<usize>,
     /// Whether the runtime has ended.
     stopped: bool,
@@ -65,13 +66,13 @@ impl ClusterShared {
         self.crew.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `f` on a thread of the cluster's home.
+    /// Calls `f` on a thread of the cluster's home. Returns its result.
     fn at_home(&self, f: impl FnOnce(&ClusterShared) -> io::Result<()> + Send + 'static) -> Result<(), ResizeError> {
         let cluster = self.to_arc();
         self.threads.call(Box::new(move || f(&cluster))).map_err(ResizeError::Kernel)
     }
 
-    /// Starts one more processor.
+    /// Starts one more processor. Returns its number.
     pub(super) fn hire(&self) -> Result<ProcessorId, ResizeError> {
         let mut crew = self.crew();
         if crew.stopped {
@@ -92,7 +93,7 @@ impl ClusterShared {
         Ok(id)
     }
 
-    /// Starts the kernel thread of a processor. Returns when it is pinned to its CPU.
+    /// Starts the kernel thread of a processor. Returns when the thread is pinned to its CPU.
     fn start_thread(&self, post: &Arc<Post>, cpu: Option<usize>) -> io::Result<thread::JoinHandle<()>> {
         let (cluster, its_post, serve) = (self.to_arc(), Arc::clone(post), self.serve);
         let (report, reported) = mpsc::channel();
@@ -112,7 +113,8 @@ impl ClusterShared {
         Ok(thread)
     }
 
-    /// Lets one processor go: this one, or else the one that came last.
+    /// Lets one processor retire: the given one, or else the one that was added last. Returns its
+    /// number.
     pub(super) fn dismiss(&self, which: Option<ProcessorId>) -> Result<ProcessorId, ResizeError> {
         let mut crew = self.crew();
         if crew.members.iter().filter(|member| !member.retiring).count() < 2 {
@@ -121,7 +123,7 @@ impl ClusterShared {
         let fits = |member: &Member| !member.retiring && which.is_none_or(|id| id == member.post.id());
         let leaving = crew.members.iter().rposition(fits).ok_or(ResizeError::NoSuchProcessor)?;
         let stays = |(index, member): &(usize, &Member)| *index != leaving && !member.retiring;
-        let heir = crew.members.iter().enumerate().find(stays).expect("there are two at least").1.post.id();
+        let heir = crew.members.iter().enumerate().find(stays).expect("there are at least two").1.post.id();
         let id = crew.members[leaving].post.id();
         self.at_home(move |cluster| cluster.drivers.bequeath(id, heir, &cluster.idle))?;
         let member = &mut crew.members[leaving];

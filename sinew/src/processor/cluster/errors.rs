@@ -1,29 +1,29 @@
-//! Why a cluster cannot be built, resized or moved to.
+//! Errors of building and resizing a cluster, and of moving to one.
 
 use crate::sched::MAX_PROCESSORS;
 use crate::stack::arena::LARGEST_STACK;
 use std::{fmt, io};
 
-/// Why a runtime or a cluster could not be built.
+/// The reason why a runtime or a cluster could not be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Zero processors were asked for.
+    /// Zero processors were requested.
     NoProcessors,
-    /// More than [`MAX_PROCESSORS`] were.
+    /// More than [`MAX_PROCESSORS`] were requested.
     TooManyProcessors,
-    /// The stack asked for is larger than the largest that there is.
+    /// The requested stack is larger than the largest size that there is.
     StackTooLarge {
-        /// What was asked for.
+        /// The size that was requested.
         bytes: usize,
     },
     /// The name contains a NUL byte.
     NameContainsNul,
-    /// An empty list of CPUs to pin processors to.
+    /// The list of CPUs to pin processors to is empty.
     EmptyCpuSet,
     /// The kernel refused to start a thread, or to pin it to its CPU.
     Kernel(io::Error),
-    /// The kernel has no room for the stacks' addresses.
+    /// The kernel refused the range of addresses for stacks.
     NoAddressSpace(io::Error),
 }
 
@@ -33,15 +33,17 @@ impl fmt::Display for BuildError {
             BuildError::NoProcessors => {
                 f.write_str("a runtime needs at least one processor: give `processors` 1 or more")
             }
-            BuildError::TooManyProcessors => write!(f, "a cluster has at most {MAX_PROCESSORS} processors"),
+            BuildError::TooManyProcessors => {
+                write!(f, "a cluster has at most {MAX_PROCESSORS} processors: give `processors` a smaller number")
+            }
             BuildError::StackTooLarge { bytes } => {
                 write!(f, "a stack of {bytes} bytes is too large: give `stack_size` at most {LARGEST_STACK}")
             }
-            BuildError::NameContainsNul => f.write_str("the name of a runtime may not contain a NUL byte"),
-            BuildError::EmptyCpuSet => f.write_str("`pin_cpus` was given no CPU"),
-            BuildError::Kernel(error) => write!(f, "the kernel refused a processor: {error}"),
+            BuildError::NameContainsNul => f.write_str("the name of a runtime or cluster may not contain a NUL byte"),
+            BuildError::EmptyCpuSet => f.write_str("the list of CPUs is empty: give `pin_cpus` at least one CPU"),
+            BuildError::Kernel(error) => write!(f, "the kernel refused to start or pin a thread: {error}"),
             BuildError::NoAddressSpace(error) => {
-                write!(f, "no address space for stacks: {error}; the limit on it (ulimit -v) is too low")
+                write!(f, "no address space for stacks: {error}; raise the limit on it (ulimit -v)")
             }
         }
     }
@@ -72,15 +74,15 @@ impl From<BuildError> for io::Error {
     }
 }
 
-/// Why the processors of a cluster could not be changed.
+/// The reason why a processor could not be added or removed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ResizeError {
-    /// A cluster keeps at least one processor.
+    /// It is the last processor that serves the cluster.
     LastProcessor,
-    /// There is none with that number, or it has been removed already.
+    /// No processor of the cluster has that number, or it has been removed already.
     NoSuchProcessor,
-    /// The cluster has [`MAX_PROCESSORS`] already.
+    /// The cluster has [`MAX_PROCESSORS`] already, including retiring ones.
     TooMany,
     /// The runtime has ended.
     Stopped,
@@ -110,7 +112,7 @@ impl std::error::Error for ResizeError {
     }
 }
 
-/// Why a fibre could not move to another cluster.
+/// The reason why a fibre could not move to another cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MigrateError {

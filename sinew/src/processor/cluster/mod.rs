@@ -13,20 +13,17 @@ use crate::sched::ProcessorId;
 use std::fmt;
 use std::sync::Arc;
 
-/// A scheduling domain: some processors and a scheduler of their own. Fibres
-/// stay in the cluster that they were spawned on unless they ask to be moved.
+/// A scheduling domain: some processors, one scheduler, and their drivers. A fibre stays in the
+/// cluster that it was spawned on, unless it calls [`migrate_to`](crate::migrate_to).
 ///
-/// A runtime has one to begin with; others are made by
-/// [`Runtime::cluster`](crate::Runtime::cluster), for a part of the program that
-/// is to have CPUs of its own, or another scheduler.
+/// A runtime begins with one cluster. [`Runtime::cluster`](crate::Runtime::cluster) makes others, for
+/// parts of the program that need CPUs of their own, or another scheduler.
 ///
-/// Processors can be added and removed while everything runs. A removed
-/// processor gives all fibres that may move to the others at once. It *retires*:
-/// fibres that are bound to it (all those that it started, unless the runtime is
-/// [migrating](crate::Builder::migrating); those that are pinned to it) go on
-/// running there, and its kernel thread ends after the last of them. So nobody
-/// is stranded, and no fibre finds itself on a kernel thread that it must not be
-/// on.
+/// Processors can be added and removed while fibres run. A removed processor *retires*. It gives all
+/// fibres that may move to the other processors at once. Fibres that are bound to it go on running
+/// there, and its kernel thread ends after the last of them. Pinned fibres are bound. So are all
+/// fibres that the processor started, unless the runtime is [migrating](crate::Builder::migrating).
+/// No fibre is lost, and no fibre runs on a kernel thread that it must not run on.
 #[derive(Clone)]
 pub struct Cluster {
     shared: Arc<ClusterShared>,
@@ -53,22 +50,22 @@ impl Cluster {
         &self.shared
     }
 
-    /// Returns the cluster that the calling fibre or task belongs to.
+    /// Returns the cluster that the calling fibre or task belongs to; `None` for any other caller.
     pub fn current() -> Option<Cluster> {
         with_current(|processor| Some(Cluster { shared: processor?.cluster().to_arc() }))
     }
 
-    /// Returns its name. Its kernel threads have the same name, with a number.
+    /// Returns the cluster's name. Its kernel threads have the same name, with a number.
     pub fn name(&self) -> &str {
         self.shared.name()
     }
 
-    /// Returns the name of its scheduler.
+    /// Returns the name of the cluster's scheduler.
     pub fn scheduler(&self) -> &'static str {
         self.shared.scheduler().name()
     }
 
-    /// Returns the number of processors that serve the cluster. Retiring ones do not count.
+    /// Returns the number of processors that serve the cluster. Retiring processors do not count.
     pub fn processors(&self) -> usize {
         self.shared.serving() as usize
     }
@@ -79,24 +76,26 @@ impl Cluster {
         self.shared.crew().serving_ids()
     }
 
-    /// Returns the number of removed processors that still run fibres which are bound to them.
+    /// Returns the number of removed processors whose threads have not ended: they run fibres that
+    /// are bound to them.
     pub fn retiring(&self) -> usize {
         self.shared.crew().retiring()
     }
 
-    /// Adds a processor.
+    /// Adds a processor. Returns its number.
     ///
     /// # Errors
-    /// If there are too many, or the kernel refuses. Nothing has changed then.
+    /// If the cluster has too many processors, if the kernel refuses, or if the runtime has ended.
+    /// Then nothing has changed.
     pub fn add_processor(&self) -> Result<ProcessorId, ResizeError> {
         self.shared.hire()
     }
 
-    /// Removes the processor that came last. Returns at once; see [`Cluster`] for what becomes of
-    /// fibres that are bound to it.
+    /// Removes the processor that was added last, and does not wait for its thread: see [`Cluster`].
+    /// Returns its number.
     ///
     /// # Errors
-    /// If it is the only one.
+    /// If it is the only processor, or if the kernel refuses.
     pub fn remove_processor(&self) -> Result<ProcessorId, ResizeError> {
         self.shared.dismiss(None)
     }
@@ -105,7 +104,7 @@ impl Cluster {
     /// does.
     ///
     /// # Errors
-    /// If it is the only one, or not one of the cluster's.
+    /// If it is the only processor, if no processor has this number, or if the kernel refuses.
     pub fn remove_processor_by_id(&self, processor: ProcessorId) -> Result<(), ResizeError> {
         self.shared.dismiss(Some(processor)).map(|_| ())
     }

@@ -14,22 +14,24 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+/// The part of a cluster that its processors share.
 pub(crate) struct ClusterShared {
     pub(super) name: String,
     scheduler: Box<dyn Scheduler>,
     pub(super) idle: Idle,
     pub(super) drivers: Drivers,
-    /// Where its kernel threads are started.
+    /// Starts the cluster's kernel threads.
     pub(super) threads: Box<dyn Threads>,
-    /// The life of a processor.
+    /// Runs a processor on the calling kernel thread.
     pub(super) serve: fn(Arc<ClusterShared>, Arc<Post>),
     /// Background strands, in the order in which they became ready.
     deferred: SpinLock<Fifo>,
-    /// Their number. Written under the lock.
+    /// The number of strands in `deferred`. Written under its lock, read by any processor.
     deferred_len: AtomicUsize,
-    /// By number. An entry stays when its processor has ended.
+    /// By processor number. A post stays when its processor has ended.
     pub(super) posts: Box<[OnceLock<Arc<Post>>]>,
-    /// The number of processors that run any strand of the cluster.
+    /// The number of processors that do not retire. Written by the thread that adds or
+    /// removes a processor, read by any thread.
     pub(super) serving: AtomicU32,
     pub(super) crew: Mutex<Crew>,
     class: Class,
@@ -94,7 +96,10 @@ impl ClusterShared {
         &self.drivers
     }
 
-    /// Returns what starts its kernel threads, which is of this type.
+    /// Returns what starts the cluster's kernel threads.
+    ///
+    /// # Panics
+    /// If it is not of type `T`.
     pub(crate) fn threads<T: Threads>(&self) -> &T {
         (&*self.threads as &dyn Any).downcast_ref().expect("a cluster is built with it")
     }
@@ -112,19 +117,19 @@ impl ClusterShared {
         Arc::ptr_eq(&self.runtime, &other.runtime)
     }
 
-    /// Returns the number of processors that run any strand of the cluster.
+    /// Returns the number of processors that do not retire.
     pub(crate) fn serving(&self) -> u32 {
         self.serving.load(Ordering::Relaxed)
     }
 
-    /// Returns the size of stacks, unless a fibre asks for another.
+    /// Returns the stack size of fibres that ask for no other size.
     #[inline]
     pub(crate) fn default_class(&self) -> Class {
         self.class
     }
 
-    /// Takes a strand of this cluster that was made ready by a processor of another cluster, or
-    /// by no processor at all.
+    /// Puts a ready strand of this cluster where a processor finds it: a post's inbox, the deferred
+    /// strands, or the scheduler. For callers that cannot push it to their own end of the scheduler.
     pub(crate) fn accept(&self, ready: Ready) {
         if let Some(post) = self.post_of(&ready) {
             post.deliver(self, ready);
@@ -137,7 +142,7 @@ impl ClusterShared {
         }
     }
 
-    /// Puts a background strand where processors look that find nothing else.
+    /// Puts a background strand into the queue that processors look at when they find nothing else.
     fn defer(&self, ready: Ready) {
         let mut deferred = self.deferred.lock();
         deferred.push(ready);
@@ -146,7 +151,7 @@ impl ClusterShared {
         self.idle.notify(Wake::Backlog);
     }
 
-    /// Takes the first background strand, if it was ready at `ready_at` already.
+    /// Takes the first background strand, if it became ready at `ready_at` or before.
     pub(crate) fn take_deferred(&self, ready_at: u64) -> Option<Ready> {
         if self.deferred_len.load(Ordering::Relaxed) == 0 {
             return None;
@@ -157,7 +162,7 @@ impl ClusterShared {
         strand
     }
 
-    /// Returns the counts of its processors. Those that have ended are included.
+    /// Returns the tallies of all posts, including those whose processors have ended.
     pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> + Clone {
         self.posts.iter().filter_map(OnceLock::get).map(|post| post.tally())
     }

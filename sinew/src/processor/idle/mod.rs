@@ -10,17 +10,18 @@ use crate::sched::{ProcessorId, Wake};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// States of a sleeper's word, which is also what it sleeps on in the kernel.
+/// States of a processor's word, which is also what it sleeps on in the kernel. The essay has the
+/// table of transitions.
 const AWAKE: u32 = 0;
 const SEARCHING: u32 = 1;
 const ASLEEP: u32 = 2;
 const NOTIFIED: u32 = 3;
-/// Added to the second and third for a sleeper that `Idle::word` does not count.
+/// A flag beside SEARCHING and ASLEEP, for a processor that `Idle::word` does not count.
 const HIDDEN: u32 = 4;
-/// As ASLEEP, but in the bed of a driver.
+/// As ASLEEP, but in a driver's bed.
 const IN_BED: u32 = 8;
 
-/// Whether the state says that the sleeper is counted, and may be woken.
+/// Says whether `Idle::word` counts a processor with this state, if it is announced.
 fn is_counted(state: u32) -> bool {
     state & HIDDEN == 0
 }
@@ -35,40 +36,41 @@ const WATCHED: u32 = 1 << 31;
 
 /// The processors of a cluster that have nothing to do.
 pub(crate) struct Idle {
-    /// How many have announced that they sleep, how many linger, whether there is
-    /// a deputy, and whether the sentinel keeps watch. Written only by processors
-    /// that fall asleep or are woken; read by everyone who makes a strand ready.
+    /// The number of announced processors, the number of lingering ones, whether there is a deputy,
+    /// and whether the sentinel keeps watch. Written by processors that fall asleep or wake up, and by
+    /// each claim; read by each thread that makes a strand ready.
     word: AtomicU32,
-    /// The stack of sleepers: a counter against ABA above the index plus one
-    /// of the top one.
+    /// The stack of sleepers. The upper half is a counter against ABA, the lower half is the index
+    /// of the top sleeper plus one.
     top: AtomicU64,
     /// The index plus one of the sentinel, or 0.
     sentinel: AtomicU32,
-    /// How often a sentinel has left for what it found itself.
+    /// The number of times that a sentinel has departed.
     departures: AtomicU32,
     sleepers: Box<[Sleeper]>,
 }
 
 struct Sleeper {
+    /// AWAKE, SEARCHING, ASLEEP, NOTIFIED or IN_BED, with HIDDEN or without.
     state: AtomicU32,
-    /// The index plus one of the sleeper below. Written before it is pushed.
+    /// The index plus one of the sleeper below. Written by its processor before it pushes itself.
     below: AtomicU32,
-    /// Whether it is in the stack, be it asleep or a leftover from before.
+    /// Whether the stack has an entry of this processor, which may have woken up since.
     stacked: AtomicBool,
-    /// Rings where it sleeps when its state is IN_BED.
+    /// The bell of the bed that it sleeps in when its state is IN_BED.
     bell: OnceLock<Arc<dyn Bell>>,
 }
 
 /// What an idle processor is to the others. See the essay for the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It runs only strands that are bound to it, and is woken for nothing else.
+    /// It retires: only strands that are bound to it, and orders, wake it.
     Hidden,
     /// It sleeps until it is notified.
     Sleeper,
-    /// A sleeper that wakes up at times, to see whether there is a sentinel.
+    /// It wakes up at times, to see whether there is a sentinel.
     Deputy,
-    /// The one sleeper that minds the drivers for the others.
+    /// It minds the drivers for the others.
     Sentinel,
 }
 
@@ -89,8 +91,8 @@ impl Idle {
         }
     }
 
-    /// To be called after a strand has been made ready: wakes a processor if
-    /// one is needed. Never waits.
+    /// Wakes a processor if one is needed, and never waits. Every caller that has put a strand into a
+    /// queue calls this after that.
     #[inline]
     pub(crate) fn notify(&self, wake: Wake) {
         if wake == Wake::Nobody {
@@ -112,25 +114,26 @@ impl Idle {
             Wake::Processor(id) => {
                 self.claim(id);
             }
-            // Somebody lingers: it is awake, and it searches once more after it
-            // has announced itself, or hands the duty on when it finds work.
+            // A processor lingers. It searches once more after it has announced itself, or wakes
+            // another when it finds work.
             Wake::Lone | Wake::Backlog if word & LINGERERS != 0 => {}
             Wake::Lone if word & WATCHED != 0 => {}
             Wake::Lone | Wake::Backlog => self.wake_one(),
         }
     }
 
-    /// To be called after something was put where only `id` looks.
+    /// Wakes `id` if it is not awake. Every caller that has put a strand where only `id` looks calls
+    /// this after that.
     #[inline]
     pub(crate) fn notify_processor(&self, id: ProcessorId) {
-        // As in `notify`.
+        // Pairs with the heavy fences in `announce` and `hide`, as in `notify`.
         fence::light();
         if self.sleepers[id.index()].state.load(Relaxed) != AWAKE {
             self.claim(id);
         }
     }
 
-    /// Wakes `id` whatever it sleeps for.
+    /// Wakes `id`, hidden or not, so that it sees an order or what it has inherited.
     pub(crate) fn wake_processor(&self, id: ProcessorId) {
         fence::heavy();
         self.claim(id);
@@ -138,7 +141,8 @@ impl Idle {
 
     /// Wakes the sentinel, so that it looks at its timers again.
     pub(crate) fn wake_sentinel(&self) {
-        // As in `notify`: the timer is armed before the sentinel is looked for.
+        // Arm the timer first, then look for the sentinel. Pairs with the heavy fences in `announce`
+        // and `become_sentinel`.
         fence::light();
         let sentinel = self.sentinel.load(Relaxed);
         if sentinel != 0 {
@@ -146,10 +150,10 @@ impl Idle {
         }
     }
 
-    /// To be called by a processor that will not search for the others any more.
-    /// If it was the only one awake, somebody else has to become the sentinel.
+    /// Wakes a sleeper if there is one. A processor that will not search for the others any more
+    /// calls this: if it was the only one awake, another one has to become the sentinel.
     pub(crate) fn relieve(&self) {
-        // The sentinel leaves first, then a sleeper looked for. Pairs with the heavy fence in
+        // Leave the role of the sentinel first, then look for sleepers. Pairs with the heavy fence in
         // `announce`.
         fence::light();
         if self.sleeping() > 0 {
@@ -157,17 +161,17 @@ impl Idle {
         }
     }
 
-    /// How often a sentinel has left for what it found itself.
+    /// Returns the number of times that a sentinel has departed.
     pub(crate) fn departures(&self) -> u32 {
         self.departures.load(Relaxed)
     }
 
-    /// How many have announced that they sleep.
+    /// Returns the number of announced processors.
     pub(crate) fn sleeping(&self) -> u32 {
         self.word.load(Relaxed) & SLEEPERS
     }
 
-    /// The processor that fell asleep last; the sentinel when there is no other.
+    /// Wakes the sleeper that announced itself last, or the sentinel if there is no other.
     #[cold]
     fn wake_one(&self) {
         while let Some(id) = self.pop() {
@@ -181,20 +185,20 @@ impl Idle {
         }
     }
 
-    /// Wakes this processor, hidden or not. Whether this call did it.
+    /// As [`claim_if`](Idle::claim_if), for a processor that is hidden or not.
     fn claim(&self, id: ProcessorId) -> bool {
         self.claim_if(id, |_| true)
     }
 
-    /// `SEARCHING | ASLEEP | IN_BED -> NOTIFIED`, if the state is of the kind asked for: an
-    /// entry in the stack may be one that a processor left before it hid.
+    /// `SEARCHING | ASLEEP | IN_BED -> NOTIFIED`, if `kind` accepts the state: an entry in the stack
+    /// may be one that a processor left before it hid. Returns whether this call notified it.
     fn claim_if(&self, id: ProcessorId, kind: impl Fn(u32) -> bool) -> bool {
         let state = &self.sleepers[id.index()].state;
         let mut seen = state.load(Relaxed);
         while matches!(seen & !HIDDEN, SEARCHING | ASLEEP | IN_BED) && kind(seen) {
-            // Release: the sleeper sees what the notifier published; pairs with
-            // the Acquire in `Announced::sleep`, `sleep_in_bed` and `retract`.
-            // Acquire pairs with the Release in `announce` and `sleep_in_bed`.
+            // Release: the sleeper sees what the notifier published; pairs with the Acquire in
+            // `sleep`, `kernel_wait`, `sleep_in_bed`, `retract` and `depart`. Acquire pairs with the
+            // Release in `announce` and `sleep_in_bed`.
             match state.compare_exchange_weak(seen, NOTIFIED, AcqRel, Relaxed) {
                 Ok(_) => {
                     if is_counted(seen) {
@@ -215,10 +219,11 @@ impl Idle {
         false
     }
 
+    /// Puts a sleeper on top of the stack, unless its last entry is still there.
     fn push(&self, id: ProcessorId) {
         let sleeper = &self.sleepers[id.index()];
-        // AcqRel pairs with the same exchange in `pop`: either the popper sees
-        // the state that was set before, or we see that it has popped us.
+        // AcqRel pairs with the same exchange in `pop`: either the popper sees the state that was set
+        // before, or this processor sees that its entry has been popped.
         if sleeper.stacked.swap(true, AcqRel) {
             return;
         }
@@ -226,7 +231,7 @@ impl Idle {
         loop {
             sleeper.below.store(top as u32, Relaxed);
             let new = next_stamp(top) | u64::from(id.0 + 1);
-            // Release: the one that pops us reads our `below`.
+            // Release: the popper reads `below`; pairs with the Acquire in `pop`.
             match self.top.compare_exchange_weak(top, new, Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,
@@ -234,6 +239,7 @@ impl Idle {
         }
     }
 
+    /// Takes the top entry off the stack.
     fn pop(&self) -> Option<ProcessorId> {
         // Acquire pairs with the Release in `push`.
         let mut top = self.top.load(Acquire);
@@ -241,8 +247,8 @@ impl Idle {
             let index = (top as u32).checked_sub(1)?;
             let sleeper = &self.sleepers[index as usize];
             let new = next_stamp(top) | u64::from(sleeper.below.load(Relaxed));
-            // Relaxed: `top` has been acquired already, and an exchange leaves the release of each
-            // `push` before it in force.
+            // Relaxed: `top` has been acquired already. An exchange continues the release sequence of
+            // each `push` before it.
             match self.top.compare_exchange_weak(top, new, Relaxed, Acquire) {
                 Ok(_) => {
                     // AcqRel: see `push`.
@@ -254,23 +260,23 @@ impl Idle {
         }
     }
 
-    /// The processor has run out of work and looks around before it sleeps.
+    /// Counts a processor that has run out of work, and searches before it sleeps.
     pub(crate) fn linger(&self, id: ProcessorId) -> Lingering<'_> {
         self.word.fetch_add(LINGERER, AcqRel);
         Lingering { idle: self, id }
     }
 
-    /// As [`Lingering::announce`], for a processor that runs only what is bound
-    /// to it: nobody will wake it for anything else.
+    /// `AWAKE -> SEARCHING + HIDDEN`. As [`Lingering::announce`], for a processor that runs only
+    /// strands that are bound to it: no other strand wakes it.
     pub(crate) fn hide(&self, id: ProcessorId) -> Announced<'_> {
         self.sleepers[id.index()].state.store(SEARCHING | HIDDEN, Relaxed);
-        // As in `announce`.
+        // Hide first, then search. Pairs with the light fence in `notify_processor`.
         fence::heavy();
         Announced { idle: self, id, role: Role::Hidden }
     }
 }
 
-/// The upper half of `top` counted on, the lower half empty.
+/// Returns the counter in the upper half of `top` plus one, and an empty lower half.
 fn next_stamp(top: u64) -> u64 {
     ((top >> 32) + 1) << 32
 }
@@ -283,10 +289,11 @@ fn kernel_wake(state: &AtomicU32) {
 #[cfg(sinew_loom)]
 fn kernel_wake(_state: &AtomicU32) {}
 
+/// Sleeps in the kernel while the state is `asleep`. Returns `false` if the time was up first.
 #[cfg(not(sinew_loom))]
 fn kernel_wait(state: &AtomicU32, asleep: u32, timeout: Option<Duration>) -> bool {
     let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
-    // Acquire pairs with the Release in `claim`.
+    // Acquire pairs with the Release in `claim_if`.
     while state.load(Acquire) == asleep {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -297,7 +304,7 @@ fn kernel_wait(state: &AtomicU32, asleep: u32, timeout: Option<Duration>) -> boo
     true
 }
 
-/// A model has no time: a timed sleep ends at once, any other only when woken.
+/// A model has no time: a sleep with a timeout ends at once, any other only when it is woken.
 #[cfg(sinew_loom)]
 fn kernel_wait(state: &AtomicU32, asleep: u32, timeout: Option<Duration>) -> bool {
     while state.load(Acquire) == asleep {
@@ -309,8 +316,8 @@ fn kernel_wait(state: &AtomicU32, asleep: u32, timeout: Option<Duration>) -> boo
     true
 }
 
-/// A processor that is awake, has no work, and has promised either to search
-/// once more after it announces itself or to hand the duty on.
+/// A processor that is awake and has no work. It either announces itself and searches once more, or
+/// wakes another processor when it finds work.
 #[must_use]
 pub(crate) struct Lingering<'a> {
     idle: &'a Idle,
@@ -318,23 +325,23 @@ pub(crate) struct Lingering<'a> {
 }
 
 impl<'a> Lingering<'a> {
-    /// It found work. If it was the last to linger, strands for which nobody
-    /// was woken because of it become another sleeper's matter.
+    /// Ends the lingering of a processor that has found work. If it was the last one to linger, wakes
+    /// a sleeper: strands became ready meanwhile for which no sleeper was woken.
     pub(crate) fn found(self) {
         // Acquire: a processor that is counted as a sleeper here has pushed itself before it
-        // ceased to linger; pairs with the Release in `announce`.
+        // stopped lingering; pairs with the Release in `announce`.
         let before = self.idle.word.fetch_sub(LINGERER, AcqRel);
         if before & LINGERERS == LINGERER && before & SLEEPERS != 0 {
             self.idle.wake_one();
         }
     }
 
-    /// Announces that the processor is about to sleep. The caller has to search
-    /// exhaustively before it does.
+    /// `AWAKE -> SEARCHING`. Announces that the processor is about to sleep. The caller has to search
+    /// everything before it sleeps.
     pub(crate) fn announce(self) -> Announced<'a> {
         let Lingering { idle, id } = self;
-        // The count first: a notifier that claims the state below takes from it. Release
-        // pairs with the Acquire in `claim_if`.
+        // The count comes first, because a claim of the state below lowers it. The Release of the
+        // state pairs with the Acquire in `claim_if`.
         idle.word.fetch_add(SLEEPER, AcqRel);
         idle.sleepers[id.index()].state.store(SEARCHING, Release);
         let sentinel = idle.sentinel.compare_exchange(0, u32::from(id.0) + 1, Relaxed, Relaxed).is_ok();
@@ -356,9 +363,9 @@ impl<'a> Lingering<'a> {
     }
 }
 
-/// A processor that others may see as asleep. It has been entered in the list
-/// of sleepers and does not leave it without [`retract`](Announced::retract)
-/// or a notification.
+/// A processor that other threads may see as asleep: it is SEARCHING, or has been notified since. It
+/// stays announced until it is notified, or until [`retract`](Announced::retract) or
+/// [`depart`](Announced::depart).
 #[must_use]
 pub(crate) struct Announced<'a> {
     idle: &'a Idle,
@@ -369,9 +376,9 @@ pub(crate) struct Announced<'a> {
 /// How a sleep ended.
 #[must_use]
 pub(crate) enum Slept<'a> {
-    /// Somebody woke the processor, which is awake again.
+    /// A claim has woken the processor, which is AWAKE again.
     Notified,
-    /// The time was up; the processor is still announced.
+    /// The time was up, or the bed had events. The processor is still announced.
     TimedOut(Announced<'a>),
 }
 
@@ -380,26 +387,26 @@ impl<'a> Announced<'a> {
         self.role
     }
 
-    /// Whether the sentinel keeps watch over single strands.
+    /// Says whether the sentinel keeps watch.
     pub(crate) fn is_watched(&self) -> bool {
         self.idle.word.load(Relaxed) & WATCHED != 0
     }
 
-    /// The sentinel begins or ceases to keep watch: to look, soon and again, for
-    /// single strands whose processor does not get to them. Having ceased, the
-    /// caller has to search once more.
+    /// Begins or stops to keep watch: to look, soon and repeatedly, for lone strands that their
+    /// processor does not get to. After it stops, the caller has to search once more. By the
+    /// sentinel.
     pub(crate) fn keep_watch(&self, watch: bool) {
         debug_assert_eq!(self.role, Role::Sentinel);
         if watch {
             self.idle.word.fetch_or(WATCHED, AcqRel);
         } else if self.idle.word.fetch_and(!WATCHED, AcqRel) & WATCHED != 0 {
-            // As in `announce`.
+            // Stop first, then search. Pairs with the light fence in `notify`.
             fence::heavy();
         }
     }
 
-    /// `Sleeper -> Deputy`, if there is no other deputy: it wakes up soon by itself, and looks
-    /// whether there is a sentinel. Returns whether it is the deputy.
+    /// `Sleeper -> Deputy`, if there is no other deputy. The deputy has to wake up soon by itself and
+    /// look for the sentinel. Returns whether the processor is the deputy.
     pub(crate) fn deputise(&mut self) -> bool {
         debug_assert!(matches!(self.role, Role::Sleeper | Role::Deputy));
         if self.role == Role::Sleeper && self.idle.word.fetch_or(DEPUTISED, AcqRel) & DEPUTISED == 0 {
@@ -408,7 +415,7 @@ impl<'a> Announced<'a> {
         self.role == Role::Deputy
     }
 
-    /// `Deputy -> Sleeper`. The caller has to try to become the sentinel.
+    /// `Deputy -> Sleeper`. The caller then has to call `become_sentinel`.
     pub(crate) fn resign(&mut self) {
         if self.role == Role::Deputy {
             self.role = Role::Sleeper;
@@ -432,12 +439,12 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Sleeps until notified or until `timeout` has passed.
+    /// `SEARCHING -> ASLEEP -> NOTIFIED -> AWAKE`, or `-> SEARCHING` when `timeout` has passed.
     pub(crate) fn sleep(self, timeout: Option<Duration>) -> Slept<'a> {
         let state = &self.idle.sleepers[self.id.index()].state;
         let hidden = if self.role == Role::Hidden { HIDDEN } else { 0 };
         let (searching, asleep) = (SEARCHING | hidden, ASLEEP | hidden);
-        // Acquire pairs with the Release in `claim`.
+        // Acquire pairs with the Release in `claim_if`.
         let notified = state.compare_exchange(searching, asleep, AcqRel, Acquire).is_err()
             || kernel_wait(state, asleep, timeout)
             || state.compare_exchange(asleep, searching, AcqRel, Acquire).is_err();
@@ -448,18 +455,19 @@ impl<'a> Announced<'a> {
         Slept::Notified
     }
 
-    /// As [`sleep`](Announced::sleep), but `sleep` does it, in a driver's bed. It ends when the
-    /// bell rings, at the latest. It calls the function that it is given when it is awake, before
-    /// it makes any strand ready: the bell need not ring for these strands.
+    /// `SEARCHING -> IN_BED -> NOTIFIED -> AWAKE`, or `-> SEARCHING` when the sleep in the bed is
+    /// over. The function `sleep` sleeps in a driver's bed, until the bell rings at the latest. It
+    /// calls the function that it gets when it is awake, before it makes any strand ready: the bell
+    /// need not ring for these strands.
     pub(crate) fn sleep_in_bed(self, bell: impl FnOnce() -> Arc<dyn Bell>, sleep: impl FnOnce(&dyn Fn())) -> Slept<'a> {
         let sleeper = &self.idle.sleepers[self.id.index()];
         sleeper.bell.get_or_init(bell);
-        // Release: who claims a sleeper in the poller finds its bell; pairs with the Acquire
+        // Release: a thread that claims a processor in a bed finds its bell; pairs with the Acquire
         // in `claim_if`. Acquire pairs with the Release there.
         let mut notified = sleeper.state.compare_exchange(SEARCHING, IN_BED, AcqRel, Acquire).is_err();
         if !notified {
             let woke = || {
-                // If it has been claimed already, that is seen below.
+                // If a claim came first, the load below sees it.
                 let _ = sleeper.state.compare_exchange(IN_BED, SEARCHING, Relaxed, Relaxed);
             };
             sleep(&woke);
@@ -474,13 +482,12 @@ impl<'a> Announced<'a> {
         Slept::Notified
     }
 
-    /// The search was not in vain: the processor stays awake. What nobody was
-    /// woken for on its account becomes another sleeper's matter: because it
-    /// lingered, because it kept watch, or because it was the one to be notified.
+    /// `SEARCHING | NOTIFIED -> AWAKE`, for a processor that has found work or an order. Notifies in
+    /// its place: no sleeper was woken for some strands because this processor lingered, kept watch,
+    /// or was the one to be notified.
     pub(crate) fn retract(self) {
         let state = &self.idle.sleepers[self.id.index()].state;
-        // Only a claim changes it meanwhile. Acquire pairs with the Release in
-        // `claim`.
+        // Only a claim changes the state meanwhile. Acquire pairs with the Release in `claim_if`.
         let claimed = state.swap(AWAKE, AcqRel) == NOTIFIED;
         if self.role == Role::Hidden {
             return;
@@ -492,21 +499,21 @@ impl<'a> Announced<'a> {
         self.idle.notify(Wake::Backlog);
     }
 
-    /// The sentinel, which had searched before it slept, found something when it woke up,
-    /// and will run it. If that is all there is, nobody is woken in its place: it comes
-    /// back, or the deputy sees that it does not. Unless there is no deputy, or it owed
-    /// something: its watch, or an answer to who notified it.
+    /// `SEARCHING | NOTIFIED -> AWAKE`, for a sentinel that has searched before it slept, and now runs
+    /// what an event or a timer made ready. It wakes no processor in its place: it comes back, or the
+    /// deputy sees that it does not. It does notify if there is no deputy, if it kept watch, or if it
+    /// was notified meanwhile.
     pub(crate) fn depart(self) {
         debug_assert_eq!(self.role, Role::Sentinel);
-        // As in `retract`.
+        // Acquire as in `retract`.
         let claimed = self.idle.sleepers[self.id.index()].state.swap(AWAKE, AcqRel) == NOTIFIED;
         if !claimed {
             self.idle.word.fetch_sub(SLEEPER, AcqRel);
         }
         self.idle.departures.fetch_add(1, Relaxed);
         let watched = self.leave_role();
-        // The sentinel leaves first, then the deputy looked for. Pairs with the heavy fence in
-        // `resign`.
+        // Leave the role of the sentinel first, then look for the deputy. Pairs with the heavy fence
+        // in `resign`.
         fence::light();
         if claimed || watched || self.idle.word.load(Relaxed) & DEPUTISED == 0 {
             self.idle.notify(Wake::Backlog);
@@ -519,7 +526,7 @@ impl<'a> Announced<'a> {
         self.leave_role();
     }
 
-    /// Gives up its role. Returns whether it kept watch.
+    /// Gives up the processor's role. Returns whether it kept watch.
     fn leave_role(&self) -> bool {
         match self.role {
             Role::Hidden | Role::Sleeper => false,
