@@ -394,6 +394,7 @@ fn a_cluster_that_outlives_its_runtime_cannot_be_spawned_on() {
         let cluster = rt.main_cluster().clone();
         drop(rt);
         assert!(matches!(cluster.add_processor(), Err(sinew::ResizeError::Stopped)));
+        assert!(matches!(cluster.remove_processor(), Err(sinew::ResizeError::Stopped)));
         let kept = Arc::new(());
         let closure = Arc::clone(&kept);
         let spawned = sinew::FibreBuilder::new().cluster(&cluster).spawn(move || drop(closure));

@@ -117,6 +117,9 @@ impl ClusterShared {
     /// number.
     pub(super) fn dismiss(&self, which: Option<ProcessorId>) -> Result<ProcessorId, ResizeError> {
         let mut crew = self.crew();
+        if crew.stopped {
+            return Err(ResizeError::Stopped);
+        }
         if crew.members.iter().filter(|member| !member.retiring).count() < 2 {
             return Err(ResizeError::LastProcessor);
         }
