@@ -99,6 +99,12 @@ impl ClusterBuilder {
     }
 
     pub(super) fn plan(self) -> Result<ClusterPlan, BuildError> {
+        self.plan_with([])
+    }
+
+    /// As [`plan`](ClusterBuilder::plan), with drivers besides the usual ones. A processor prefers
+    /// their beds.
+    fn plan_with<const N: usize>(self, others: [Box<dyn Driver>; N]) -> Result<ClusterPlan, BuildError> {
         let processors = match self.processors {
             Some(0) => return Err(BuildError::NoProcessors),
             Some(processors) if processors > MAX_PROCESSORS => return Err(BuildError::TooManyProcessors),
@@ -117,7 +123,9 @@ impl ClusterBuilder {
             false => Topology::detect(),
         });
         // Timers first: they are asked for most often.
-        let drivers: [Box<dyn Driver>; 2] = [Box::new(Timers::new()), Box::new(Pollers::new(self.polling))];
+        let mut drivers: Vec<Box<dyn Driver>> = vec![Box::new(Timers::new())];
+        drivers.extend(others);
+        drivers.push(Box::new(Pollers::new(self.polling)));
         Ok(ClusterPlan {
             name: self.name,
             processors,
@@ -254,13 +262,18 @@ impl Builder {
     /// # Errors
     /// [`BuildError`] says what to change. Nothing is left running.
     pub fn build(self) -> Result<Runtime, BuildError> {
+        self.build_with([])
+    }
+
+    /// As [`build`](Builder::build), with drivers besides the usual ones.
+    pub(super) fn build_with<const N: usize>(self, others: [Box<dyn Driver>; N]) -> Result<Runtime, BuildError> {
         fork::check();
         arena::reserve().map_err(BuildError::NoAddressSpace)?;
         fork::watch(processor::beat_next);
         fence::register();
         fibre::install_overflow_handler();
         let shared = Arc::new(RuntimeShared::new(self.migrating, Party::signal_owed));
-        let main = Cluster::start(self.cluster.plan()?, Arc::clone(&shared))?;
+        let main = Cluster::start(self.cluster.plan_with(others)?, Arc::clone(&shared))?;
         Ok(Runtime { main, shared, leftovers: self.leftovers })
     }
 }

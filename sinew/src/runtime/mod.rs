@@ -2,6 +2,8 @@
 
 mod builder;
 mod plug;
+#[cfg(all(test, not(sinew_loom)))]
+mod simulated;
 
 pub use builder::{Builder, ClusterBuilder};
 
