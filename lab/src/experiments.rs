@@ -8,7 +8,7 @@ mod blocking;
 mod burst;
 mod channel;
 mod churn;
-mod connections;
+pub mod connections;
 mod cycle;
 mod efficiency;
 mod files;
@@ -219,17 +219,25 @@ impl Experiment {
         self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// Returns why this peer cannot do it, if it cannot.
+    /// Returns why this peer cannot be measured here, if it cannot.
     pub fn refusal(&self, peer: &Contender) -> Option<&'static str> {
-        match (self.cannot)(peer) {
+        match self.inability(peer) {
             Some(why) => Some(why),
-            _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
-            _ if matches!(peer.kind, Kind::Program(_)) && !peer.is_installed() => Some("not installed"),
+            _ if !peer.is_installed() => Some("not installed"),
             _ => self.command_of(peer).and_then(|server| server::sinew_command(server).err()),
         }
     }
 
-    /// The part of the `sinew` command that this peer is measured by, if it is.
+    /// Returns why this peer cannot do it on any machine, if it cannot.
+    pub fn inability(&self, peer: &Contender) -> Option<&'static str> {
+        match (self.cannot)(peer) {
+            Some(why) => Some(why),
+            _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
+            _ => None,
+        }
+    }
+
+    /// Returns the part of the `sinew` command that this peer is measured by, if there is one.
     fn command_of(&self, peer: &Contender) -> Option<&'static str> {
         match peer.kind {
             Kind::Command(server) => Some(server),

@@ -89,7 +89,7 @@ fn check(experiment: &str) {
 /// Whether a peer has anything to do with an experiment.
 fn takes_part(experiment: &str, peer: &str) -> bool {
     match experiment {
-        "blocking" => FIBRES.contains(&peer) || peer == "tokio",
+        "blocking" => FIBRES.contains(&peer) || ["sinew/tasks", "tokio"].contains(&peer),
         "pollers" => FIBRES.contains(&peer),
         "hyper" => ["sinew/tasks", "tokio", "tokio/current"].contains(&peer),
         _ => SERVERS.iter().find(|(server, _)| *server == peer).is_none_or(|(_, own)| own.contains(&experiment)),

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::web::{self, serves_plaintext};
-use super::{Depth, Experiment, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Depth, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::kernel;
 use crate::load::http::{self, PLAINTEXT, Stay};
@@ -52,6 +52,11 @@ pub static CONNECTIONS: Experiment = Experiment {
     },
     measure: |case| measure(case).into(),
     serve: Some(web::serve),
+    bars: &[
+        Bar::of("sinew/fair", "10000 used once", 1).at_most(5120.0),
+        Bar::of("sinew/inverted", "10000 used once", 1).at_most(5120.0),
+        Bar::of("sinew/shared", "10000 used once", 1).at_most(5120.0),
+    ],
     ..PLAIN
 };
 

@@ -14,8 +14,8 @@ use hyper_util::rt::TokioIo;
 use sinew_hyper::SinewIo;
 use tokio::runtime::Builder;
 
-use super::serving::METRICS;
-use super::{Depth, Experiment, PLAIN, Plot, Variant, web};
+use super::serving::{self, METRICS, per_cpu};
+use super::{Experiment, PLAIN, Plot, web};
 use crate::case::Case;
 use crate::load::server;
 use crate::peers::fibres;
@@ -29,12 +29,10 @@ pub static HYPER: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     is_pinned: false,
     concerns: |peer| ["sinew/tasks", "tokio", "tokio/current"].contains(&peer.name),
-    variants: |depth, _, _| {
-        let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
-        connections.iter().map(|&many| Variant::new(format!("{many} connections"), many)).collect()
-    },
+    variants: |depth, _, _| serving::connections(depth),
     measure: |case| web::measure(case).into(),
     serve: Some(serve),
+    bars: &[per_cpu("sinew/tasks", "64 connections").at_least(0.97).over_peers(&["tokio", "tokio/current"])],
     ..PLAIN
 };
 

@@ -10,8 +10,8 @@
 
 use std::io;
 
-use super::serving::{self, METRICS, RATE};
-use super::{Depth, Experiment, PLAIN, Plot, Variant};
+use super::serving::{self, METRICS, RATE, per_cpu};
+use super::{Bar, Depth, Experiment, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::load::http::{self, PLAINTEXT, ROOM, Stay, requests};
 use crate::load::{Load, Shape, floor, server, sites, wrk};
@@ -29,10 +29,8 @@ pub static WEB: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     is_pinned: false,
     concerns: serves_plaintext,
-    variants: |depth, _, peer| {
-        let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
-        let most = connections.iter().filter(|&&connections| connections <= peer.most_strands);
-        let mut variants: Vec<_> = most.map(|&many| Variant::new(format!("{many} connections"), many)).collect();
+    variants: |depth, _, _| {
+        let mut variants = serving::connections(depth);
         if depth == Depth::Full {
             variants.push(Variant::new(ONE_EACH, 64));
         }
@@ -40,6 +38,20 @@ pub static WEB: Experiment = Experiment {
     },
     measure: |case| measure(case).into(),
     serve: Some(serve),
+    bars: &[
+        per_cpu("sinew/fair", "64 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/inverted", "64 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/shared", "64 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/web", "64 connections").at_least(1.1).over_peers(&["nginx"]),
+        per_cpu("sinew/fair", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/inverted", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/shared", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/web", "1000 connections").at_least(1.1).over_peers(&["nginx"]),
+        per_cpu("sinew/fair", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
+        per_cpu("sinew/inverted", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
+        per_cpu("sinew/shared", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
+        per_cpu("sinew/web", ONE_EACH).at_least(0.95).over_peers(&["nginx"]),
+    ],
     ..PLAIN
 };
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{Experiment, SERVED, Variant};
 use crate::case::{Case, Reading};
-use crate::experiments::{Depth, Metric, Plot, serving};
+use crate::experiments::{Bar, Depth, Metric, Plot, serving};
 use crate::load::flood::Flood;
 use crate::load::memcached::{self, HIT};
 use crate::measure::latency::Latency;
@@ -47,8 +47,20 @@ pub static BESIDE: Experiment = Experiment {
         names.iter().map(|(name, ..)| Variant::new(format!("beside {name}"), HEAVY + 1)).collect()
     },
     measure: |case| measure(case).into(),
+    bars: &[
+        at_most_twice("beside stats", "p50_us"),
+        at_most_twice("beside stats", "p99_us"),
+        at_most_twice("beside get", "p50_us"),
+        at_most_twice("beside get", "p99_us"),
+        at_most_twice("beside mg", "p50_us"),
+        at_most_twice("beside mg", "p99_us"),
+    ],
     ..SERVED
 };
+
+const fn at_most_twice(variant: &'static str, metric: &'static str) -> Bar {
+    Bar::of("sinew/fair", variant, 1).metric(metric).at_most(2.0).over_peers(&["memcached"])
+}
 
 fn measure(case: &Case) -> io::Result<Reading> {
     let known = REQUESTS.iter().find(|(name, ..)| case.variant.ends_with(&format!(" {name}")));

@@ -8,12 +8,13 @@ use std::time::Duration;
 use super::{Experiment, SERVED, Variant};
 use crate::case::{Case, Reading};
 use crate::experiments::connections::{SILENCE, bytes_each, most_connections};
-use crate::experiments::{Depth, Metric, Plot};
+use crate::experiments::{Bar, Depth, Metric, Plot};
 use crate::kernel;
 use crate::load::memcached;
 use crate::load::server::Server;
 
 const ITEMS: &str = "items";
+const MANY_ITEMS: &str = "many items";
 
 pub static MEMORY: Experiment = Experiment {
     name: "memcached-memory",
@@ -27,7 +28,7 @@ pub static MEMORY: Experiment = Experiment {
     variants: |depth, _, _| {
         let mut variants = vec![Variant::new(ITEMS, 100_000)];
         if depth == Depth::Full {
-            variants.push(Variant::new("many items", 1_000_000));
+            variants.push(Variant::new(MANY_ITEMS, 1_000_000));
             variants.push(Variant::new("silent connections", most_connections()));
         }
         variants
@@ -37,12 +38,13 @@ pub static MEMORY: Experiment = Experiment {
         Some(bytes) if bytes > 0.0 => Ok(()),
         other => Err(format!("{other:?} bytes")),
     },
+    bars: &[Bar::of("sinew/fair", MANY_ITEMS, 1).at_most(1.2).over_peers(&["memcached"])],
     ..SERVED
 };
 
 fn measure(case: &Case) -> io::Result<Reading> {
     kernel::raise_descriptor_limit()?;
-    let bytes = if case.variant.ends_with(ITEMS) {
+    let bytes = if [ITEMS, MANY_ITEMS].contains(&case.variant.as_str()) {
         // One connection brings them all.
         let server = Server::start(&Case { threads: 1, ..case.clone() })?;
         let before = server.anonymous_bytes();

@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use super::{Experiment, SERVED, Variant};
 use crate::case::{Case, Reading};
-use crate::experiments::{Depth, Metric, Plot};
+use crate::experiments::{Bar, Depth, Metric, Plot};
 use crate::kernel;
 use crate::load::memcached::{self, KEYS};
 use crate::load::server::Server;
 use crate::load::{Load, Shape};
 
 const CONNECTIONS: usize = 100;
+const PIPELINED: &str = "16 at a time";
+const SINGLE: &str = "one at a time";
 const SETS_PERCENT: usize = 10;
 
 pub static SKEW: Experiment = Experiment {
@@ -32,13 +34,14 @@ pub static SKEW: Experiment = Experiment {
     ],
     plots: &[Plot::Bars { metric: "speedup" }],
     variants: |depth, _, _| {
-        let mut variants = vec![Variant::new("16 at a time", CONNECTIONS)];
+        let mut variants = vec![Variant::new(PIPELINED, CONNECTIONS)];
         if depth == Depth::Full {
-            variants.push(Variant::new("one at a time", CONNECTIONS));
+            variants.push(Variant::new(SINGLE, CONNECTIONS));
         }
         variants
     },
     measure: |case| measure(case).into(),
+    bars: &[Bar::of("sinew/fair", PIPELINED, 1).at_least(1.6), Bar::of("sinew/fair", SINGLE, 1).at_least(1.6)],
     ..SERVED
 };
 
@@ -58,7 +61,7 @@ fn per_busiest(case: &Case) -> io::Result<f64> {
         let load = scope.spawn(|| -> io::Result<f64> {
             kernel::pin_to(cpus.len() - 1..cpus.len())?;
             memcached::fill(server.address, KEYS)?;
-            let depth = if case.variant.starts_with("16") { 16 } else { 1 };
+            let depth = if case.variant == PIPELINED { 16 } else { 1 };
             let shape = Shape { depth, is_skewed: true, ..Shape::plain(case.threads) };
             let mut load = Load::connect(server.address, shape, memcached::traffic(SETS_PERCENT))?;
             let before = server.cpu_by_thread();
