@@ -31,6 +31,12 @@ impl Case {
     }
 }
 
+/// Returns the words for a case in messages.
+pub fn named(experiment: &str, variant: &str, peer: &str, processors: usize) -> String {
+    let variant = if variant == "-" { String::new() } else { format!(" {variant}") };
+    format!("{experiment}{variant}, {peer} on {processors}")
+}
+
 /// The named figures of one measurement. What could not be measured is not there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reading(BTreeMap<String, f64>);

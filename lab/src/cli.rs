@@ -172,34 +172,36 @@ fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str> + Cl
 }
 
 fn named_experiments(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
-    let mut found: Vec<&Experiment> = Vec::new();
-    for name in names {
-        let matching: Vec<_> = experiments::ALL.iter().filter(|e| name == "all" || e.name == name).collect();
-        if matching.is_empty() {
-            let known = experiments::ALL.iter().map(|experiment| experiment.name);
-            return Err(unknown("experiment", name, known));
-        }
-        for experiment in matching {
-            if found.iter().all(|known| known.name != experiment.name) {
-                found.push(experiment);
-            }
-        }
-    }
-    Ok(found)
+    let known = experiments::ALL.iter().map(|experiment| experiment.name);
+    named("experiment", names, experiments::ALL, |experiment, name| experiment.name == name, known)
 }
 
 fn named_peers(names: &[String]) -> Result<Vec<&'static Contender>, String> {
-    let mut found: Vec<&Contender> = Vec::new();
+    let all: Vec<&Contender> = peers::ALL.iter().collect();
+    let known = peers::ALL.iter().map(|peer| peer.name).chain(["sinew"]);
+    named("peer", names, &all, |peer, name| peer.name == name || peer.family() == name, known)
+}
+
+/// Returns all that the names stand for, each once, in the order of the names.
+///
+/// # Errors
+/// A name stands for nothing.
+fn named<T>(
+    what: &str,
+    names: &[String],
+    all: &[&'static T],
+    is_called: fn(&T, &str) -> bool,
+    known: impl Iterator<Item = &'static str> + Clone,
+) -> Result<Vec<&'static T>, String> {
+    let mut found: Vec<&'static T> = Vec::new();
     for name in names {
-        let matching: Vec<_> =
-            peers::ALL.iter().filter(|peer| name == "all" || peer.name == name || peer.family() == name).collect();
+        let matching: Vec<_> = all.iter().filter(|one| name == "all" || is_called(one, name)).collect();
         if matching.is_empty() {
-            let known = peers::ALL.iter().map(|peer| peer.name).chain(["sinew"]);
-            return Err(unknown("peer", name, known));
+            return Err(unknown(what, name, known));
         }
-        for peer in matching {
-            if found.iter().all(|known| known.name != peer.name) {
-                found.push(peer);
+        for one in matching {
+            if !found.iter().any(|other| std::ptr::eq(*other, *one)) {
+                found.push(one);
             }
         }
     }

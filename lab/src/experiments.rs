@@ -164,7 +164,7 @@ impl Variant {
 pub struct Metric {
     /// With its unit, as it stands in the JSON.
     pub name: &'static str,
-    /// The head of a column.
+    /// The words of a column's head.
     pub title: &'static str,
     /// A table shows the figure divided by this.
     pub scale: f64,
@@ -180,7 +180,23 @@ pub enum Better {
     Neither,
 }
 
+impl Better {
+    /// Returns the mark behind a metric's title.
+    pub fn arrow(self) -> &'static str {
+        match self {
+            Better::Higher => " ↑",
+            Better::Lower => " ↓",
+            Better::Neither => "",
+        }
+    }
+}
+
 impl Metric {
+    /// Returns the head of a column.
+    pub fn head(&self) -> String {
+        format!("{}{}", self.title, self.better.arrow())
+    }
+
     pub const fn higher(name: &'static str, title: &'static str, scale: f64) -> Metric {
         Metric { name, title, scale, better: Better::Higher }
     }

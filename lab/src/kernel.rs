@@ -105,29 +105,23 @@ fn kill_all(family: &[u32]) {
     }
 }
 
-fn usage(who: libc::c_int) -> libc::rusage {
-    // SAFETY: all bits zero is a valid structure of numbers.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure is ours; it cannot fail with these arguments.
-    unsafe { libc::getrusage(who, &raw mut usage) };
-    usage
-}
-
 /// CPU time of all threads of this process so far.
 pub fn cpu_time() -> Duration {
-    let usage = usage(libc::RUSAGE_SELF);
-    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-    time(usage.ru_utime) + time(usage.ru_stime)
+    time_of(libc::CLOCK_PROCESS_CPUTIME_ID).expect("the clock of this process")
 }
 
 /// CPU time of all threads of a process so far, also of those that have ended.
 pub fn process_cpu_time(process: u32) -> Option<Duration> {
     let mut clock: libc::clockid_t = 0;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the number of the clock is valid for writing.
     if unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) } != 0 {
         return None;
     }
+    time_of(clock)
+}
+
+fn time_of(clock: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is valid for writing.
     check(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
     Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
@@ -135,7 +129,10 @@ pub fn process_cpu_time(process: u32) -> Option<Duration> {
 
 /// How often the calling kernel thread has given its CPU to another.
 pub fn thread_switches() -> u64 {
-    let usage = usage(libc::RUSAGE_THREAD);
+    // SAFETY: all bits zero is a valid structure of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is ours; the call cannot fail with these arguments.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     (usage.ru_nvcsw + usage.ru_nivcsw) as u64
 }
 
@@ -151,8 +148,5 @@ fn check(result: libc::c_int) -> io::Result<()> {
 
 /// The CPU time of the calling thread so far.
 pub fn thread_cpu() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is valid for writing.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID).expect("the clock of this thread")
 }

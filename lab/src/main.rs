@@ -10,6 +10,7 @@ mod load;
 mod measure;
 mod names;
 mod peers;
+mod process;
 mod report;
 mod rows;
 mod run;
@@ -97,7 +98,7 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
         return Err(format!("nothing to measure: {why}"));
     }
     let begun = Instant::now();
-    let run::Results { rows, measurements } = run::conduct(&plan, program.as_ref());
+    let run::Results { rows, measurements } = run::conduct(&plan, program.as_deref());
     if let Some(program) = program {
         let _ = fs::remove_file(program);
     }
@@ -119,8 +120,7 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
     }
     text.push('\n');
     plan.refusals.iter().for_each(|refusal| text += &format!("not measured: {refusal}\n"));
-    let plural = if measurements == 1 { "" } else { "s" };
-    text += &format!("{measurements} measurement{plural} in {}\n", run::said(begun.elapsed()));
+    text += &format!("{} in {}\n", table::counted(measurements, "measurement"), run::said(begun.elapsed()));
     if let (Some(path), Ok(())) = (page, &written) {
         text += &format!("report: {}\n", path.display());
     }

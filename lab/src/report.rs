@@ -6,7 +6,7 @@ mod plot;
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::experiments::{self, Better, Experiment};
+use crate::experiments::{self, Experiment};
 use crate::peers;
 use crate::rows::Row;
 use crate::run::said;
@@ -102,12 +102,7 @@ fn table(html: &mut String, experiment: &Experiment, group: &Group) {
     let metrics = group.metrics(experiment);
     let _ = write!(html, "<div class=\"wide\"><table>\n<caption>{}</caption>\n<tr><th></th>", escaped(&group.title()));
     for metric in &metrics {
-        let arrow = match metric.better {
-            Better::Higher => " ↑",
-            Better::Lower => " ↓",
-            Better::Neither => "",
-        };
-        let _ = write!(html, "<th>{}{arrow}</th>", escaped(metric.title));
+        let _ = write!(html, "<th>{}</th>", escaped(&metric.head()));
     }
     *html += "</tr>\n";
     for peer in &group.peers {

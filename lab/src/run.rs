@@ -6,7 +6,7 @@ pub mod interruption;
 pub mod plan;
 mod progress;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::case::Outcome;
@@ -24,7 +24,7 @@ pub struct Results {
 /// Measures every case of the plan, in turns: all of them once, then all of them
 /// again, so that a disturbance of the machine hits all peers alike. A case that
 /// did not complete or failed is not tried again.
-pub fn conduct(plan: &Plan, go: Option<&PathBuf>) -> Results {
+pub fn conduct(plan: &Plan, go: Option<&Path>) -> Results {
     let begun = Instant::now();
     let mut outcomes: Vec<Vec<Outcome>> = plan.cases.iter().map(|_| Vec::new()).collect();
     let mut progress = Progress::begin(plan);

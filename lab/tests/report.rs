@@ -2,8 +2,12 @@
 //! and on a narrow one. Skipped, and
 //! said so, where no Chromium is installed.
 
+mod lab;
+
 use std::path::Path;
 use std::process::Command;
+
+use lab::{Folder, command, stderr};
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
@@ -59,16 +63,15 @@ fn title_in(browser: &str, page: &Path) -> String {
 
 #[test]
 fn a_browser_finds_every_plot() {
-    let folder = std::env::temp_dir().join(format!("sinew-lab-report-{}", std::process::id()));
-    let page = folder.join("index.html");
-    let lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab"))
-        .args(["run", "yield", "transfer", "memory", "timers", "utilisation", "--first-variant"])
+    let folder = Folder::new("report");
+    let page = folder.path().join("index.html");
+    let lab = command(&["run", "yield", "transfer", "memory", "timers", "utilisation", "--first-variant"])
         .args(["--peers", "sinew,tokio,threads", "--processors", "2", "--seconds", "0.02", "--repeat", "1"])
         .args(["--limit", "1", "--report"])
-        .arg(&folder)
+        .arg(folder.path())
         .output()
         .expect("the lab");
-    assert!(lab.status.success(), "{}", String::from_utf8_lossy(&lab.stderr));
+    assert!(lab.status.success(), "{}", stderr(&lab));
     let html = std::fs::read_to_string(&page).expect("a page");
     let plots = html.matches("<svg class=\"plot\"").count();
     for outside in ["http://", "https://", "src=", "@import", "url("] {
@@ -80,7 +83,7 @@ fn a_browser_finds_every_plot() {
         None => eprintln!("skipped: no browser is installed"),
         Some(browser) => {
             std::fs::write(&page, html.replace("</body>", &format!("{PROBE}</body>"))).expect("a page");
-            let narrow = folder.join("narrow.html");
+            let narrow = folder.path().join("narrow.html");
             std::fs::write(&narrow, NARROW).expect("a page");
             for page in [&page, &narrow] {
                 let title = title_in(browser, page);
@@ -90,5 +93,4 @@ fn a_browser_finds_every_plot() {
             }
         }
     }
-    let _ = std::fs::remove_dir_all(&folder);
 }

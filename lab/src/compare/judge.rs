@@ -2,6 +2,7 @@
 
 use super::runs::{Runs, Shift, has_many, logs, typical};
 use super::{LEAST_EFFECT, SIGMAS};
+use crate::case;
 use crate::peers::family;
 use crate::rows::{Row, median};
 
@@ -59,9 +60,10 @@ pub fn is_ours(row: &Row) -> bool {
     family(&row.peer) == "sinew"
 }
 
+/// Names a figure.
 pub fn what(row: &Row) -> String {
-    let variant = if row.variant == "-" { String::new() } else { format!(" {}", row.variant) };
-    format!("{}{variant}, {} on {}: {}", row.experiment, row.peer, row.processors, row.metric)
+    let case = case::named(&row.experiment, &row.variant, &row.peer, row.processors);
+    format!("{case}: {}", row.metric)
 }
 
 /// Whether one is a control beside the other, of whom every round is there.

@@ -85,7 +85,7 @@ fn ping_pong<P: Peer>(peer: P, case: &Case) -> Reading {
             let (reply, replied) = P::channel();
             [(request, replied), (reply, requested)]
         }));
-        let crowd = Crowd::<P>::gather(strands, move |place| {
+        Crowd::<P>::run(strands, move |place| {
             let (lots, window) = (lots.clone(), shared.clone());
             async move {
                 let (sender, mut receiver) = lots.take(place.number);
@@ -116,9 +116,7 @@ fn ping_pong<P: Peer>(peer: P, case: &Case) -> Reading {
                 }
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     window.reading(&counts, timekeeper.span())
 }
@@ -135,7 +133,7 @@ fn fan_in<P: Peer>(peer: P, case: &Case) -> Reading {
         let senders = Lots::new((0..SENDERS).map(|_| sender.clone()));
         drop(sender);
         let receiver = Lots::new(std::iter::once(receiver));
-        let crowd = Crowd::<P>::gather(SENDERS + 1, move |place| {
+        Crowd::<P>::run(SENDERS + 1, move |place| {
             let (senders, receiver, credit) = (senders.clone(), receiver.clone(), credit.clone());
             let window = shared.clone();
             async move {
@@ -151,9 +149,7 @@ fn fan_in<P: Peer>(peer: P, case: &Case) -> Reading {
                 0
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     window.reading(&counts, timekeeper.span())
 }
@@ -187,7 +183,7 @@ fn pipeline<P: Peer>(peer: P, case: &Case) -> Reading {
                 .map(|(stage, receiver)| (receiver, senders[(stage + 1) % STAGES].clone())),
         );
         drop(senders);
-        let crowd = Crowd::<P>::gather(STAGES, move |place| {
+        Crowd::<P>::run(STAGES, move |place| {
             let (lots, window) = (lots.clone(), shared.clone());
             async move {
                 let (mut receiver, sender) = lots.take(place.number);
@@ -206,9 +202,7 @@ fn pipeline<P: Peer>(peer: P, case: &Case) -> Reading {
                 tally.close()
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     window.reading(&counts, timekeeper.span())
 }

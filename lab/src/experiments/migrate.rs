@@ -34,7 +34,7 @@ impl Body for Migrate {
         let (window, timekeeper) = Window::open(strands, case.window(), Audit::None);
         let shared = window.clone();
         let counts = peer.run(async move {
-            let crowd = Crowd::<P>::gather(strands, move |place| {
+            Crowd::<P>::run(strands, move |place| {
                 let (window, clusters) = (shared.clone(), clusters.clone());
                 async move {
                     let mut tally = Tally::new(&window, place.number);
@@ -51,9 +51,7 @@ impl Body for Migrate {
                     }
                 }
             })
-            .await;
-            crowd.release();
-            crowd.join().await
+            .await
         });
         window.reading(&counts, timekeeper.span())
     }

@@ -88,7 +88,7 @@ fn hog<P: Peer>(peer: P, case: &Case) -> Reading {
     let gaps = Arc::new(Mutex::new(Latency::default()));
     let all = gaps.clone();
     peer.run(async move {
-        let crowd = Crowd::<P>::gather(strands, move |place| {
+        Crowd::<P>::run(strands, move |place| {
             let (window, all) = (window.clone(), all.clone());
             async move {
                 let mut tally = Tally::new(&window, place.number);
@@ -116,9 +116,7 @@ fn hog<P: Peer>(peer: P, case: &Case) -> Reading {
                 tally.close()
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     timekeeper.elapsed();
     let mut reading = Reading::default();

@@ -11,7 +11,7 @@
 use std::io;
 
 use super::serving::{self, METRICS, RATE, per_cpu};
-use super::{Bar, Depth, Experiment, PLAIN, Plot, Variant};
+use super::{Depth, Experiment, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::load::http::{self, PLAINTEXT, ROOM, Stay, requests};
 use crate::load::{Load, Shape, floor, server, sites, wrk};

@@ -53,7 +53,7 @@ impl Body for Yield {
         let (window, timekeeper) = Window::open(strands, case.window(), audit);
         let shared = window.clone();
         let counts = peer.run(async move {
-            let crowd = Crowd::<P>::gather(strands, move |place| {
+            Crowd::<P>::run(strands, move |place| {
                 let window = shared.clone();
                 async move {
                     let mut tally = Tally::new(&window, place.number);
@@ -65,9 +65,7 @@ impl Body for Yield {
                     }
                 }
             })
-            .await;
-            crowd.release();
-            crowd.join().await
+            .await
         });
         let mut reading = window.reading(&counts, timekeeper.span());
         let (most, least) = (counts.iter().max().copied(), counts.iter().min().copied());

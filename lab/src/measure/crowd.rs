@@ -64,7 +64,17 @@ impl<P: Peer> Crowd<P> {
         Crowd { roster, handles }
     }
 
-    /// Opens the gate and unparks everybody.
+    /// Gathers strands, releases them, and returns their results. Called from a strand.
+    pub async fn run<F>(strands: usize, work: impl Fn(Place<P>) -> F + Clone + Send + 'static) -> Vec<u64>
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        let crowd = Crowd::gather(strands, work).await;
+        crowd.release();
+        crowd.join().await
+    }
+
+    /// Opens the gate and unparks all strands.
     pub fn release(&self) {
         // Pairs with the load in `pass`.
         self.roster.open.store(true, Ordering::Release);
@@ -73,7 +83,6 @@ impl<P: Peer> Crowd<P> {
         }
     }
 
-    /// Unparks strands.
     pub fn roster(&self) -> &Roster<P> {
         &self.roster
     }

@@ -81,18 +81,22 @@ impl Timekeeper {
 impl Window {
     /// Opens for `length` as soon as `strands` tallies exist.
     pub fn open(strands: usize, length: Duration, audit: Audit) -> (Arc<Window>, Timekeeper) {
-        let window = Arc::new(Window {
-            audit,
-            phase: AtomicU8::new(WARMING),
-            started: AtomicUsize::new(0),
-            audited: AtomicU64::new(0),
-            void: AtomicU64::new(0),
-        });
+        let window = Arc::new(Window::new(audit));
         let timekeeper = thread::spawn({
             let window = window.clone();
             move || window.keep_time(strands, length, cpu_time)
         });
         (window, Timekeeper(timekeeper))
+    }
+
+    fn new(audit: Audit) -> Window {
+        Window {
+            audit,
+            phase: AtomicU8::new(WARMING),
+            started: AtomicUsize::new(0),
+            audited: AtomicU64::new(0),
+            void: AtomicU64::new(0),
+        }
     }
 
     fn keep_time(&self, strands: usize, length: Duration, cpu_time: impl Fn() -> Duration) -> Span {
@@ -270,24 +274,18 @@ mod tests {
     #[test]
     fn a_window_stays_open_until_a_strand_ran() {
         let length = Duration::from_millis(1);
-        let window = Window {
-            audit: Audit::None,
-            phase: AtomicU8::new(WARMING),
-            started: AtomicUsize::new(0),
-            audited: AtomicU64::new(0),
-            void: AtomicU64::new(0),
-        };
+        let window = Window::new(Audit::None);
         let used_ms = AtomicU64::new(0);
         let span = thread::scope(|scope| {
             let timekeeper =
                 scope.spawn(|| window.keep_time(0, length, || Duration::from_millis(used_ms.load(Relaxed))));
             while !window.is_open() {
-                assert!(!timekeeper.is_finished(), "nobody ran");
+                assert!(!timekeeper.is_finished(), "no strand ran");
                 thread::yield_now();
             }
             let seen = Instant::now();
             while seen.elapsed() < length * 20 {
-                assert!(!timekeeper.is_finished(), "nobody ran");
+                assert!(!timekeeper.is_finished(), "no strand ran");
                 thread::yield_now();
             }
             used_ms.store(7, Relaxed);

@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use super::{class, escaped};
-use crate::experiments::{Better, Experiment, Metric, Plot};
+use crate::experiments::{Experiment, Metric, Plot};
 use crate::measure::latency::QUANTILES;
 use crate::rows::Row;
-use crate::table::{Group, figure};
+use crate::table::{Group, counted, figure};
 
 const WIDTH: f64 = 420.0;
 /// Width of a letter of the plots' text, and of one that is bold, about.
@@ -32,14 +32,6 @@ pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[G
             }
         }
         Plot::Quantiles => groups.iter().for_each(|group| quantiles(html, experiment, group)),
-    }
-}
-
-fn arrow(metric: &Metric) -> &'static str {
-    match metric.better {
-        Better::Higher => " ↑",
-        Better::Lower => " ↓",
-        Better::Neither => "",
     }
 }
 
@@ -87,7 +79,7 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
     let most = whole.fold(0.0, f64::max);
     let x = |value: f64| left + (WIDTH - left - right) * if most > 0.0 { (value / most).min(1.0) } else { 0.0 };
     let height = ROW * rows.len() as f64 + 4.0;
-    open(html, experiment, &group.title(), &format!("{}{}", metric.title, arrow(metric)), height);
+    open(html, experiment, &group.title(), &metric.head(), height);
     line(html, (left, 0.0), (left, height), "axis");
     for (place, (peer, row)) in rows.iter().enumerate() {
         let top = ROW * place as f64 + 4.0;
@@ -206,9 +198,8 @@ fn lines_over_variants(html: &mut String, experiment: &Experiment, metric: &Metr
     let (Some(first), Some(last)) = (xs.first().map(|x| x.0), xs.last().map(|x| x.0)) else { return };
     let most = series.iter().flat_map(|series| &series.points).map(|point| point.3).fold(0.0, f64::max);
     let x_axis = Axis { from: first, to: last, is_log: true, marks: xs };
-    let processors = groups[0].processors;
-    let title = format!("{processors} {}", if processors == 1 { "processor" } else { "processors" });
-    let unit = format!("{}{} over {}", metric.title, arrow(metric), experiment.unit);
+    let title = counted(groups[0].processors, "processor");
+    let unit = format!("{} over {}", metric.head(), experiment.unit);
     lines(html, experiment, &title, &unit, &series, &x_axis, &Axis::from_zero(most));
 }
 

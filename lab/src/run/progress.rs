@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::plan::Plan;
 use super::said;
+use crate::case;
 
 /// A guess at what a child needs beyond its window: to start, to warm up, to end.
 const OVERHEAD: Duration = Duration::from_millis(200);
@@ -30,8 +31,7 @@ impl Progress {
     pub fn begin(plan: &Plan) -> Progress {
         let name = |planned: &super::plan::Planned| {
             let case = &planned.case;
-            let variant = if case.variant == "-" { String::new() } else { format!(" {}", case.variant) };
-            format!("{}{variant}, {} on {}", case.experiment, case.peer, case.processors)
+            case::named(&case.experiment, &case.variant, &case.peer, case.processors)
         };
         let guess = |planned: &super::plan::Planned| Duration::from_secs_f64(planned.case.seconds) + OVERHEAD;
         let style = ProgressStyle::with_template("{bar:12.cyan/dim} {percent:>3}% {prefix} left  {wide_msg}");
