@@ -2,13 +2,13 @@
 //!
 //! One thread, many connections. *Closed-loop*: a connection sends its next request when it
 //! has the reply, which finds out how much a server can do. *Open-loop*: requests are due at
-//! random moments of a given rate, whatever the server does. One that is due while its
-//! connection still waits is sent late, and its time counts from when it was due: a client
-//! that is kept waiting by a stall is in the figures, as it would be in the world. (A
-//! generator that waits for replies before it asks again leaves those out.)
+//! random moments of a given rate, whatever the server does. A request that is due while its
+//! connection still waits is sent late, and its time counts from when it was due. So the figures
+//! have the clients that a stall keeps waiting. (A generator that waits for replies before it
+//! asks again leaves them out.)
 //!
 //! The closed loop is the same on every machine. [`wrk`] and [`memcaslap`] are generators by
-//! others, beside it where they are installed: nobody has to believe the lab's own.
+//! others, beside it if they are installed: so the lab's own can be checked.
 
 mod connection;
 mod epoll;
@@ -56,7 +56,8 @@ impl Shape {
     }
 }
 
-/// How long stragglers are waited for. Tests do not depend on how busy the machine is.
+/// The longest wait for the last replies. That of tests does not depend on how busy the machine
+/// is.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 /// The most bytes that one call reads.

@@ -1,4 +1,4 @@
-//! The command line: what it says about bad input, and what it exits with.
+//! The command line: its messages for bad input, and its exit codes.
 
 mod lab;
 
@@ -14,9 +14,9 @@ fn refusal(arguments: &[&str]) -> String {
     stderr(&output)
 }
 
-/// A pipe that nobody reads from, and a disk without room.
+/// A closed pipe, and a full disk.
 #[test]
-fn output_that_nobody_reads_is_no_mistake_and_output_that_is_lost_is() {
+fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
     let to = |stdout: Stdio| {
         let list = command(&["list"]).stdout(stdout).output().expect("the lab");
         (list.status.code(), stderr(&list))
@@ -42,7 +42,7 @@ fn an_unknown_peer_gets_the_nearest_name() {
 }
 
 #[test]
-fn figures_that_make_no_sense_are_refused() {
+fn impossible_numbers_are_refused() {
     assert!(refusal(&["run", "yield", "--processors", "0"]).contains("at least 1"));
     assert!(refusal(&["run", "yield", "--processors", "9999"]).contains("1024"));
     assert!(refusal(&["run", "yield", "--repeat", "0"]).contains("at least 1"));
@@ -57,9 +57,12 @@ fn an_experiment_that_needs_two_processors_says_so() {
 }
 
 #[test]
-fn peers_that_have_no_part_in_an_experiment_are_told_so() {
+fn peers_that_take_no_part_in_an_experiment_are_refused() {
     for (experiment, peer) in [("yield", "epoll"), ("blocking", "may"), ("memcached", "sinew/tasks"), ("hyper", "go")] {
-        assert!(refusal(&["run", experiment, "--peers", peer]).contains("have no part in that"), "{experiment} {peer}");
+        assert!(
+            refusal(&["run", experiment, "--peers", peer]).contains("take no part in these experiments"),
+            "{experiment} {peer}"
+        );
     }
 }
 
@@ -72,7 +75,7 @@ fn the_same_number_of_processors_twice_is_measured_once() {
 }
 
 #[test]
-fn paths_that_cannot_be_written_are_known_before_anything_runs() {
+fn paths_that_cannot_be_written_are_refused_before_anything_runs() {
     let short = ["run", "yield", "--peers", "tokio", "--seconds", "600"];
     for output in [["--json", "/proc/no/such.json"], ["--report", "/proc/no/such"]] {
         assert!(refusal(&[&short[..], &output].concat()).contains("/proc/no"));
@@ -100,7 +103,7 @@ fn more_processors_than_cpus_is_a_warning() {
 
 /// No process starts and ends within 4 µs.
 #[test]
-fn a_bar_of_what_did_not_complete_is_missed() {
+fn a_bar_of_a_case_that_did_not_complete_is_missed() {
     let at_once = ["run", "transfer", "--peers", "sinew/fair", "--processors", "2", "--repeat", "1"];
     let output = lab(&[&at_once[..], &["--seconds", "0.000001", "--limit", "0.000001", "--bars"]].concat());
     let said = stdout(&output);
@@ -111,7 +114,7 @@ fn a_bar_of_what_did_not_complete_is_missed() {
 }
 
 #[test]
-fn bars_are_said_only_if_asked_for_and_a_bar_without_a_figure_is_not_missed() {
+fn only_an_option_prints_bars_and_a_bar_without_a_figure_is_not_missed() {
     let short = ["run", "burst", "--peers", "tokio", "--variants", "10000", "--seconds", "0.01", "--repeat", "1"];
     let without = lab(&short);
     assert!(!stdout(&without).contains("bars"));
@@ -123,10 +126,12 @@ fn bars_are_said_only_if_asked_for_and_a_bar_without_a_figure_is_not_missed() {
 
 #[test]
 fn an_unknown_variant_is_named() {
-    assert!(refusal(&["run", "cycle", "--variants", "some"]).contains("no variant of these is called 'some'"));
+    assert!(
+        refusal(&["run", "cycle", "--variants", "some"]).contains("no variant of these experiments is called 'some'")
+    );
 }
 
-/// A file of results: yield of two peers at these rates.
+/// Writes a file of results: `yield` of two peers at these rates.
 fn results(path: &str, sinew: f64, tokio: f64) {
     let row = |peer: &str, rate: f64| {
         format!(
@@ -167,7 +172,7 @@ fn compare_says_which_line_of_which_file_is_no_result() {
 }
 
 #[test]
-fn a_peer_that_hangs_is_stopped_and_said_so() {
+fn a_peer_that_hangs_is_stopped_and_reported() {
     let folder = Folder::new("hangs");
     let json = folder.file("json");
     let output = lab(&[

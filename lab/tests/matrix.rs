@@ -1,5 +1,5 @@
-//! Every experiment with every peer that is compiled in or installed, for 50 ms each: all
-//! of them end, or are known not to, and what they count is possible.
+//! Every experiment with every peer that is compiled in or installed, for 50 ms each. All of
+//! them end, or are known not to, and their figures are possible.
 
 mod lab;
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use lab::{Folder, command, lab, stderr, stdout};
 use serde_json::Value;
 
-/// Who cannot do what, by design.
+/// Experiments and peers that cannot do them, by design.
 const CANNOT: [(&str, &str); 8] = [
     ("migrate", "tokio"),
     ("migrate", "may"),
@@ -51,7 +51,7 @@ const MAY_NOT_COMPLETE: [(&str, &str); 8] = [
     ("transfer", "sinew/shared"),
 ];
 
-/// The lab says this where the servers are not built.
+/// The lab says this if the servers are not built.
 const HOW_TO_BUILD: &str = "cargo build -p sinew-servers";
 
 /// Runs the lab, which must succeed. Returns its output.
@@ -80,15 +80,15 @@ fn rows_of(experiment: &str, options: &[&str]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// A machine that stands still for a while makes counts impossible, and peers late: but not
-/// twice.
+/// Checks an experiment, and once more if that fails: a machine that stands still for a while
+/// makes counts impossible, and peers late.
 fn check(experiment: &str) {
     if catch_unwind(|| check_once(experiment)).is_err() {
         check_once(experiment);
     }
 }
 
-/// Whether a peer has anything to do with an experiment.
+/// Returns whether a peer takes part in an experiment.
 fn takes_part(experiment: &str, peer: &str) -> bool {
     match experiment {
         "blocking" => FIBRES.contains(&peer) || ["sinew/tasks", "tokio"].contains(&peer),
@@ -131,7 +131,7 @@ fn check_once(experiment: &str) {
     }
 }
 
-/// Measures a peer in the first variant, or is told why it cannot be measured here.
+/// Measures a peer in the first variant, unless the lab refuses with these words.
 fn measured_or_refused(experiment: &str, peer: &str, refusal: &str) {
     measured_with(experiment, peer, refusal, &["--first-variant"]);
 }
@@ -175,7 +175,7 @@ fn every_variant_of_a_servers_experiment_is_possible() {
     }
 }
 
-/// The processes whose working directory that is.
+/// Returns the processes whose working directory is the folder.
 fn processes_in(folder: &Path) -> Vec<OsString> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let is_there =
@@ -183,7 +183,7 @@ fn processes_in(folder: &Path) -> Vec<OsString> {
     processes.filter(is_there).map(|entry| entry.file_name()).collect()
 }
 
-/// Within ten seconds.
+/// Waits until the condition holds, for at most ten seconds.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -192,7 +192,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// With several processors it has a master and workers, whose folder is the lab's.
+/// With several processors, nginx has a master and workers, whose working directory is the lab's.
 const WITH_NGINX: [&str; 7] = ["run", "web", "--peers", "nginx", "--processors", "2", "--first-variant"];
 
 #[test]
@@ -205,7 +205,7 @@ fn nginx_leaves_no_worker_behind() {
     assert!(left.is_empty(), "{left:?} after {}", stdout(&output));
 }
 
-/// Only the lab itself hears of it, not what it has started.
+/// Only the lab gets the signal, not the processes that it has started.
 #[test]
 fn an_interrupted_lab_leaves_neither_processes_nor_files_behind() {
     let folder = Folder::new("interrupted");
@@ -214,7 +214,7 @@ fn an_interrupted_lab_leaves_neither_processes_nor_files_behind() {
     let lab = lab.args(["--seconds", "60", "--repeat", "1"]).current_dir(folder);
     let mut lab = lab.env("TMPDIR", folder).stderr(Stdio::null()).spawn().expect("the lab");
     let files = || std::fs::read_dir(folder).expect("the folder").flatten().map(|entry| entry.path());
-    // The lab, the one that measures, the master and two workers.
+    // The lab, its child, the master and two workers.
     eventually("nginx serves", || {
         lab.try_wait().expect("the lab").is_some() || processes_in(folder).len() >= 5 && files().count() > 0
     });

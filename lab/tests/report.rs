@@ -1,6 +1,5 @@
-//! The report in a real browser: every plot is there and has a size, on a wide screen
-//! and on a narrow one. Skipped, and
-//! said so, where no Chromium is installed.
+//! The report in a real browser: every plot has a size, on a wide screen and on a narrow one.
+//! Without Chromium the test says that it skips this.
 
 mod lab;
 
@@ -15,7 +14,7 @@ fn browser() -> Option<&'static str> {
     BROWSERS.into_iter().find(|browser| Command::new(browser).arg("--version").output().is_ok())
 }
 
-/// Puts into the title of the page what its plots look like to the browser.
+/// A script that writes into the page's title how the browser shows the plots.
 const PROBE: &str = "<script>
 addEventListener('load', () => {
   const plots = [...document.querySelectorAll('svg.plot')];
@@ -39,8 +38,8 @@ addEventListener('load', () => {
 });
 </script>";
 
-/// The page on a phone: a browser without a screen has no window as narrow as that. Has the
-/// title of the page in it.
+/// The page as on a phone, in a frame: a browser without a screen has no window that narrow. It
+/// takes over the title of the page.
 const NARROW: &str = "<title></title><iframe src=\"index.html\" width=\"380\" height=\"900\"></iframe>
 <script>addEventListener('message', event => { document.title = event.data; });</script>";
 

@@ -26,11 +26,11 @@ pub static CHANNEL: Experiment = Experiment {
     name: "channel",
     source: "Sinew",
     measures: "Round trips of 1 and of 100 pairs (ping-pong), messages from 64 senders to one receiver (fan-in), and hops of ten messages through 50 stages (pipeline), each per second.",
-    good: "High: a message that nobody waited for costs an atomic instruction or two, one that wakes its receiver costs a switch.",
+    good: "High: a message without a waiting receiver costs an atomic instruction or two; a message that wakes its receiver costs a switch.",
     metrics: &[
         Metric::higher("ops_per_s", "million/s", 1e6),
         Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
-        Metric::beside("void_per_s", "million/s that nobody had to wait for", 1e6),
+        Metric::beside("void_per_s", "million/s without a wait", 1e6),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
     variants: |_, _, _| {
@@ -62,7 +62,7 @@ impl Body for Channel {
     }
 }
 
-/// What each strand takes when it begins.
+/// The parts that each strand takes when it begins.
 struct Lots<T>(Vec<Mutex<Option<T>>>);
 
 impl<T> Lots<T> {
@@ -121,7 +121,7 @@ fn ping_pong<P: Peer>(peer: P, case: &Case) -> Reading {
     window.reading(&counts, timekeeper.span())
 }
 
-/// What lets each sender send more.
+/// A semaphore for each sender: a permit lets it send more.
 struct Credit<P: Peer>(Vec<P::Semaphore>);
 
 fn fan_in<P: Peer>(peer: P, case: &Case) -> Reading {

@@ -52,7 +52,7 @@ pub static FILES: Experiment = Experiment {
     ..PLAIN
 };
 
-/// The two that serve files.
+/// Returns whether a peer serves files.
 pub fn is_real(peer: &crate::peers::Contender) -> bool {
     ["sinew/web", "nginx"].contains(&peer.name)
 }

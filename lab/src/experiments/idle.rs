@@ -188,7 +188,7 @@ impl Body for Idle {
             crowd.release();
             assert_eq!(crowd.join().await.len(), STRANDS);
             for reader in readers {
-                assert_eq!(P::join(reader).await, 0, "nobody has written");
+                assert_eq!(P::join(reader).await, 0, "no client has written");
             }
         });
         watchman.join().expect("a watchman")

@@ -58,7 +58,7 @@ const SERVED: Experiment = Experiment {
     ..PLAIN
 };
 
-/// `sinew memcached` under each scheduler, and the real one.
+/// Returns whether a peer is `sinew memcached` under a scheduler, or the real one.
 fn is_memcached(peer: &Contender) -> bool {
     peer.is_fibres() || peer.name == "memcached"
 }

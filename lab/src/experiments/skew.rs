@@ -25,8 +25,8 @@ const STRETCH: Duration = Duration::from_millis(5);
 pub static SKEW: Experiment = Experiment {
     name: "skew",
     source: "Sinew, after Delisle 2022, 7.7",
-    measures: "One processor has too much to do: cores' worth of work done when all strands arise on one processor (burst), and how long strands wait for their turn while one computes for 5 ms at a stretch (hog).",
-    good: "As many cores as there are processors in burst; in hog, waiting times far below the 5 ms that the processor is lost.",
+    measures: "One processor has too much to do: cores' worth of work done when all strands arise on one processor (burst), and how long strands wait for their turn while one strand computes for 5 ms at a stretch (hog).",
+    good: "In burst, the number of processors; in hog, waiting times far below the 5 ms that the processor is lost.",
     metrics: &[
         Metric::higher("cores", "cores' worth of work", 1.0),
         Metric::beside("p50_us", "µs waited, median", 1.0),

@@ -5,8 +5,8 @@
 //! Variants are the number of connections that stay, and one in which each request has a
 //! connection of its own: accept, read, write, close. That one has no open loop.
 //!
-//! Tokio is there twice: on its multi-thread runtime, as everywhere, and on the thread that
-//! runs everything, which is the faster one for a single core.
+//! Tokio takes part twice: with its multi-thread runtime, as in other experiments, and with its
+//! runtime of one thread, which is the faster one on a single core.
 
 use std::io;
 
@@ -55,7 +55,7 @@ pub static WEB: Experiment = Experiment {
     ..PLAIN
 };
 
-/// Everybody who answers `/plaintext`.
+/// Returns whether a peer answers `/plaintext`.
 pub fn serves_plaintext(peer: &Contender) -> bool {
     peer.is_runtime() || ["tokio/current", "epoll", "sinew/web", "nginx"].contains(&peer.name)
 }
@@ -84,7 +84,7 @@ pub fn measure(case: &Case) -> io::Result<Reading> {
     Ok(reading)
 }
 
-/// In the server's process.
+/// Runs in the server's process.
 pub fn serve(case: &Case) -> io::Result<()> {
     match case.peer.as_str() {
         "epoll" => floor::serve(server::listener()?, stay(case)),

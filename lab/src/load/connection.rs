@@ -13,9 +13,9 @@ pub struct Connection {
     stream: TcpStream,
     /// Whether anything was sent on it.
     pub is_used: bool,
-    /// When each request was due that is under way, and the bytes that its reply still lacks.
+    /// The requests under way: when each was due, and the bytes that its reply still lacks.
     under_way: VecDeque<(Instant, usize)>,
-    /// When those requests were due that wait until nothing is under way.
+    /// The requests that wait until nothing is under way: when each was due.
     late: VecDeque<Instant>,
 }
 
@@ -82,7 +82,7 @@ impl Connection {
         Ok(replies)
     }
 
-    /// When those requests were due that have no reply.
+    /// Returns when each request without a reply was due.
     pub fn unanswered(&self) -> impl Iterator<Item = Instant> {
         self.under_way.iter().map(|(due, _)| *due).chain(self.late.iter().copied())
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::Traffic;
 
-/// Where `sinew web` and nginx have the fixed reply. The lab's own servers have it everywhere.
+/// The path of the fixed reply of `sinew web` and nginx. The lab's own servers send it for every
+/// path.
 pub const PLAINTEXT: &str = "/plaintext";
 
 /// Room for the requests that a client sends at once.
@@ -26,7 +27,7 @@ pub enum Stay {
 }
 
 impl Stay {
-    /// The reply of the lab's own servers.
+    /// Returns the reply of the lab's own servers.
     pub fn reply(self) -> &'static [u8] {
         match self {
             Stay::Open => REPLY,
@@ -100,7 +101,7 @@ pub fn ask(stream: &mut TcpStream, request: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// The same request again and again. The length of the reply is learnt from the first one.
+/// Returns traffic that repeats one request. Asks once to learn the length of the reply.
 pub fn traffic(address: SocketAddr, request: Vec<u8>) -> io::Result<Traffic> {
     let length = ask(&mut TcpStream::connect_timeout(&address, PATIENCE)?, &request)?;
     Ok(Box::new(move |_, bytes| {

@@ -1,4 +1,4 @@
-//! Clients of a web server that take their time.
+//! Slow clients of a web server.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::http::Stay;
 
-/// How long each client waits between two bytes.
+/// The time that each client waits between two bytes.
 const PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -19,8 +19,8 @@ pub struct Slow {
 }
 
 impl Slow {
-    /// Every second client sends a head, a byte a second; the others read a large file, a byte
-    /// a second.
+    /// Starts the clients. Every second one sends a head, one byte each second. The others read a
+    /// large file, one byte each second.
     pub fn attach(address: SocketAddr, count: usize, large: &str) -> io::Result<Slow> {
         let mut streams = Vec::with_capacity(count);
         for number in 0..count {
@@ -37,7 +37,7 @@ impl Slow {
         Ok(Slow { over, driver })
     }
 
-    /// Ends them. Returns the number of clients that the server has not turned away.
+    /// Ends the clients. Returns the number of clients that the server has not turned away.
     pub fn detach(self) -> usize {
         self.over.store(true, Relaxed);
         self.driver.thread().unpark();

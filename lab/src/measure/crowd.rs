@@ -1,8 +1,8 @@
 //! Strands that have all been started before any of them begins its work.
 //!
-//! Without this, strands that never block could keep others from ever being started: may's
-//! workers look for new coroutines only when they have nothing else. And an experiment
-//! would measure its own beginning.
+//! Otherwise, strands that never block could keep others from being started: may's workers look
+//! for new coroutines only when they have nothing else to run. Also, an experiment would measure
+//! its own beginning.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -14,7 +14,7 @@ use crate::peers::Peer;
 
 pub struct Plan {
     pub locks: usize,
-    /// Of the private work and of the critical section.
+    /// The length of the private work, and of the critical section.
     pub work: Duration,
     pub policy: String,
 }
@@ -25,7 +25,7 @@ struct Padded<P: Peer>(P::Mutex);
 
 /// The turns of the loops.
 pub struct Turns {
-    /// Of every loop.
+    /// The number of turns of each loop.
     pub counts: Vec<u64>,
     pub span: Span,
     /// The measured length of the private work, without locks and with nothing else to

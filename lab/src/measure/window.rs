@@ -43,7 +43,7 @@ pub enum Audit {
     Turns,
     /// Each strand tries before it waits: see [`Tally::probe`].
     Probes,
-    /// The strands know themselves, and say so: see [`Tally::was_void`].
+    /// Each strand knows its void operations, and notes them: see [`Tally::was_void`].
     Counted,
     /// The kernel counts the switches of each strand, in the window itself.
     Kernel(fn() -> Option<u64>),
@@ -59,7 +59,7 @@ pub struct Window {
     void: AtomicU64,
 }
 
-/// The thread that opens and closes the window; it returns the real span.
+/// The thread that opens and closes the window.
 pub struct Timekeeper(thread::JoinHandle<Span>);
 
 /// How long a window was open, and the CPU time that all threads used in it.
@@ -166,14 +166,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Made by the strand itself, once it runs.
+    /// Returns the tally of a strand. The strand itself calls this, once it runs.
     pub fn new(window: &Arc<Window>, strand: usize) -> Tally {
         window.started.fetch_add(1, Relaxed);
         let window = window.clone();
         Tally { window, strand, count: 0, phase: WARMING, counted: 0, audited: 0, void: 0, switches: 0 }
     }
 
-    /// Counts one operation. Returns whether there shall be another.
+    /// Counts one operation. Returns whether the strand goes on.
     #[inline(always)]
     pub fn tick(&mut self) -> bool {
         self.count += 1;

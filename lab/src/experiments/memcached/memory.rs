@@ -20,7 +20,7 @@ pub static MEMORY: Experiment = Experiment {
     name: "memcached-memory",
     source: "Sinew",
     measures: "Resident bytes of a memcached server for each of 100,000 or 1,000,000 items with a key of 12 bytes and a value of 100, and for each of up to 10,000 connections that has asked once and has been silent for three seconds since.",
-    good: "At most 1.2 times the real memcached’s bytes for an item, and 2,048 bytes more than its for a connection.",
+    good: "At most 1.2 times the real memcached’s bytes for an item, and at most 2,048 bytes more for a connection.",
     metrics: &[Metric::lower("bytes_each", "bytes each", 1.0)],
     plots: &[Plot::Bars { metric: "bytes_each" }],
     most_repeats: 3,
