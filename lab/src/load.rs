@@ -25,7 +25,7 @@ mod tests;
 pub mod wrk;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::measure::latency::Latency;
@@ -59,6 +59,22 @@ impl Shape {
 /// The longest wait for the last replies. That of tests does not depend on how busy the machine
 /// is.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
+
+/// The longest wait for a connection or a reply.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Connects to a server. Writes are sent at once, and a read that waits too long is an error.
+pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// The error of a client whose connection the server has closed.
+fn closed_by_server() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed a connection")
+}
 
 /// The most bytes that one call reads.
 const BUFFER: usize = 64 * 1024;

@@ -15,6 +15,7 @@ use super::web::{self, serves_plaintext};
 use super::{Bar, Depth, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::kernel;
+use crate::load::connect;
 use crate::load::http::{self, PLAINTEXT, Stay};
 use crate::load::server::Server;
 
@@ -71,7 +72,7 @@ fn measure(case: &Case) -> io::Result<Reading> {
     let request = Stay::Open.request(PLAINTEXT);
     let silence = if case.variant.ends_with(SILENT) { SILENCE } else { Duration::ZERO };
     let bytes = bytes_each(&server, case.threads, silence, |address| {
-        let mut stream = TcpStream::connect(address)?;
+        let mut stream = connect(address)?;
         http::ask(&mut stream, &request).map(|_| stream)
     })?;
     Ok(Reading::of([("bytes_per_connection", bytes)]))

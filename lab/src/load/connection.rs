@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::epoll::{Epoll, Interest};
-
-const PATIENCE: Duration = Duration::from_secs(5);
+use super::{PATIENCE, closed_by_server};
 
 pub struct Connection {
     stream: TcpStream,
@@ -61,7 +60,7 @@ impl Connection {
         let mut replies = 0;
         while self.is_waiting() {
             let mut count = match self.stream.read(buffer) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed a connection")),
+                Ok(0) => return Err(closed_by_server()),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
+use super::closed_by_server;
 use super::epoll::{Epoll, Events, Interest};
 use crate::kernel;
 
@@ -74,7 +75,7 @@ fn pour(address: SocketAddr, clients: usize, requests: &[u8], end: u8, shared: &
             let (stream, sent) = &mut streams[number];
             *sent = (*sent + unless_blocked(stream.write(&requests[*sent..]))?) % requests.len();
             let count = match stream.read(&mut heard) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed a connection")),
+                Ok(0) => return Err(closed_by_server()),
                 read => unless_blocked(read)?,
             };
             let replies = heard[..count].iter().filter(|&&byte| byte == end).count();

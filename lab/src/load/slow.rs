@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::connect;
 use super::http::Stay;
 
 /// The time that each client waits between two bytes.
 const PAUSE: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Slow {
     over: Arc<AtomicBool>,
@@ -24,8 +24,7 @@ impl Slow {
     pub fn attach(address: SocketAddr, count: usize, large: &str) -> io::Result<Slow> {
         let mut streams = Vec::with_capacity(count);
         for number in 0..count {
-            let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut stream = connect(address)?;
             if number % 2 == 1 {
                 stream.write_all(&Stay::Open.request(large))?;
             }
