@@ -1,4 +1,4 @@
-//! Bars: what an experiment's figures have to reach, and whether they do.
+//! Bars: what Sinew's figures have to reach, and whether they do.
 //!
 //! A bar names one figure of Sinew's. It compares the figure with a number, or its ratio
 //! to another figure with a number: that of a peer, or Sinew's own with another number
@@ -33,14 +33,14 @@ struct Other {
 
 const SAME: Other = Other { peers: &[], variant: None, processors: None };
 
-/// In the unit that a table shows.
+/// A bound, in the unit that a table shows.
 #[derive(Clone, Copy)]
 enum Bound {
     AtLeast(f64),
     AtMost(f64),
 }
 
-/// Whether a bar is reached, and by which figure.
+/// Whether a bar is met, and by which figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Verdict {
     Met(f64),
@@ -155,7 +155,7 @@ impl Bar {
         if short.parse() == Ok(bound) { format!("{measured:.6}") } else { short }
     }
 
-    /// Says what the bar demands.
+    /// Returns the demand of the bar, in words.
     fn claim(&self, experiment: &Experiment) -> String {
         let mut text = self.peer.to_owned();
         if self.variant != "-" {
@@ -184,7 +184,7 @@ impl Bar {
     }
 }
 
-/// What the bars of all experiments came to.
+/// The numbers of bars that were met, missed and not measured.
 #[derive(Default)]
 pub struct Judgement {
     met: usize,

@@ -1,4 +1,4 @@
-//! One measurement: what is asked of a child process, and what it answers.
+//! One measurement: the case that a child process is given, and the outcome that it prints.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What one child process measures.
+/// The measurement of one child process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     pub experiment: String,
     pub peer: String,
     pub processors: usize,
-    /// How many strands take part.
+    /// The number of strands.
     pub threads: usize,
-    /// The experiment's own word for what it varies, `-` where nothing varies.
+    /// The experiment's own name for what it varies; `-` if nothing varies.
     pub variant: String,
-    /// How long to count.
+    /// The length of the window.
     pub seconds: f64,
 }
 
@@ -25,13 +25,22 @@ impl Case {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// The variant, where it is a number.
+    /// Returns the variant of an experiment whose variants are numbers.
+    ///
+    /// # Panics
+    /// The variant is no number.
     pub fn amount(&self) -> usize {
         self.variant.parse().unwrap_or_else(|_| panic!("not a number: {}", self.variant))
     }
 }
 
-/// The named figures of one measurement. What could not be measured is not there.
+/// Returns the words for a case in messages.
+pub fn named(experiment: &str, variant: &str, peer: &str, processors: usize) -> String {
+    let variant = if variant == "-" { String::new() } else { format!(" {variant}") };
+    format!("{experiment}{variant}, {peer} on {processors}")
+}
+
+/// The named figures of one measurement. A figure that could not be measured is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reading(BTreeMap<String, f64>);
 
@@ -62,9 +71,9 @@ impl Reading {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Measured(Reading),
-    /// Stopped at its limit.
+    /// The lab stopped it at its limit.
     DidNotComplete,
-    /// Ended without a result: it crashed, or measured what cannot be.
+    /// It ended without a result, or its result is impossible.
     Failed(String),
 }
 
@@ -79,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_child_says_is_what_its_parent_hears() {
+    fn a_line_of_json_carries_an_outcome() {
         let outcome = Outcome::Measured(Reading::of([("ops_per_s", 1.5e6), ("unknown", f64::NAN)]));
         let line = serde_json::to_string(&outcome).unwrap();
         assert_eq!(line, r#"{"measured":{"ops_per_s":1500000.0}}"#);

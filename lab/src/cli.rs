@@ -10,7 +10,7 @@ use crate::names::nearest;
 use crate::peers::{self, Contender};
 use crate::run::plan::Wish;
 
-/// The papers' experiments, peers side by side, one report with plots.
+/// Runs the papers' experiments on Sinew and its peers, and draws a report.
 ///
 /// Without a command: a quick tour of about two minutes. It prints tables and writes
 /// lab-report/index.html.
@@ -29,12 +29,13 @@ pub enum Command {
     List,
     /// Run some experiments in full
     Run(Run),
-    /// Say which figures became slower from one file of results to another, beyond the noise
+    /// Say which figures became slower, beyond the noise, from one file of results to another
     ///
-    /// Exits with 1 if one did.
+    /// Exits with 1 if a figure of Sinew's became slower.
     Compare {
         /// Results of `run --json` or of a tour
         old: PathBuf,
+        /// Later results of the same machine
         new: PathBuf,
     },
     /// One measurement, in this process
@@ -50,19 +51,19 @@ pub struct Run {
     /// Names from `list`, or `all`
     #[arg(required = true, value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
-    /// Names from `list`; `sinew` means all of Sinew's. The default is all peers
+    /// Names from `list`; `sinew` means all of Sinew's peers. The default is all peers
     #[arg(long, value_delimiter = ',', value_name = "PEER")]
     pub peers: Vec<String>,
-    /// Number of processors: one, or several to compare
+    /// Number of processors, or several numbers to compare
     #[arg(long, value_delimiter = ',', value_name = "N")]
     pub processors: Vec<usize>,
     /// Length of each measurement in seconds
     #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
-    /// Number of runs of each measurement, in turns with the others
+    /// Number of runs of each measurement. The measurements take turns
     #[arg(long, default_value_t = 5, value_name = "TIMES")]
     pub repeat: usize,
-    /// Seconds after which a measurement is stopped, beyond three times its length. The default is each experiment's own
+    /// Seconds, beyond three times its length, after which a measurement is stopped. Each experiment has its own default
     #[arg(long, value_name = "SECONDS")]
     pub limit: Option<f64>,
     /// Only the first variant of each experiment
@@ -71,7 +72,7 @@ pub struct Run {
     /// Only these variants, by the names in the tables and results
     #[arg(long, value_delimiter = ',', value_name = "VARIANT", conflicts_with = "first_variant")]
     pub variants: Vec<String>,
-    /// Say which bars Sinew's figures reach. Exits with 1 if one is missed
+    /// Say which bars Sinew's figures meet. Exits with 1 if a bar is missed
     #[arg(long)]
     pub bars: bool,
     #[command(flatten)]
@@ -95,7 +96,7 @@ const TOUR_BUDGET: Duration = Duration::from_secs(120);
 const TOUR_REPEATS: usize = 3;
 const MOST_SECONDS: f64 = 3600.0;
 
-/// On one processor, and on two if there are two CPUs.
+/// Returns the tour: on one processor, and on two if there are two CPUs.
 pub fn tour(cpus: usize) -> Wish {
     Wish {
         depth: Depth::Tour,
@@ -112,17 +113,17 @@ pub fn tour(cpus: usize) -> Wish {
 }
 
 impl Run {
-    /// Returns what the caller asks for.
+    /// Returns the request of the caller.
     ///
     /// # Errors
-    /// Says what is wrong with the options.
+    /// An option is wrong; the error says how.
     pub fn wish(&self, cpus: usize) -> Result<Wish, String> {
         let processors = match self.processors.as_slice() {
             [] => vec![cpus.clamp(1, 2)],
             asked => unique(asked),
         };
         if processors.contains(&0) {
-            return Err("--processors: at least 1 is needed to run anything".to_owned());
+            return Err("--processors: at least 1 is needed".to_owned());
         }
         if let Some(&many) = processors.iter().find(|&&processors| processors > 1024) {
             return Err(format!("--processors: {many} is more than the 1024 that a runtime can have"));
@@ -150,7 +151,7 @@ impl Run {
     }
 }
 
-/// Leaves out figures that are there twice.
+/// Returns each number once.
 fn unique(asked: &[usize]) -> Vec<usize> {
     let is_first = |(place, processors): &(usize, &usize)| !asked[..*place].contains(processors);
     asked.iter().enumerate().filter(is_first).map(|(_, &processors)| processors).collect()
@@ -172,34 +173,36 @@ fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str> + Cl
 }
 
 fn named_experiments(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
-    let mut found: Vec<&Experiment> = Vec::new();
-    for name in names {
-        let matching: Vec<_> = experiments::ALL.iter().filter(|e| name == "all" || e.name == name).collect();
-        if matching.is_empty() {
-            let known = experiments::ALL.iter().map(|experiment| experiment.name);
-            return Err(unknown("experiment", name, known));
-        }
-        for experiment in matching {
-            if found.iter().all(|known| known.name != experiment.name) {
-                found.push(experiment);
-            }
-        }
-    }
-    Ok(found)
+    let known = experiments::ALL.iter().map(|experiment| experiment.name);
+    named("experiment", names, experiments::ALL, |experiment, name| experiment.name == name, known)
 }
 
 fn named_peers(names: &[String]) -> Result<Vec<&'static Contender>, String> {
-    let mut found: Vec<&Contender> = Vec::new();
+    let all: Vec<&Contender> = peers::ALL.iter().collect();
+    let known = peers::ALL.iter().map(|peer| peer.name).chain(["sinew"]);
+    named("peer", names, &all, |peer, name| peer.name == name || peer.family() == name, known)
+}
+
+/// Returns all that the names stand for, each once, in the order of the names.
+///
+/// # Errors
+/// A name stands for nothing.
+fn named<T>(
+    what: &str,
+    names: &[String],
+    all: &[&'static T],
+    is_called: fn(&T, &str) -> bool,
+    known: impl Iterator<Item = &'static str> + Clone,
+) -> Result<Vec<&'static T>, String> {
+    let mut found: Vec<&'static T> = Vec::new();
     for name in names {
-        let matching: Vec<_> =
-            peers::ALL.iter().filter(|peer| name == "all" || peer.name == name || peer.family() == name).collect();
+        let matching: Vec<_> = all.iter().filter(|one| name == "all" || is_called(one, name)).collect();
         if matching.is_empty() {
-            let known = peers::ALL.iter().map(|peer| peer.name).chain(["sinew"]);
-            return Err(unknown("peer", name, known));
+            return Err(unknown(what, name, known));
         }
-        for peer in matching {
-            if found.iter().all(|known| known.name != peer.name) {
-                found.push(peer);
+        for one in matching {
+            if !found.iter().any(|other| std::ptr::eq(*other, *one)) {
+                found.push(one);
             }
         }
     }

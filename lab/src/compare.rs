@@ -1,29 +1,29 @@
-//! What became slower from one file of results to another, beyond the noise.
+//! Finds the figures that became slower from one file of results to another, beyond the noise.
 //!
-//! Sinew's figures are judged; the other peers are their control: nobody changed
-//! them between the files, so that what moved them was the machine. A figure counts
-//! as slower when all of this holds:
+//! Sinew's figures are judged. The other peers are their *controls*: their code is the same in
+//! both files, so if they moved, the machine moved them. A figure counts as slower if all of
+//! this holds:
 //!
 //! 1. It is worse by more than [`LEAST_EFFECT`].
-//! 2. That is more than [`SIGMAS`] times its noise: how far its runs can be off by
-//!    themselves (see [`runs`]), and what differs between two files of one build.
-//! 3. Of few runs, every new one is worse than the old median, and every old one is
+//! 2. It is worse by more than [`SIGMAS`] times its noise: how far its runs can be off by
+//!    themselves (see [`runs`]), and how far two files of one build differ.
+//! 3. If the runs are few, every new run is worse than the old median, and every old run is
 //!    better than the new median.
 //!
-//! There are two ways to find by how much a figure is worse, and the one with less
-//! noise is taken (see [`mod@judge`]):
+//! There are two ways to find by how much a figure is worse. The way with less noise counts
+//! (see [`mod@judge`]):
 //!
-//! - *By itself*: the middle of its runs, or of the best of many. If the controls of
-//!   the same configuration moved beyond their own noise, what is beyond is noise of
-//!   the figure. If there are many controls in the file, the middle of their shifts is
-//!   taken off instead, and their scatter is the noise between files.
-//! - *Beside its controls*: the middle of its ratios to their runs, round by round.
-//!   Peers take turns, so that the runs of a round met the machine in nearly the same
-//!   state. A ratio has two sides: at least half of the shift must be the figure's own.
+//! - *By itself*: the median of its runs, or of the best of many runs. If the controls of the
+//!   same configuration moved beyond their own noise, the excess is noise of the figure. If
+//!   the file has many controls, the median of their shifts is subtracted instead, and their
+//!   scatter is the noise between files.
+//! - *Beside its controls*: the median of its ratios to their runs, round by round. Peers take
+//!   turns, so the runs of a round met the machine in nearly the same state. A ratio has two
+//!   sides: at least half of the shift must be the figure's own.
 //!
-//! What slows the runtime rarely slows one figure alone. So all of Sinew's figures by
-//! one metric of an experiment are looked at together, too, run by run: their mean has
-//! less noise than each of them, and counts by the same measure.
+//! A change that slows the runtime rarely slows one figure alone. So all of Sinew's figures by
+//! one metric of an experiment are also judged together, run by run. Their mean has less noise
+//! than each of them, and the same conditions hold for it.
 
 mod judge;
 mod runs;
@@ -37,35 +37,36 @@ use crate::table::figure;
 use judge::{Change, Drift, Pair, drift, is_ours, judge, judge_together, what};
 
 const LEAST_EFFECT: f64 = 0.05;
-/// With a hundred figures in a file, three would raise a false alarm in every
-/// eighth comparison.
+/// With three sigmas and a hundred figures in a file, every eighth comparison would raise a
+/// false alarm.
 const SIGMAS: f64 = 4.0;
 
 pub struct Comparison {
     compared: usize,
     only_old: usize,
     only_new: usize,
-    /// Sinew's.
+    /// Changes of Sinew's figures.
     slower: Vec<Change>,
     faster: Vec<Change>,
+    /// Figures of Sinew's that only the old file has completed.
     lost: Vec<String>,
     regained: Vec<String>,
-    /// The other peers', in both directions.
+    /// Changes of the other peers' figures, in both directions.
     moved: Vec<Change>,
-    /// Of other peers that completed in one file only, and how.
+    /// Figures of other peers that only one file has completed.
     strange: Vec<String>,
     machine: Machine,
 }
 
-/// What is known about how the machine changed from one file to the other.
+/// How the machine changed from one file to the other.
 enum Machine {
-    /// By many figures of other peers.
+    /// Many figures of other peers show it.
     Known(Drift),
-    /// By those of the same configuration as some of Sinew's figures.
+    /// Few figures of other peers show it.
     Seen { worse: f64, assumed: f64 },
-    /// Nothing: there are no other peers.
+    /// No other peer is in both files.
     Unknown { assumed: f64 },
-    /// There is nothing of Sinew's to judge.
+    /// Sinew has no figure to judge.
     Irrelevant,
 }
 
@@ -83,6 +84,10 @@ impl Machine {
 }
 
 impl Comparison {
+    /// Compares two files.
+    ///
+    /// # Errors
+    /// The files have no figure in common.
     pub fn of(old: &[Row], new: &[Row]) -> Result<Comparison, String> {
         let partner = |rows: &'_ [Row], row: &Row| rows.iter().position(|other| other.key() == row.key());
         let both: Vec<(&Row, &Row)> = new.iter().filter_map(|row| Some((&old[partner(old, row)?], row))).collect();
@@ -129,7 +134,7 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// Whether anything of Sinew's is.
+    /// Returns whether a figure of Sinew's became slower, or no longer completes.
     pub fn is_slower(&self) -> bool {
         !self.slower.is_empty() || !self.lost.is_empty()
     }
@@ -150,20 +155,20 @@ impl fmt::Display for Machine {
                 let (centre, which, scatter) = (percent(drift.centre), direction(drift.centre), percent(drift.scatter));
                 writeln!(
                     f,
-                    "by the other peers, the machine was {centre} {which} (taken off), and noise between runs is {scatter}"
+                    "by the other peers, the machine was {centre} {which} (subtracted), and the noise between files is {scatter}"
                 )
             }
             Machine::Seen { worse, assumed } => {
                 let (by, which, assumed) = (percent(*worse), direction(*worse), percent(*assumed));
                 writeln!(
                     f,
-                    "by few other peers, the machine was {by} {which}; noise between runs is taken to be {assumed}, \
-                     or more where they moved by more than theirs"
+                    "by few other peers, the machine was {by} {which}; the noise between files is assumed to be {assumed}, \
+                     or more if they moved beyond their own noise"
                 )
             }
             Machine::Unknown { assumed } => {
                 let assumed = percent(*assumed);
-                writeln!(f, "no other peer is in both files: noise between runs is taken to be {assumed}")
+                writeln!(f, "no other peer is in both files: the noise between files is assumed to be {assumed}")
             }
             Machine::Irrelevant => Ok(()),
         }

@@ -8,7 +8,7 @@ mod blocking;
 mod burst;
 mod channel;
 mod churn;
-mod connections;
+pub mod connections;
 mod cycle;
 mod efficiency;
 mod files;
@@ -77,7 +77,7 @@ pub static ALL: &[&Experiment] = &[
 
 pub struct Experiment {
     pub name: &'static str,
-    /// Where it comes from.
+    /// The paper that it comes from, or Sinew.
     pub source: &'static str,
     /// What it measures, in a sentence.
     pub measures: &'static str,
@@ -92,13 +92,13 @@ pub struct Experiment {
     pub most_repeats: usize,
     /// The time after which a child is stopped, beyond the window.
     pub limit: fn(Depth) -> Duration,
-    /// What the variants count, where they are numbers.
+    /// The noun of the variants, if they are numbers.
     pub unit: &'static str,
-    /// Whether a peer has anything to do with it.
+    /// Returns whether a peer takes part.
     pub concerns: fn(&Contender) -> bool,
     /// The part of the `sinew` command that stands for Sinew's peers.
     pub command: Option<&'static str>,
-    /// What is varied, for so many processors and a peer.
+    /// Returns the variants for a number of processors and a peer.
     pub variants: fn(Depth, usize, &Contender) -> Vec<Variant>,
     /// Whether the child is pinned to one CPU for each processor of the case.
     pub is_pinned: bool,
@@ -110,7 +110,7 @@ pub struct Experiment {
     pub check: fn(&Case, &Reading) -> Result<(), String>,
     /// Curves of the first metric that are computed.
     pub models: &'static [Model],
-    /// What Sinew's figures have to reach.
+    /// The bars that Sinew's figures have to reach.
     pub bars: &'static [Bar],
     /// Returns why a peer cannot do it, if it cannot.
     pub cannot: fn(&Contender) -> Option<&'static str>,
@@ -140,10 +140,10 @@ pub const PLAIN: Experiment = Experiment {
     cannot: |_| None,
 };
 
-/// How much is varied.
+/// The number of variants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Depth {
-    /// Two minutes for everything.
+    /// Few variants: all experiments take two minutes.
     Tour,
     Full,
 }
@@ -164,7 +164,7 @@ impl Variant {
 pub struct Metric {
     /// With its unit, as it stands in the JSON.
     pub name: &'static str,
-    /// The head of a column.
+    /// The words of a column's head.
     pub title: &'static str,
     /// A table shows the figure divided by this.
     pub scale: f64,
@@ -180,7 +180,23 @@ pub enum Better {
     Neither,
 }
 
+impl Better {
+    /// Returns the mark behind a metric's title.
+    pub fn arrow(self) -> &'static str {
+        match self {
+            Better::Higher => " ↑",
+            Better::Lower => " ↓",
+            Better::Neither => "",
+        }
+    }
+}
+
 impl Metric {
+    /// Returns the head of a column.
+    pub fn head(&self) -> String {
+        format!("{}{}", self.title, self.better.arrow())
+    }
+
     pub const fn higher(name: &'static str, title: &'static str, scale: f64) -> Metric {
         Metric { name, title, scale, better: Better::Higher }
     }
@@ -194,8 +210,8 @@ impl Metric {
     }
 }
 
-/// How a metric is drawn: one picture for each variant, or one for all of them
-/// where they are the x axis.
+/// The way to draw a metric: one picture for each variant, or one for all if the variants are
+/// the x axis.
 pub enum Plot {
     /// A bar for each peer, in groups by the number of processors.
     Bars { metric: &'static str },
@@ -219,17 +235,25 @@ impl Experiment {
         self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// Returns why this peer cannot do it, if it cannot.
+    /// Returns why this peer cannot be measured here, if it cannot.
     pub fn refusal(&self, peer: &Contender) -> Option<&'static str> {
-        match (self.cannot)(peer) {
+        match self.inability(peer) {
             Some(why) => Some(why),
-            _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
-            _ if matches!(peer.kind, Kind::Program(_)) && !peer.is_installed() => Some("not installed"),
+            _ if !peer.is_installed() => Some("not installed"),
             _ => self.command_of(peer).and_then(|server| server::sinew_command(server).err()),
         }
     }
 
-    /// The part of the `sinew` command that this peer is measured by, if it is.
+    /// Returns why this peer cannot do it on any machine, if it cannot.
+    pub fn inability(&self, peer: &Contender) -> Option<&'static str> {
+        match (self.cannot)(peer) {
+            Some(why) => Some(why),
+            _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
+            _ => None,
+        }
+    }
+
+    /// Returns the part of the `sinew` command that this peer is measured by, if there is one.
     fn command_of(&self, peer: &Contender) -> Option<&'static str> {
         match peer.kind {
             Kind::Command(server) => Some(server),
@@ -238,7 +262,10 @@ impl Experiment {
         }
     }
 
-    /// What is wrong with a reading, if anything.
+    /// Checks that a reading is possible.
+    ///
+    /// # Errors
+    /// Says what is wrong.
     pub fn check_all(&self, case: &Case, reading: &Reading) -> Result<(), String> {
         let first = self.metrics[0].name;
         if self.metrics.iter().all(|metric| reading.get(metric.name).is_none()) {
@@ -266,5 +293,5 @@ impl Experiment {
     }
 }
 
-/// 100 strands for each processor: enough to keep them busy.
+/// The number of strands for each processor that keeps it busy.
 const MANY: usize = 100;

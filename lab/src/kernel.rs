@@ -1,4 +1,4 @@
-//! What the lab asks of the kernel and std has no word for.
+//! System calls that std does not offer.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::measure::procfs;
 
-/// Lets the calling thread, and those that it starts, run on the CPUs with
-/// these places among those that the process may use.
+/// Lets the calling thread, and the threads that it starts, run only on these CPUs. `places`
+/// counts among the CPUs that the process may use.
 pub fn pin_to(places: std::ops::Range<usize>) -> io::Result<()> {
     let allowed = allowed_cpus()?;
     // SAFETY: all bits zero is an empty set.
@@ -24,7 +24,7 @@ pub fn pin_to(places: std::ops::Range<usize>) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
 }
 
-/// The CPUs that this process may use.
+/// Returns the CPUs that this process may use.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: all bits zero is an empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -34,15 +34,15 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
-/// The process ends when the one that started it does, also after `exec`.
+/// Lets this process end when its parent ends, also after `exec`.
 pub fn end_with_parent(parent: u32) -> io::Result<()> {
     // SAFETY: takes a number.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
-    // One that had ended before cannot be heard of any more.
-    if std::os::unix::process::parent_id() == parent { Ok(()) } else { Err(io::Error::other("its parent has ended")) }
+    // The kernel does not report a parent that ended before this call.
+    if std::os::unix::process::parent_id() == parent { Ok(()) } else { Err(io::Error::other("the parent has ended")) }
 }
 
-/// Lets the process have the most descriptors that it may have, and returns their number.
+/// Raises the process's limit of descriptors as far as it may. Returns the limit.
 pub fn raise_descriptor_limit() -> io::Result<usize> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is ours.
@@ -53,14 +53,15 @@ pub fn raise_descriptor_limit() -> io::Result<usize> {
     Ok(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// Accepts a connection that is non-blocking, by one call; `None` if there is none.
+/// Accepts a connection, as a non-blocking one, by one system call. Returns `None` if no
+/// connection waits.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let own = listener.as_raw_fd();
     // SAFETY: no address is asked for.
     let descriptor = unsafe { libc::accept4(own, std::ptr::null_mut(), std::ptr::null_mut(), flags) };
     if descriptor >= 0 {
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new, so it has no other owner.
         return Ok(Some(unsafe { TcpStream::from_raw_fd(descriptor) }));
     }
     match io::Error::last_os_error() {
@@ -69,27 +70,27 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     }
 }
 
-/// From now on the calling thread runs only where no other thread wants to.
+/// Lets the calling thread run only on a CPU that no other thread wants.
 pub fn run_when_idle() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure is ours; the number is that of the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) })
 }
 
-/// Asks a process that this one has started to end.
+/// Asks a child of this process to end.
 pub fn interrupt(child: &std::process::Child) -> io::Result<()> {
     // SAFETY: takes numbers; the child has not been waited for, so that its
     // number is its own.
     check(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) })
 }
 
-/// Ends a process that this one has started and has not waited for, and all that it has
-/// started: nginx leaves its workers behind when only its master is killed.
+/// Kills a child that has not been waited for, and all its descendants: nginx leaves its
+/// workers behind when only its master is killed.
 pub fn kill_family(child: &std::process::Child) {
     kill_all(&procfs::family_of(child.id()));
 }
 
-/// Ends all that this process has started, and they; who that was.
+/// Kills all descendants of this process. Returns their numbers.
 pub fn kill_descendants() -> Vec<u32> {
     let mut family = procfs::family_of(std::process::id());
     family.remove(0);
@@ -99,47 +100,44 @@ pub fn kill_descendants() -> Vec<u32> {
 
 fn kill_all(family: &[u32]) {
     for &process in family {
-        // SAFETY: takes numbers. All were alive a moment ago and are descendants of this
-        // process, and numbers are not reused as soon as that.
+        // SAFETY: takes numbers. All were descendants of this process a moment ago, and the
+        // kernel does not reuse a number that soon.
         unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
     }
 }
 
-fn usage(who: libc::c_int) -> libc::rusage {
-    // SAFETY: all bits zero is a valid structure of numbers.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure is ours; it cannot fail with these arguments.
-    unsafe { libc::getrusage(who, &raw mut usage) };
-    usage
-}
-
-/// CPU time of all threads of this process so far.
+/// Returns the CPU time of all threads of this process so far.
 pub fn cpu_time() -> Duration {
-    let usage = usage(libc::RUSAGE_SELF);
-    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-    time(usage.ru_utime) + time(usage.ru_stime)
+    time_of(libc::CLOCK_PROCESS_CPUTIME_ID).expect("the clock of this process")
 }
 
-/// CPU time of all threads of a process so far, also of those that have ended.
+/// Returns the CPU time of all threads of a process so far, also of those that have ended.
 pub fn process_cpu_time(process: u32) -> Option<Duration> {
     let mut clock: libc::clockid_t = 0;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the number of the clock is valid for writing.
     if unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) } != 0 {
         return None;
     }
+    time_of(clock)
+}
+
+fn time_of(clock: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is valid for writing.
     check(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
     Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// How often the calling kernel thread has given its CPU to another.
+/// Returns how often the calling kernel thread has given its CPU to another.
 pub fn thread_switches() -> u64 {
-    let usage = usage(libc::RUSAGE_THREAD);
+    // SAFETY: all bits zero is a valid structure of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is ours; the call cannot fail with these arguments.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     (usage.ru_nvcsw + usage.ru_nivcsw) as u64
 }
 
-/// The calling kernel thread's number.
+/// Returns the number of the calling kernel thread.
 pub fn thread_id() -> i32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::gettid() }
@@ -149,10 +147,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The CPU time of the calling thread so far.
+/// Returns the CPU time of the calling thread so far.
 pub fn thread_cpu() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is valid for writing.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID).expect("the clock of this thread")
 }

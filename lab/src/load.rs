@@ -2,13 +2,13 @@
 //!
 //! One thread, many connections. *Closed-loop*: a connection sends its next request when it
 //! has the reply, which finds out how much a server can do. *Open-loop*: requests are due at
-//! random moments of a given rate, whatever the server does. One that is due while its
-//! connection still waits is sent late, and its time counts from when it was due: a client
-//! that is kept waiting by a stall is in the figures, as it would be in the world. (A
-//! generator that waits for replies before it asks again leaves those out.)
+//! random moments of a given rate, whatever the server does. A request that is due while its
+//! connection still waits is sent late, and its time counts from when it was due. So the figures
+//! have the clients that a stall keeps waiting. (A generator that waits for replies before it
+//! asks again leaves them out.)
 //!
 //! The closed loop is the same on every machine. [`wrk`] and [`memcaslap`] are generators by
-//! others, beside it where they are installed: nobody has to believe the lab's own.
+//! others, beside it if they are installed: so the lab's own can be checked.
 
 mod connection;
 mod epoll;
@@ -25,7 +25,7 @@ mod tests;
 pub mod wrk;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::measure::latency::Latency;
@@ -56,8 +56,25 @@ impl Shape {
     }
 }
 
-/// How long stragglers are waited for. Tests do not depend on how busy the machine is.
+/// The longest wait for the last replies. That of tests does not depend on how busy the machine
+/// is.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
+
+/// The longest wait for a connection or a reply.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Connects to a server. Writes are sent at once, and a read that waits too long is an error.
+pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// The error of a client whose connection the server has closed.
+fn closed_by_server() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed a connection")
+}
 
 /// The most bytes that one call reads.
 const BUFFER: usize = 64 * 1024;

@@ -10,6 +10,7 @@ mod load;
 mod measure;
 mod names;
 mod peers;
+mod process;
 mod report;
 mod rows;
 mod run;
@@ -28,9 +29,9 @@ use cli::{Cli, Command, Output};
 use peers::go;
 use run::plan::{Plan, Planned, Wish};
 
-/// The lab was called in a wrong way, or a file is wrong.
+/// The exit code if the arguments or a file are wrong.
 const WRONG_USE: u8 = 2;
-/// `compare` found something slower, or a bar of `run --bars` was missed.
+/// The exit code if `compare` finds a slower figure, or if `run --bars` finds a missed bar.
 const SLOWER: u8 = 1;
 
 fn main() -> ExitCode {
@@ -77,7 +78,7 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
     let mut plan = Plan::of(wish);
     if let Some(Planned { experiment, case }) = plan.cases.iter().find(|planned| planned.shares_cpus(cpus)) {
         let (name, processors) = (experiment.name, case.processors);
-        eprintln!("warning: {name} on {processors} of {cpus} CPUs: the load has none of its own");
+        eprintln!("warning: {name} on {processors} of {cpus} CPUs: the load has no CPU of its own");
     }
     let mut program = None;
     if plan.cases.iter().any(|planned| planned.case.peer == go::NAME) {
@@ -91,13 +92,13 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
     }
     if plan.cases.is_empty() {
         let why = match plan.refusals.join("; ") {
-            why if why.is_empty() => "these peers have no part in that (see sinew-lab list)".to_owned(),
+            why if why.is_empty() => "these peers take no part in these experiments (see sinew-lab list)".to_owned(),
             why => why,
         };
         return Err(format!("nothing to measure: {why}"));
     }
     let begun = Instant::now();
-    let run::Results { rows, measurements } = run::conduct(&plan, program.as_ref());
+    let run::Results { rows, measurements } = run::conduct(&plan, program.as_deref());
     if let Some(program) = program {
         let _ = fs::remove_file(program);
     }
@@ -119,8 +120,7 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
     }
     text.push('\n');
     plan.refusals.iter().for_each(|refusal| text += &format!("not measured: {refusal}\n"));
-    let plural = if measurements == 1 { "" } else { "s" };
-    text += &format!("{measurements} measurement{plural} in {}\n", run::said(begun.elapsed()));
+    text += &format!("{} in {}\n", table::counted(measurements, "measurement"), run::said(begun.elapsed()));
     if let (Some(path), Ok(())) = (page, &written) {
         text += &format!("report: {}\n", path.display());
     }
@@ -131,11 +131,13 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
     say(&text).and(written).map(|()| code)
 }
 
-/// Prints. A reader that has closed the pipe is no error.
+/// Prints the text. A closed pipe is no error.
 fn say(text: &str) -> Result<(), String> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("the output: {error}")),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
         _ => Ok(()),
     }
 }
@@ -157,16 +159,16 @@ fn compare(old: &Path, new: &Path) -> Result<ExitCode, String> {
 }
 
 fn parse(parent: u32, case: &str) -> Result<(Case, &'static experiments::Experiment), String> {
-    let case: Case = serde_json::from_str(case).map_err(|error| format!("a case: {error}"))?;
+    let case: Case = serde_json::from_str(case).map_err(|error| format!("cannot read the case: {error}"))?;
     let experiment =
-        experiments::find(&case.experiment).ok_or_else(|| format!("no experiment: {}", case.experiment))?;
-    peers::find(&case.peer).ok_or_else(|| format!("no peer: {}", case.peer))?;
+        experiments::find(&case.experiment).ok_or_else(|| format!("unknown experiment: {}", case.experiment))?;
+    peers::find(&case.peer).ok_or_else(|| format!("unknown peer: {}", case.peer))?;
     kernel::end_with_parent(parent).map_err(|error| error.to_string())?;
     Ok((case, experiment))
 }
 
 fn pin(case: &Case) -> Result<(), String> {
-    kernel::pin_to(0..case.processors).map_err(|error| format!("pinning: {error}"))
+    kernel::pin_to(0..case.processors).map_err(|error| format!("cannot pin the process: {error}"))
 }
 
 /// Measures one case. Runs in a child.

@@ -1,13 +1,13 @@
 //! Names that people type.
 
-/// The candidate that `name` was most likely meant to be, if any is near.
+/// Returns the candidate nearest to `name`, if it is near enough to be meant.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let all = candidates.into_iter().map(|candidate| (distance(name, candidate), candidate));
     let (distance, candidate) = all.min_by_key(|(distance, _)| *distance)?;
     (distance <= 1 + name.len().max(candidate.len()) / 3).then_some(candidate)
 }
 
-/// Letters to insert, delete, replace or exchange with their neighbour.
+/// Returns the number of letters to insert, delete, replace or exchange with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.to_lowercase().chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
@@ -33,7 +33,7 @@ mod tests {
     const NAMES: [&str; 4] = ["yield", "cycle", "memory", "utilisation"];
 
     #[test]
-    fn a_slip_of_the_finger_finds_what_was_meant() {
+    fn a_typing_error_finds_the_name_that_was_meant() {
         for (typed, meant) in
             [("yeild", "yield"), ("cycel", "cycle"), ("Memory", "memory"), ("utilization", "utilisation")]
         {
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_like_nothing_finds_nothing() {
+    fn a_name_that_is_near_no_other_finds_none() {
         assert_eq!(nearest("web", NAMES), None);
     }
 }

@@ -45,7 +45,7 @@ pub trait Peer: Sized + 'static {
     type Parker: Clone + Send + Sync + 'static;
     type Mutex: Send + Sync + 'static;
     type Semaphore: Send + Sync + 'static;
-    /// Of an unbounded channel with many senders.
+    /// The sending end of an unbounded channel with many senders.
     type Sender: Clone + Send + 'static;
     type Receiver: Send + 'static;
     type Listener: Send + 'static;
@@ -76,10 +76,10 @@ pub trait Peer: Sized + 'static {
 
     fn sleep(duration: Duration) -> impl Future<Output = ()> + Send;
 
-    /// A lock with one of the policies of [`Contender::policies`].
+    /// Returns a lock with one of the policies of [`Contender::policies`].
     fn mutex(policy: &str) -> Self::Mutex;
 
-    /// Calls `f` while the lock is the caller's.
+    /// Calls `f` while the caller has the lock.
     fn locked(mutex: &Self::Mutex, f: impl FnOnce() + Send) -> impl Future<Output = ()> + Send;
 
     /// Returns a semaphore without permits.
@@ -96,13 +96,13 @@ pub trait Peer: Sized + 'static {
 
     fn channel() -> (Self::Sender, Self::Receiver);
 
-    /// The receiver is there.
+    /// Called while the receiver exists.
     fn send(sender: &Self::Sender, message: u64);
 
-    /// `None` when the senders are gone.
+    /// Returns `None` when all senders are dropped.
     fn receive(receiver: &mut Self::Receiver) -> impl Future<Output = Option<u64>> + Send;
 
-    /// `None` when there is no message.
+    /// Returns `None` if there is no message.
     fn try_receive(receiver: &mut Self::Receiver) -> Option<u64>;
 
     fn listener(std: TcpListener) -> io::Result<Self::Listener>;
@@ -133,7 +133,7 @@ pub trait Peer: Sized + 'static {
     }
 }
 
-/// What a child process does for an experiment.
+/// The body of an experiment: a child process runs it.
 pub trait Body {
     fn measure<P: Peer>(peer: P, case: &Case) -> Reading;
 }
@@ -141,7 +141,7 @@ pub trait Body {
 /// A peer that can be measured.
 pub struct Contender {
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub about: &'static str,
     pub kind: Kind,
     /// Strands that can exist at once.
@@ -244,17 +244,17 @@ pub fn find(name: &str) -> Option<&'static Contender> {
 }
 
 impl Contender {
-    /// What it is part of: `sinew` of `sinew/fair`.
+    /// Returns the first part of the name: `sinew` of `sinew/fair`.
     pub fn family(&self) -> &'static str {
         family(self.name)
     }
 
-    /// Whether strands of any experiment run on it.
+    /// Returns whether strands of any experiment run on it.
     pub fn is_runtime(&self) -> bool {
         matches!(self.kind, Kind::Inside | Kind::Go)
     }
 
-    /// Whether it is Sinew's fibres.
+    /// Returns whether it is Sinew's fibres.
     pub fn is_fibres(&self) -> bool {
         self.kind == Kind::Inside && self.family() == "sinew" && !self.name.starts_with("sinew/tasks")
     }
@@ -285,12 +285,11 @@ pub fn measure<B: Body>(case: &Case) -> Outcome {
     Outcome::Measured(reading)
 }
 
-/// Runs a body whose every operation blocks: it is ready when it is first
-/// polled.
+/// Runs a body whose every operation blocks: the first poll finds it ready.
 #[inline(always)]
 pub fn blocking<T>(body: impl Future<Output = T>) -> T {
     match pin!(body).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
-        Poll::Pending => unreachable!("an operation of a blocking peer that did not block"),
+        Poll::Pending => unreachable!("an operation of a blocking peer did not block"),
     }
 }

@@ -6,7 +6,7 @@ mod plot;
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::experiments::{self, Better, Experiment};
+use crate::experiments::{self, Experiment};
 use crate::peers;
 use crate::rows::Row;
 use crate::run::said;
@@ -16,16 +16,17 @@ use machine::Setting;
 
 const STYLE: &str = include_str!("report/style.css");
 
-/// What text may not contain in HTML.
+/// Escapes the characters that mean something in HTML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The name of a peer as a class of the style sheet.
+/// Returns the class of the style sheet for a peer.
 pub fn class(peer: &str) -> String {
     format!("peer-{}", peer.replace('/', "-"))
 }
 
+/// Returns the page.
 pub fn page(rows: &[Row], setting: &Setting, refusals: &[String], took: Duration) -> String {
     let shown: Vec<&Experiment> =
         experiments::ALL.iter().copied().filter(|e| rows.iter().any(|row| row.experiment == e.name)).collect();
@@ -65,11 +66,11 @@ fn how_to_read(html: &mut String, rows: &[Row]) {
         let (class, name, about) = (class(peer.name), peer.name, escaped(peer.about));
         let _ = writeln!(html, "<li><span class=\"chip {class}\"></span><b>{name}</b> {about}</li>");
     }
-    *html += "</ul>\n<p>Bars and points are medians, thin lines go from the least to the greatest of the runs; a bar \
-              with a gap is longer than there is room for. Every \
-              measurement is a process of its own on as many CPUs as it has processors, and all peers take turns. \
-              <b>↑</b> more is better, <b>↓</b> less is better. <i>Did not complete</i> means stopped after its \
-              limit.</p>\n</section>\n";
+    *html += "</ul>\n<p>Bars and points are medians. Thin lines go from the least to the greatest of the runs. A bar \
+              with a gap is longer than the plot has room for. Every measurement is a process of its own, with \
+              one CPU for each processor, and all peers take turns. \
+              <b>↑</b> more is better, <b>↓</b> less is better. <i>Did not complete</i> means that the lab \
+              stopped the measurement at its limit.</p>\n</section>\n";
 }
 
 fn section(html: &mut String, experiment: &Experiment, rows: &[Row], setting: &Setting) {
@@ -102,12 +103,7 @@ fn table(html: &mut String, experiment: &Experiment, group: &Group) {
     let metrics = group.metrics(experiment);
     let _ = write!(html, "<div class=\"wide\"><table>\n<caption>{}</caption>\n<tr><th></th>", escaped(&group.title()));
     for metric in &metrics {
-        let arrow = match metric.better {
-            Better::Higher => " ↑",
-            Better::Lower => " ↓",
-            Better::Neither => "",
-        };
-        let _ = write!(html, "<th>{}{arrow}</th>", escaped(metric.title));
+        let _ = write!(html, "<th>{}</th>", escaped(&metric.head()));
     }
     *html += "</tr>\n";
     for peer in &group.peers {

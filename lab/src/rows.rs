@@ -1,4 +1,4 @@
-//! Results as they are written: one JSON object per line.
+//! Rows of results. A file has one JSON object per line.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ pub struct Row {
     #[serde(default = "nothing_varies")]
     pub variant: String,
     pub metric: String,
-    /// `null` where nothing was measured, as are the next two.
+    /// `null` if nothing was measured. The same holds for `min` and `max`.
     pub median: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
@@ -27,10 +27,10 @@ pub struct Row {
     pub completed: bool,
     #[serde(default = "neither")]
     pub better: Better,
-    /// What each run measured, in their order: what `compare` is fed by.
+    /// The figure of each run, in the order of the runs. `compare` judges these.
     #[serde(default)]
     pub values: Vec<f64>,
-    /// Why it is not completed.
+    /// Why the case did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
@@ -45,7 +45,7 @@ fn neither() -> Better {
 
 pub const DID_NOT_COMPLETE: &str = "did not complete";
 
-/// The middle of some figures.
+/// Returns the median; `None` if there are no figures.
 pub fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -58,7 +58,8 @@ pub fn median(figures: &[f64]) -> Option<f64> {
 }
 
 impl Row {
-    fn new(case: &Case, metric: &Metric, values: Vec<f64>) -> Row {
+    /// Returns the row of a case that completed.
+    pub fn new(case: &Case, metric: &Metric, values: Vec<f64>) -> Row {
         Row {
             experiment: case.experiment.clone(),
             peer: case.peer.clone(),
@@ -77,15 +78,15 @@ impl Row {
         }
     }
 
-    /// All that is measured about the same thing has the same key.
+    /// Identifies the figure: rows of the same figure in two files have the same key.
     pub fn key(&self) -> (&str, &str, usize, usize, &str, &str) {
         (&self.experiment, &self.peer, self.processors, self.threads, &self.variant, &self.metric)
     }
 }
 
-/// The rows of one case. One whose any run did not complete has a single row,
-/// that of the first metric. What only some of the runs measured has none: a quantile
-/// that only the longest run had enough times for would be another run's than the rest.
+/// Returns the rows of one case. If any run did not complete, there is one row, that of the
+/// first metric. A metric that only some runs measured has no row: a quantile that only the
+/// longest run had enough times for would come from other runs than the rest.
 pub fn of_case(experiment: &Experiment, case: &Case, outcomes: &[Outcome]) -> Vec<Row> {
     let trouble = outcomes.iter().find_map(|outcome| match outcome {
         Outcome::Measured(_) => None,
@@ -107,7 +108,7 @@ pub fn of_case(experiment: &Experiment, case: &Case, outcomes: &[Outcome]) -> Ve
     rows.filter(|row| row.runs > 0 && row.runs == outcomes.len()).collect()
 }
 
-/// What an experiment's models say about a case.
+/// Returns the rows that the experiment's models compute for a case.
 pub fn of_models(experiment: &Experiment, case: &Case) -> Vec<Row> {
     let metric = &experiment.metrics[0];
     let row = |model: &crate::experiments::Model| {
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_some_runs_measured_is_left_out() {
+    fn a_metric_that_only_some_runs_measured_is_left_out() {
         let experiment = crate::experiments::find("transfer").unwrap();
         let short = Reading::of([("mean_us", 9000.0), ("p50_us", 9000.0)]);
         let long = Reading::of([("mean_us", 40.0), ("p50_us", 30.0), ("p90_us", 43.0)]);
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_that_did_not_complete_is_what_is_said_about_all() {
+    fn a_case_did_not_complete_if_one_run_did_not() {
         let experiment = crate::experiments::find("cycle").unwrap();
         let outcomes = [Outcome::Measured(Reading::of([("ops_per_s", 1.0)])), Outcome::DidNotComplete];
         let rows = of_case(experiment, &case(), &outcomes);

@@ -1,12 +1,11 @@
-//! Conducting experiments: which cases, in which order, each in a process of its
-//! own.
+//! Runs the cases of the experiments, each in a process of its own.
 
 mod child;
 pub mod interruption;
 pub mod plan;
 mod progress;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::case::Outcome;
@@ -17,14 +16,13 @@ use progress::Progress;
 
 pub struct Results {
     pub rows: Vec<Row>,
-    /// How many children there were.
+    /// The number of child processes.
     pub measurements: usize,
 }
 
-/// Measures every case of the plan, in turns: all of them once, then all of them
-/// again, so that a disturbance of the machine hits all peers alike. A case that
-/// did not complete or failed is not tried again.
-pub fn conduct(plan: &Plan, go: Option<&PathBuf>) -> Results {
+/// Measures every case of the plan. A round measures all cases once, so a disturbance of the
+/// machine hits all peers alike. A case that did not complete or failed is not tried again.
+pub fn conduct(plan: &Plan, go: Option<&Path>) -> Results {
     let begun = Instant::now();
     let mut outcomes: Vec<Vec<Outcome>> = plan.cases.iter().map(|_| Vec::new()).collect();
     let mut progress = Progress::begin(plan);
@@ -55,7 +53,7 @@ pub fn conduct(plan: &Plan, go: Option<&PathBuf>) -> Results {
     Results { rows, measurements: outcomes.iter().map(Vec::len).sum() }
 }
 
-/// How a length of time is said.
+/// Returns a length of time in minutes and seconds.
 pub fn said(time: Duration) -> String {
     let seconds = time.as_secs();
     format!("{}:{:02}", seconds / 60, seconds % 60)

@@ -40,15 +40,13 @@ impl<'a> Group<'a> {
     }
 
     pub fn title(&self) -> String {
-        let processors = if self.processors == 1 { "processor" } else { "processors" };
-        let strands = if self.threads == 1 { "strand" } else { "strands" };
         let variant = match self.variant.parse::<usize>() {
             Ok(number) if number == self.threads => String::new(),
             Ok(number) => format!("{}: {number}, ", self.unit),
             Err(_) if self.variant == "-" => String::new(),
             Err(_) => format!("{}, ", self.variant),
         };
-        format!("{variant}{} {processors}, {} {strands}", self.processors, thousands(self.threads))
+        format!("{variant}{}, {}", counted(self.processors, "processor"), counted(self.threads, "strand"))
     }
 
     pub fn row(&self, peer: &str, metric: &str) -> Option<&'a Row> {
@@ -107,12 +105,7 @@ pub fn tables(experiment: &Experiment, rows: &[Row]) -> String {
 }
 
 fn header(metrics: &[&Metric]) -> Vec<String> {
-    let better = |metric: &&Metric| match metric.better {
-        Better::Higher => format!("{} ↑", metric.title),
-        Better::Lower => format!("{} ↓", metric.title),
-        Better::Neither => metric.title.to_owned(),
-    };
-    std::iter::once(String::new()).chain(metrics.iter().map(better)).collect()
+    std::iter::once(String::new()).chain(metrics.iter().map(|metric| metric.head())).collect()
 }
 
 fn cell(row: &Row, metric: &Metric) -> String {
@@ -137,6 +130,11 @@ pub fn figure(value: f64) -> String {
         v if v >= 0.01 => format!("{value:.3}"),
         _ => format!("{value:.1e}"),
     }
+}
+
+/// Returns a number and its noun.
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{} {noun}{}", thousands(number), if number == 1 { "" } else { "s" })
 }
 
 fn thousands(number: usize) -> String {

@@ -1,46 +1,25 @@
-//! The command line: what it says about bad input, and what it exits with.
+//! The command line: its messages for bad input, and its exit codes.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod lab;
 
-fn lab(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).output().expect("the lab")
-}
+use std::path::Path;
+use std::process::Stdio;
 
-/// What it says when it refuses.
+use lab::{Folder, command, lab, stderr, stdout};
+
+/// Returns what the lab says when it refuses.
 fn refusal(arguments: &[&str]) -> String {
     let output = lab(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stdout(&output));
+    stderr(&output)
 }
 
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("sinew-lab-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a plain path").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A pipe that nobody reads from, and a disk without room.
+/// A closed pipe, and a full disk.
 #[test]
-fn output_that_nobody_reads_is_no_mistake_and_output_that_is_lost_is() {
+fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
     let to = |stdout: Stdio| {
-        let list = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).arg("list").stdout(stdout).output().expect("the lab");
-        (list.status.code(), String::from_utf8_lossy(&list.stderr).into_owned())
+        let list = command(&["list"]).stdout(stdout).output().expect("the lab");
+        (list.status.code(), stderr(&list))
     };
     let (_, writer) = std::io::pipe().expect("a pipe");
     assert_eq!(to(writer.into()), (Some(0), String::new()));
@@ -63,7 +42,7 @@ fn an_unknown_peer_gets_the_nearest_name() {
 }
 
 #[test]
-fn figures_that_make_no_sense_are_refused() {
+fn impossible_numbers_are_refused() {
     assert!(refusal(&["run", "yield", "--processors", "0"]).contains("at least 1"));
     assert!(refusal(&["run", "yield", "--processors", "9999"]).contains("1024"));
     assert!(refusal(&["run", "yield", "--repeat", "0"]).contains("at least 1"));
@@ -78,9 +57,12 @@ fn an_experiment_that_needs_two_processors_says_so() {
 }
 
 #[test]
-fn peers_that_have_no_part_in_an_experiment_are_told_so() {
+fn peers_that_take_no_part_in_an_experiment_are_refused() {
     for (experiment, peer) in [("yield", "epoll"), ("blocking", "may"), ("memcached", "sinew/tasks"), ("hyper", "go")] {
-        assert!(refusal(&["run", experiment, "--peers", peer]).contains("have no part in that"), "{experiment} {peer}");
+        assert!(
+            refusal(&["run", experiment, "--peers", peer]).contains("take no part in these experiments"),
+            "{experiment} {peer}"
+        );
     }
 }
 
@@ -88,12 +70,12 @@ fn peers_that_have_no_part_in_an_experiment_are_told_so() {
 fn the_same_number_of_processors_twice_is_measured_once() {
     let short = ["run", "yield", "--first-variant", "--peers", "tokio", "--seconds", "0.02", "--repeat", "1"];
     let output = lab(&[&short[..], &["--processors", "1,1"]].concat());
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = stdout(&output);
     assert!(said.contains("\n1 measurement in"), "{said}");
 }
 
 #[test]
-fn paths_that_cannot_be_written_are_known_before_anything_runs() {
+fn paths_that_cannot_be_written_are_refused_before_anything_runs() {
     let short = ["run", "yield", "--peers", "tokio", "--seconds", "600"];
     for output in [["--json", "/proc/no/such.json"], ["--report", "/proc/no/such"]] {
         assert!(refusal(&[&short[..], &output].concat()).contains("/proc/no"));
@@ -115,16 +97,16 @@ fn more_processors_than_cpus_is_a_warning() {
         "--repeat",
         "1",
     ]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let complaint = stderr(&output);
     assert!(output.status.success() && complaint.contains("warning: 64 processors on"), "{complaint}");
 }
 
 /// No process starts and ends within 4 µs.
 #[test]
-fn a_bar_of_what_did_not_complete_is_missed() {
+fn a_bar_of_a_case_that_did_not_complete_is_missed() {
     let at_once = ["run", "transfer", "--peers", "sinew/fair", "--processors", "2", "--repeat", "1"];
     let output = lab(&[&at_once[..], &["--seconds", "0.000001", "--limit", "0.000001", "--bars"]].concat());
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let missed = said.lines().filter(|line| line.contains("missed ") && line.ends_with("did not complete"));
     assert_eq!(missed.count(), 4, "{said}");
@@ -132,22 +114,24 @@ fn a_bar_of_what_did_not_complete_is_missed() {
 }
 
 #[test]
-fn bars_are_said_only_if_asked_for_and_a_bar_without_a_figure_is_not_missed() {
+fn only_an_option_prints_bars_and_a_bar_without_a_figure_is_not_missed() {
     let short = ["run", "burst", "--peers", "tokio", "--variants", "10000", "--seconds", "0.01", "--repeat", "1"];
     let without = lab(&short);
-    assert!(!String::from_utf8_lossy(&without.stdout).contains("bars"));
+    assert!(!stdout(&without).contains("bars"));
     let output = lab(&[&short[..], &["--bars"]].concat());
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.ends_with("bars: 0 met, 0 missed, 2 not measured\n"), "{said}");
 }
 
 #[test]
 fn an_unknown_variant_is_named() {
-    assert!(refusal(&["run", "cycle", "--variants", "some"]).contains("no variant of these is called 'some'"));
+    assert!(
+        refusal(&["run", "cycle", "--variants", "some"]).contains("no variant of these experiments is called 'some'")
+    );
 }
 
-/// A file of results: yield of two peers at these rates.
+/// Writes a file of results: `yield` of two peers at these rates.
 fn results(path: &str, sinew: f64, tokio: f64) {
     let row = |peer: &str, rate: f64| {
         format!(
@@ -168,9 +152,9 @@ fn compare_exits_with_1_when_something_became_slower() {
     results(&same, 0.99e8, 3.02e7);
     results(&slow, 0.7e8, 3e7);
     let unchanged = lab(&["compare", &old, &same]);
-    assert_eq!(unchanged.status.code(), Some(0), "{}", String::from_utf8_lossy(&unchanged.stdout));
+    assert_eq!(unchanged.status.code(), Some(0), "{}", stdout(&unchanged));
     let slower = lab(&["compare", &old, &slow]);
-    let said = String::from_utf8_lossy(&slower.stdout).into_owned();
+    let said = stdout(&slower);
     assert_eq!(slower.status.code(), Some(1), "{said}");
     assert!(said.contains("slower by 43 %") && said.contains("yield, sinew/fair on 2"), "{said}");
 }
@@ -188,7 +172,7 @@ fn compare_says_which_line_of_which_file_is_no_result() {
 }
 
 #[test]
-fn a_peer_that_hangs_is_stopped_and_said_so() {
+fn a_peer_that_hangs_is_stopped_and_reported() {
     let folder = Folder::new("hangs");
     let json = folder.file("json");
     let output = lab(&[
@@ -208,7 +192,7 @@ fn a_peer_that_hangs_is_stopped_and_said_so() {
         &json,
     ]);
     assert!(output.status.success());
-    assert!(String::from_utf8_lossy(&output.stdout).contains("did not complete"));
+    assert!(stdout(&output).contains("did not complete"));
     let rows = std::fs::read_to_string(&json).expect("results");
     assert!(rows.contains("\"completed\":false"), "{rows}");
 }

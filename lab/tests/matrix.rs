@@ -1,5 +1,7 @@
-//! Every experiment with every peer that is compiled in or installed, for 50 ms each: all
-//! of them end, or are known not to, and what they count is possible.
+//! Every experiment with every peer that is compiled in or installed, for 50 ms each. All of
+//! them end, or are known not to, and their figures are possible.
+
+mod lab;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lab::{Folder, command, lab, stderr, stdout};
 use serde_json::Value;
 
-/// Who cannot do what, by design.
+/// Experiments and peers that cannot do them, by design.
 const CANNOT: [(&str, &str); 8] = [
     ("migrate", "tokio"),
     ("migrate", "may"),
@@ -48,18 +51,19 @@ const MAY_NOT_COMPLETE: [(&str, &str); 8] = [
     ("transfer", "sinew/shared"),
 ];
 
-/// The lab says this where the servers are not built.
+/// The lab says this if the servers are not built.
 const HOW_TO_BUILD: &str = "cargo build -p sinew-servers";
 
-fn lab(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).output().expect("the lab");
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
+/// Runs the lab, which must succeed. Returns its output.
+fn said_by(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    stdout(&output)
 }
 
-/// The names in one part of `list`.
+/// Returns the names in one part of `list`.
 fn listed(part: &str) -> Vec<String> {
-    let list = lab(&["list"]);
+    let list = said_by(&["list"]);
     let lines = list.lines().skip_while(|line| *line != part).skip(1).take_while(|line| !line.is_empty());
     let names = lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
     names.map(str::to_owned).collect()
@@ -67,29 +71,27 @@ fn listed(part: &str) -> Vec<String> {
 
 /// Runs an experiment with these options and returns its results.
 fn rows_of(experiment: &str, options: &[&str]) -> Vec<Value> {
-    let name = format!("sinew-lab-matrix-{}-{experiment}{}.jsonl", std::process::id(), options.len());
-    let file = std::env::temp_dir().join(name);
-    let path = file.to_str().expect("a plain path");
+    let folder = Folder::new(&format!("matrix-{experiment}{}", options.len()));
+    let file = folder.file("results.jsonl");
     let limit = if experiment == "transfer" { "1" } else { "20" };
-    let short = ["--processors", "2", "--seconds", "0.05", "--repeat", "1", "--limit", limit, "--json", path];
-    lab(&[&["run", experiment], &short[..], options].concat());
+    let short = ["--processors", "2", "--seconds", "0.05", "--repeat", "1", "--limit", limit, "--json", &file];
+    said_by(&[&["run", experiment], &short[..], options].concat());
     let text = std::fs::read_to_string(&file).expect("results");
-    let _ = std::fs::remove_file(&file);
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// A machine that stands still for a while makes counts impossible, and peers late: but not
-/// twice.
+/// Checks an experiment, and once more if that fails: a machine that stands still for a while
+/// makes counts impossible, and peers late.
 fn check(experiment: &str) {
     if catch_unwind(|| check_once(experiment)).is_err() {
         check_once(experiment);
     }
 }
 
-/// Whether a peer has anything to do with an experiment.
+/// Returns whether a peer takes part in an experiment.
 fn takes_part(experiment: &str, peer: &str) -> bool {
     match experiment {
-        "blocking" => FIBRES.contains(&peer) || peer == "tokio",
+        "blocking" => FIBRES.contains(&peer) || ["sinew/tasks", "tokio"].contains(&peer),
         "pollers" => FIBRES.contains(&peer),
         "hyper" => ["sinew/tasks", "tokio", "tokio/current"].contains(&peer),
         _ => SERVERS.iter().find(|(server, _)| *server == peer).is_none_or(|(_, own)| own.contains(&experiment)),
@@ -129,16 +131,15 @@ fn check_once(experiment: &str) {
     }
 }
 
-/// Measures a peer in the first variant, or is told why it cannot be measured here.
+/// Measures a peer in the first variant, unless the lab refuses with these words.
 fn measured_or_refused(experiment: &str, peer: &str, refusal: &str) {
     measured_with(experiment, peer, refusal, &["--first-variant"]);
 }
 
 fn measured_with(experiment: &str, peer: &str, refusal: &str, options: &[&str]) {
     let arguments = ["run", experiment, "--peers", peer, "--processors", "1", "--seconds", "0.1", "--repeat", "1"];
-    let lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab")).args(arguments).args(options).output();
-    let output = lab.expect("the lab");
-    let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = lab(&[&arguments[..], options].concat());
+    let (said, complaint) = (stdout(&output), stderr(&output));
     match output.status.code() {
         Some(0) => {
             let own = format!("{peer}  ");
@@ -174,14 +175,7 @@ fn every_variant_of_a_servers_experiment_is_possible() {
     }
 }
 
-/// An empty folder to run the lab in.
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("sinew-lab-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
-/// The processes whose working directory that is.
+/// Returns the processes whose working directory is the folder.
 fn processes_in(folder: &Path) -> Vec<OsString> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let is_there =
@@ -189,7 +183,7 @@ fn processes_in(folder: &Path) -> Vec<OsString> {
     processes.filter(is_there).map(|entry| entry.file_name()).collect()
 }
 
-/// Within ten seconds.
+/// Waits until the condition holds, for at most ten seconds.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -198,31 +192,31 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// With several processors it has a master and workers, whose folder is the lab's.
+/// With several processors, nginx has a master and workers, whose working directory is the lab's.
 const WITH_NGINX: [&str; 7] = ["run", "web", "--peers", "nginx", "--processors", "2", "--first-variant"];
 
 #[test]
 fn nginx_leaves_no_worker_behind() {
-    let folder = folder("nginx");
-    let mut lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab"));
-    let lab = lab.args(WITH_NGINX).args(["--seconds", "0.05", "--repeat", "1"]).current_dir(&folder);
+    let folder = Folder::new("nginx");
+    let mut lab = command(&WITH_NGINX);
+    let lab = lab.args(["--seconds", "0.05", "--repeat", "1"]).current_dir(folder.path());
     let output = lab.output().expect("the lab");
-    let left = processes_in(&folder);
-    let _ = std::fs::remove_dir(&folder);
-    assert!(left.is_empty(), "{left:?} after {}", String::from_utf8_lossy(&output.stdout));
+    let left = processes_in(folder.path());
+    assert!(left.is_empty(), "{left:?} after {}", stdout(&output));
 }
 
-/// Only the lab itself hears of it, not what it has started.
+/// Only the lab gets the signal, not the processes that it has started.
 #[test]
 fn an_interrupted_lab_leaves_neither_processes_nor_files_behind() {
-    let folder = folder("interrupted");
-    let mut lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab"));
-    let lab = lab.args(WITH_NGINX).args(["--seconds", "60", "--repeat", "1"]).current_dir(&folder);
-    let mut lab = lab.env("TMPDIR", &folder).stderr(Stdio::null()).spawn().expect("the lab");
-    let files = || std::fs::read_dir(&folder).expect("the folder").flatten().map(|entry| entry.path());
-    // The lab, the one that measures, the master and two workers.
+    let folder = Folder::new("interrupted");
+    let folder = folder.path();
+    let mut lab = command(&WITH_NGINX);
+    let lab = lab.args(["--seconds", "60", "--repeat", "1"]).current_dir(folder);
+    let mut lab = lab.env("TMPDIR", folder).stderr(Stdio::null()).spawn().expect("the lab");
+    let files = || std::fs::read_dir(folder).expect("the folder").flatten().map(|entry| entry.path());
+    // The lab, its child, the master and two workers.
     eventually("nginx serves", || {
-        lab.try_wait().expect("the lab").is_some() || processes_in(&folder).len() >= 5 && files().count() > 0
+        lab.try_wait().expect("the lab").is_some() || processes_in(folder).len() >= 5 && files().count() > 0
     });
     if lab.try_wait().expect("the lab").is_some() {
         eprintln!("skipped: nginx is not installed");
@@ -230,10 +224,9 @@ fn an_interrupted_lab_leaves_neither_processes_nor_files_behind() {
         let sent = Command::new("kill").arg("-TERM").arg(lab.id().to_string()).status().expect("kill");
         assert!(sent.success());
         assert_eq!(lab.wait().expect("the lab").code(), Some(128 + 15));
-        eventually("all have ended", || processes_in(&folder).is_empty());
+        eventually("all have ended", || processes_in(folder).is_empty());
         assert_eq!(files().collect::<Vec<_>>(), Vec::<PathBuf>::new());
     }
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

@@ -1,9 +1,12 @@
-//! The report in a real browser: every plot is there and has a size, on a wide screen
-//! and on a narrow one. Skipped, and
-//! said so, where no Chromium is installed.
+//! The report in a real browser: every plot has a size, on a wide screen and on a narrow one.
+//! Without Chromium the test says that it skips this.
+
+mod lab;
 
 use std::path::Path;
 use std::process::Command;
+
+use lab::{Folder, command, stderr};
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
@@ -11,7 +14,7 @@ fn browser() -> Option<&'static str> {
     BROWSERS.into_iter().find(|browser| Command::new(browser).arg("--version").output().is_ok())
 }
 
-/// Puts into the title of the page what its plots look like to the browser.
+/// A script that writes into the page's title how the browser shows the plots.
 const PROBE: &str = "<script>
 addEventListener('load', () => {
   const plots = [...document.querySelectorAll('svg.plot')];
@@ -35,8 +38,8 @@ addEventListener('load', () => {
 });
 </script>";
 
-/// The page on a phone: a browser without a screen has no window as narrow as that. Has the
-/// title of the page in it.
+/// The page as on a phone, in a frame: a browser without a screen has no window that narrow. It
+/// takes over the title of the page.
 const NARROW: &str = "<title></title><iframe src=\"index.html\" width=\"380\" height=\"900\"></iframe>
 <script>addEventListener('message', event => { document.title = event.data; });</script>";
 
@@ -59,16 +62,15 @@ fn title_in(browser: &str, page: &Path) -> String {
 
 #[test]
 fn a_browser_finds_every_plot() {
-    let folder = std::env::temp_dir().join(format!("sinew-lab-report-{}", std::process::id()));
-    let page = folder.join("index.html");
-    let lab = Command::new(env!("CARGO_BIN_EXE_sinew-lab"))
-        .args(["run", "yield", "transfer", "memory", "timers", "utilisation", "--first-variant"])
+    let folder = Folder::new("report");
+    let page = folder.path().join("index.html");
+    let lab = command(&["run", "yield", "transfer", "memory", "timers", "utilisation", "--first-variant"])
         .args(["--peers", "sinew,tokio,threads", "--processors", "2", "--seconds", "0.02", "--repeat", "1"])
         .args(["--limit", "1", "--report"])
-        .arg(&folder)
+        .arg(folder.path())
         .output()
         .expect("the lab");
-    assert!(lab.status.success(), "{}", String::from_utf8_lossy(&lab.stderr));
+    assert!(lab.status.success(), "{}", stderr(&lab));
     let html = std::fs::read_to_string(&page).expect("a page");
     let plots = html.matches("<svg class=\"plot\"").count();
     for outside in ["http://", "https://", "src=", "@import", "url("] {
@@ -80,7 +82,7 @@ fn a_browser_finds_every_plot() {
         None => eprintln!("skipped: no browser is installed"),
         Some(browser) => {
             std::fs::write(&page, html.replace("</body>", &format!("{PROBE}</body>"))).expect("a page");
-            let narrow = folder.join("narrow.html");
+            let narrow = folder.path().join("narrow.html");
             std::fs::write(&narrow, NARROW).expect("a page");
             for page in [&page, &narrow] {
                 let title = title_in(browser, page);
@@ -90,5 +92,4 @@ fn a_browser_finds_every_plot() {
             }
         }
     }
-    let _ = std::fs::remove_dir_all(&folder);
 }

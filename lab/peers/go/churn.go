@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A counting semaphore is a channel with room for everybody.
+// A counting semaphore is a channel with room for all permits.
 type spot chan []uint64
 
 func churn(c Case, spots int, share bool, work func([]uint64, *Random), data func() []uint64) Reading {
@@ -50,7 +50,7 @@ func churn(c Case, spots int, share bool, work func([]uint64, *Random), data fun
 			var got []uint64
 			select {
 			case got = <-at:
-				// Another's permit, or its own because nobody waited.
+				// Another's permit, or its own because no other goroutine waited.
 				found = true
 			default:
 				got = <-at

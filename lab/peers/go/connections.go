@@ -1,6 +1,6 @@
 package main
 
-// The server of web: what is measured is its memory.
+// The server of web. The lab measures its memory.
 func init() {
 	experiments["connections"] = serve
 }

@@ -43,7 +43,7 @@ func init() {
 			go func() {
 				arrived.Done()
 				if _, err := server.Read(make([]byte, 64)); err != io.EOF {
-					panic("nobody has written")
+					panic("no client has written")
 				}
 				finished.Done()
 			}()

@@ -10,7 +10,7 @@ const calibration = 15 * time.Millisecond
 
 var sink uint64
 
-// A piece of computing: so many steps, each of which needs the one before.
+// A piece of computing: a number of steps, each of which needs the one before.
 type unit struct{ steps uint64 }
 
 //go:noinline

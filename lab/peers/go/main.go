@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What is asked for.
+// The measurement that the lab asks for.
 type Case struct {
 	Experiment string  `json:"experiment"`
 	Processors int     `json:"processors"`

@@ -24,7 +24,7 @@ const (
 
 const longestWarmUp = 50 * time.Millisecond
 
-// Opens as soon as that many tallies exist.
+// Opens as soon as all tallies exist.
 func openWindow(goroutines int, length time.Duration) *Window {
 	w := &Window{done: make(chan struct{})}
 	w.started.Add(goroutines)
@@ -78,7 +78,7 @@ func (w *Window) tally() *Tally {
 	return &Tally{w: w}
 }
 
-// Counts one operation; whether there shall be another.
+// Counts one operation. Returns whether the goroutine goes on.
 func (t *Tally) tick(void bool) bool {
 	t.count++
 	if void {

@@ -2,8 +2,8 @@ package main
 
 import "runtime"
 
-// Go does not say whether a yield found anybody else to run: with one goroutine
-// for each processor, none of them did.
+// Go does not say whether a yield found another goroutine to run. With one goroutine for
+// each processor, no yield did.
 func init() {
 	experiments["yield"] = func(c Case) Reading {
 		w := openWindow(c.Threads, c.window())

@@ -1,16 +1,18 @@
-//! Figures and their controls.
+//! Judges figures beside their controls.
 
 use super::runs::{Runs, Shift, has_many, logs, typical};
 use super::{LEAST_EFFECT, SIGMAS};
+use crate::case;
 use crate::peers::family;
 use crate::rows::{Row, median};
 
-/// Controls below which their scatter says nothing.
+/// The scatter of fewer controls than this says nothing.
 const LEAST_CONTROLS: usize = 6;
-/// Then this is taken for the noise between files. Seen on a shared virtual machine.
+/// The noise between files that is assumed if there are fewer controls. Seen on a shared
+/// virtual machine.
 const ASSUMED_BETWEEN: f64 = 0.05;
-/// The same for many runs: five files of one build, on a machine with five times as
-/// much to do as it has CPUs, had bests of CPU time that scattered by 0.02.
+/// The same for many runs. On a machine with five times more work than CPUs, the best CPU
+/// times of five files of one build scattered by 0.02.
 const ASSUMED_BETWEEN_MANY: f64 = 0.025;
 
 /// One figure in both files.
@@ -19,52 +21,54 @@ pub struct Pair<'a> {
     pub new: &'a Row,
     alone: Runs,
     worse: f64,
-    /// Its ratios to the controls of the same configuration, and what those did.
+    /// Its ratios to the controls of the same configuration.
     beside: Option<Runs>,
+    /// The shift of these controls.
     pub host: Option<Host>,
 }
 
-/// What the controls of a figure's own configuration did.
+/// How the controls of a figure's own configuration shifted.
 #[derive(Clone, Copy)]
 pub struct Host {
     pub worse: f64,
-    /// What of that is beyond their own noise.
+    /// The part of the shift that is beyond their own noise.
     credible: f64,
 }
 
-/// What the controls in the whole file did.
+/// How the controls in the whole file shifted.
 #[derive(Clone, Copy)]
 pub struct Drift {
-    /// Worse for all.
+    /// The median of the shifts.
     pub centre: f64,
     /// The noise between files.
     pub scatter: f64,
-    /// Otherwise there are too few, and it is assumed.
+    /// Whether there are enough controls. Otherwise the drift is assumed.
     pub is_measured: bool,
 }
 
 /// A figure that changed beyond the noise.
 pub struct Change {
     pub what: String,
-    /// Before and after, if it is one figure's.
+    /// The old and the new figure, if the change is that of one figure.
     pub figures: Option<(f64, f64)>,
     pub worse: f64,
     pub noise: f64,
-    /// Whether there was anybody to tell what the machine did.
+    /// Whether a control shows what the machine did.
     pub has_control: bool,
 }
 
-/// Whether a figure is judged. All others are control.
+/// Returns whether a figure is judged. All other figures are controls.
 pub fn is_ours(row: &Row) -> bool {
     family(&row.peer) == "sinew"
 }
 
+/// Names a figure.
 pub fn what(row: &Row) -> String {
-    let variant = if row.variant == "-" { String::new() } else { format!(" {}", row.variant) };
-    format!("{}{variant}, {} on {}: {}", row.experiment, row.peer, row.processors, row.metric)
+    let case = case::named(&row.experiment, &row.variant, &row.peer, row.processors);
+    format!("{case}: {}", row.metric)
 }
 
-/// Whether one is a control beside the other, of whom every round is there.
+/// Returns whether `control` has the configuration of `row` and each of its rounds.
 fn is_beside(control: &Row, row: &Row) -> bool {
     fn configuration(row: &Row) -> (&str, usize, usize, &str, &str) {
         (&row.experiment, row.processors, row.threads, &row.variant, &row.metric)
@@ -75,8 +79,7 @@ fn is_beside(control: &Row, row: &Row) -> bool {
         && control.values.len() == row.values.len()
 }
 
-/// What is left of a figure's runs when the middle of its controls' is taken off,
-/// round by round.
+/// Returns a figure's runs minus the median of its controls' runs, round by round.
 fn relative(row: &Row, controls: &[Vec<f64>]) -> Option<Vec<f64>> {
     let round = |(number, log): (usize, f64)| {
         let theirs: Vec<f64> = controls.iter().map(|control| control[number]).collect();
@@ -115,8 +118,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// What is left when the machine's part is taken off, by whichever way has less noise,
-/// and that noise. `None` if it is not beyond the noise.
+/// Returns the shift without the machine's part, found by the way with less noise, and that
+/// noise. Returns `None` if the shift is not beyond the noise.
 fn beyond_noise(alone: &Runs, beside: Option<&Runs>, credible: f64, drift: Drift) -> Option<(f64, f64)> {
     let own = alone.shift()?;
     let alone = (Shift { worse: own.worse - drift.centre, ..own }, own.within.hypot(drift.scatter).hypot(credible));
@@ -127,8 +130,9 @@ fn beyond_noise(alone: &Runs, beside: Option<&Runs>, credible: f64, drift: Drift
     (counts && is_own && shift.is_apart).then_some((shift.worse, noise))
 }
 
-/// What a figure may be off by because the machine changed, if that is not taken off: by the
-/// controls beside it, or else by all in the file. `None` if there are none.
+/// Returns how far a figure may be off because the machine changed, if the drift is not
+/// subtracted. The controls beside the figure tell, or else all controls in the file. Returns
+/// `None` without controls.
 fn credible(pairs: &[Pair], of: &Pair, drift: Drift) -> Option<f64> {
     if drift.is_measured {
         return Some(0.0);
@@ -137,6 +141,7 @@ fn credible(pairs: &[Pair], of: &Pair, drift: Drift) -> Option<f64> {
     of.host.or_else(anywhere).map(|host| host.credible)
 }
 
+/// Judges one figure. Returns `None` if it did not change beyond the noise.
 pub fn judge(pairs: &[Pair], pair: &Pair) -> Option<Change> {
     let drift = drift(pairs, pair);
     let credible = credible(pairs, pair, drift);
@@ -145,7 +150,7 @@ pub fn judge(pairs: &[Pair], pair: &Pair) -> Option<Change> {
     Some(Change { what: what(pair.new), figures, worse, noise, has_control: credible.is_some() })
 }
 
-/// All of Sinew's figures by one metric of an experiment.
+/// Judges the mean of all of Sinew's figures by one metric of an experiment.
 pub fn judge_together(pairs: &[Pair], experiment: &str, metric: &str) -> Option<Change> {
     let is_member = |pair: &&Pair| is_ours(pair.new) && pair.new.experiment == experiment && pair.new.metric == metric;
     let members: Vec<&Pair> = pairs.iter().filter(is_member).collect();
@@ -155,7 +160,7 @@ pub fn judge_together(pairs: &[Pair], experiment: &str, metric: &str) -> Option<
     let many = members.len() as f64;
     let drifts: Vec<Drift> = members.iter().map(|pair| drift(pairs, pair)).collect();
     let is_measured = drifts.iter().all(|drift| drift.is_measured);
-    // What is only assumed to differ between files may differ for all of them alike.
+    // A difference between files that is only assumed may be the same for all figures.
     let scatter = match is_measured {
         true => drifts.iter().map(|drift| drift.scatter.powi(2)).sum::<f64>().sqrt() / many,
         false => drifts.iter().map(|drift| drift.scatter).fold(0.0, f64::max),
@@ -172,15 +177,15 @@ pub fn judge_together(pairs: &[Pair], experiment: &str, metric: &str) -> Option<
     Some(Change { what, figures: None, worse, noise, has_control: credible.len() == members.len() })
 }
 
-/// In the whole file. What others do on the machine is not in CPU time, so that such
-/// figures have only their like.
+/// Returns the controls of a figure in the whole file. Other programs on the machine change
+/// elapsed time and not CPU time, so each of the two has only controls of its own kind.
 fn controls<'a>(pairs: &'a [Pair<'a>], of: &'a Pair) -> impl Iterator<Item = &'a Pair<'a>> {
     let others = pairs.iter().filter(|pair| !is_ours(pair.new) && family(&pair.new.peer) != family(&of.new.peer));
     others.filter(|pair| is_cpu_time(pair.new) == is_cpu_time(of.new))
 }
 
-/// Of a figure's controls in the whole file, on as many processors if there are enough
-/// of them.
+/// Returns the drift of a figure's controls: those with its number of processors, or all in
+/// the file if there are too few of them.
 pub fn drift(pairs: &[Pair], of: &Pair) -> Drift {
     let near = controls(pairs, of).filter(|pair| pair.new.processors == of.new.processors);
     let mut shifts: Vec<f64> = near.map(|pair| pair.worse).collect();
@@ -190,10 +195,10 @@ pub fn drift(pairs: &[Pair], of: &Pair) -> Drift {
     if shifts.len() < LEAST_CONTROLS {
         return Drift { centre: 0.0, scatter: assumed_between(of.old, of.new), is_measured: false };
     }
-    let centre = median(&shifts).expect("enough of them");
+    let centre = median(&shifts).expect("enough controls");
     let distances: Vec<f64> = shifts.iter().map(|shift| (shift - centre).abs()).collect();
-    // The factor makes a standard deviation of it, were they normal.
-    let scatter = 1.48 * median(&distances).expect("enough of them");
+    // The factor makes it a standard deviation if the shifts are normal.
+    let scatter = 1.48 * median(&distances).expect("enough controls");
     Drift { centre, scatter, is_measured: true }
 }
 

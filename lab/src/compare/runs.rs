@@ -1,25 +1,25 @@
-//! What the runs of a figure say, and how far that can be off.
+//! The runs of a figure in two files: how far they shifted, and how far that can be off.
 
 use crate::experiments::Better;
 use crate::rows::{Row, median};
 
-/// Runs from which on there are many of them.
+/// The least number of runs that counts as many.
 ///
-/// What disturbs a run only ever makes it worse. So of many, the best [`BESTS`] stand
-/// for all. On a machine where seven of eight runs were disturbed, the second best of
+/// A disturbance only makes a run worse. So of many runs, the best [`BESTS`] stand for all.
+/// On a machine where seven of eight runs were disturbed, the second best of
 /// forty scattered by 0.02 and the fifth best by 0.06.
 pub const MANY_RUNS: usize = 12;
 const BESTS: usize = 3;
-/// The further the median lies from the best, the less has the best been left alone. It is
-/// taken to be off by this part of the distance: files of one build whose medians were 7 %
-/// and 55 % above their bests had bests 13 % apart.
+/// The further the median lies from the best run, the more was the best run disturbed, too.
+/// It is taken to be off by this part of the distance: two files of one build had medians 7 %
+/// and 55 % above their best runs, and these were 13 % apart.
 const DISTURBED: f64 = 0.06;
-/// What a single run is taken to be off by.
+/// How far a single run is assumed to be off.
 const ASSUMED_WITHIN: f64 = 0.10;
-/// By how much more than a mean a median is off.
+/// The error of a median over the error of a mean.
 const MEDIAN_TO_MEAN: f64 = 1.25;
 
-/// The logarithms of a figure's runs in both files, greater the worse they are.
+/// The logarithms of a figure's runs in both files. A greater logarithm is worse.
 #[derive(Clone)]
 pub struct Runs {
     pub old: Vec<f64>,
@@ -29,30 +29,32 @@ pub struct Runs {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Which {
-    /// All of few.
+    /// All of few runs.
     All,
-    /// The best of many, and how far these can be off.
+    /// The best of many runs, and how far these can be off.
     Bests(f64),
-    /// All rounds of many.
+    /// All of many rounds.
     Rounds,
 }
 
-/// From some runs to others, as logarithms: 0.1 is about a tenth.
+/// The shift from the old runs to the new ones, as logarithms: 0.1 is about a tenth.
 #[derive(Clone, Copy)]
 pub struct Shift {
-    /// How much worse the middle became.
+    /// How much worse the median became.
     pub worse: f64,
     /// How far that can be off by the runs alone.
     pub within: f64,
-    /// Whether the runs lie on two sides. Of all rounds of many, some never do.
+    /// Whether old and new runs lie on two sides. Not asked of many rounds: some of them never do.
     pub is_apart: bool,
 }
 
+/// Returns whether both files have many runs.
 pub fn has_many(old: &Row, new: &Row) -> bool {
     old.values.len().min(new.values.len()) >= MANY_RUNS
 }
 
-/// Of each run, in their order. `None` if the figure is neither good nor bad.
+/// Returns the logarithm of each run, in order. Returns `None` if the figure is neither good
+/// nor bad, or if a run is not positive.
 pub fn logs(row: &Row) -> Option<Vec<f64>> {
     let sign = match row.better {
         Better::Higher => -1.0,
@@ -66,13 +68,13 @@ pub fn logs(row: &Row) -> Option<Vec<f64>> {
     values.iter().all(|&value| value > 0.0).then(|| values.iter().map(|value| sign * value.ln()).collect())
 }
 
-/// The figure whose logarithm is the middle of these.
+/// Returns the figure whose logarithm is the median of these.
 pub fn typical(row: &Row, logs: &[f64]) -> f64 {
     let middle = median(logs).unwrap_or(f64::NAN);
     if row.better == Better::Higher { (-middle).exp() } else { middle.exp() }
 }
 
-/// The best, and how far they can be off.
+/// Returns the best runs, and how far they can be off.
 fn bests(mut logs: Vec<f64>) -> (Vec<f64>, f64) {
     logs.sort_by(f64::total_cmp);
     let distance = median(&logs).unwrap_or(f64::NAN) - logs[0];
@@ -80,9 +82,9 @@ fn bests(mut logs: Vec<f64>) -> (Vec<f64>, f64) {
     (logs, DISTURBED * distance)
 }
 
-/// How far the median of few may be off, by their range.
+/// Returns how far the median of few runs may be off, by their range.
 fn error_by_range(logs: &[f64]) -> f64 {
-    /// What the range of that many normal values is in standard deviations.
+    /// The range of two and more normal values, in standard deviations.
     const RANGES: [f64; 9] = [1.13, 1.69, 2.06, 2.33, 2.53, 2.70, 2.85, 2.97, 3.08];
     if logs.len() < 2 {
         return ASSUMED_WITHIN;
@@ -92,10 +94,10 @@ fn error_by_range(logs: &[f64]) -> f64 {
     MEDIAN_TO_MEAN * deviation / (logs.len() as f64).sqrt()
 }
 
-/// How far the median of many may be off, by the half of them that is in the middle:
-/// some are always far out.
+/// Returns how far the median of many runs may be off, by their middle half: some runs are
+/// always far out.
 fn error_by_quartiles(logs: &[f64]) -> f64 {
-    /// What the middle half of normal values spans in standard deviations.
+    /// The width of the middle half of normal values, in standard deviations.
     const MIDDLE_HALF: f64 = 1.35;
     let mut sorted = logs.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -105,7 +107,7 @@ fn error_by_quartiles(logs: &[f64]) -> f64 {
 }
 
 impl Runs {
-    /// Of the figure itself.
+    /// Returns the runs of a figure.
     pub fn of(old: &Row, new: &Row) -> Option<Runs> {
         let (before, after) = (logs(old)?, logs(new)?);
         if !has_many(old, new) {
@@ -115,12 +117,13 @@ impl Runs {
         Some(Runs { old, new, which: Which::Bests(off.hypot(also)) })
     }
 
-    /// Of ratios, each of one round.
+    /// Returns the ratios of a figure, one for each round.
     pub fn of_rounds(old: Vec<f64>, new: Vec<f64>) -> Runs {
         let which = if old.len().min(new.len()) >= MANY_RUNS { Which::Rounds } else { Which::All };
         Runs { old, new, which }
     }
 
+    /// Returns the shift from the old runs to the new ones.
     pub fn shift(&self) -> Option<Shift> {
         let (before, after) = (median(&self.old)?, median(&self.new)?);
         let rises = after > before;
@@ -134,12 +137,12 @@ impl Runs {
         Some(Shift { worse: after - before, within, is_apart: is_apart || self.which == Which::Rounds })
     }
 
-    /// How far the shift can be off by how far the runs lie from each other.
+    /// Returns how far the shift can be off, by how far the runs lie from each other.
     fn spread(&self) -> f64 {
         error_by_range(&self.old).hypot(error_by_range(&self.new))
     }
 
-    /// The same, or by the spread of the bests if that is more.
+    /// Returns the spread, or the error of the best runs if that is greater.
     pub fn most_noise(&self) -> f64 {
         match self.which {
             Which::Bests(off) => off.max(self.spread()),
@@ -147,7 +150,8 @@ impl Runs {
         }
     }
 
-    /// Run by run. `None` if not all have as many.
+    /// Returns the mean of several figures, run by run. Returns `None` if their numbers of runs
+    /// differ.
     pub fn mean(all: &[&Runs]) -> Option<Runs> {
         let mean = |side: fn(&Runs) -> &[f64]| {
             let runs = all.iter().map(|figure| side(figure).len()).max()?;

@@ -1,12 +1,15 @@
 use super::*;
-use crate::experiments::Better;
+use crate::case::Case;
+use crate::experiments::Metric;
 use crate::measure::random::Random;
 
 const PEERS: [&str; 6] = ["sinew/fair", "sinew/inverted", "sinew/shared", "tokio", "may", "threads"];
 const EXPERIMENTS: [&str; 8] = ["yield", "cycle", "churn", "locality", "spawn", "channel", "mutex", "skew"];
 
-/// Results of a machine whose runs scatter by `within` and whose every figure is
-/// off by `between` in a whole file.
+const METRIC: Metric = Metric::higher("ops_per_s", "million/s", 1e6);
+
+/// Returns the results of a machine whose runs scatter by `within`. Each figure is off by
+/// `between` in the whole file.
 fn results(seed: usize, within: f64, between: f64, slowed: impl Fn(&str, &str) -> f64) -> Vec<Row> {
     let mut random = Random::of(seed);
     // The sum of three is near enough to normal, with deviation 1.
@@ -17,22 +20,15 @@ fn results(seed: usize, within: f64, between: f64, slowed: impl Fn(&str, &str) -
             for processors in [1, 2] {
                 let level = 1e7 * slowed(experiment, peer) * (between * normal()).exp();
                 let values: Vec<f64> = (0..5).map(|_| level * (within * normal()).exp()).collect();
-                rows.push(Row {
+                let case = Case {
                     experiment: experiment.into(),
                     peer: peer.into(),
                     processors,
                     threads: 100,
                     variant: "-".into(),
-                    metric: "ops_per_s".into(),
-                    median: median(&values),
-                    min: values.iter().copied().reduce(f64::min),
-                    max: values.iter().copied().reduce(f64::max),
-                    runs: 5,
-                    completed: true,
-                    better: Better::Higher,
-                    values,
-                    trouble: None,
-                });
+                    seconds: 1.0,
+                };
+                rows.push(Row::new(&case, &METRIC, values));
             }
         }
     }
@@ -65,8 +61,8 @@ fn a_fifth_slower_yield_is_found() {
     assert!(found >= 95, "{found} of 100");
 }
 
-/// `yield` of Sinew and Tokio on a busy machine: forty runs of each, three of four of
-/// them slowed by up to a half. One costs so many times as usual.
+/// Returns `yield` of Sinew and Tokio on a busy machine: forty runs of each, three of four of
+/// them slowed by up to a half. Their costs are multiplied by `ours` and `theirs`.
 fn busy(seed: usize, ours: f64, theirs: f64) -> Vec<Row> {
     let mut random = Random::of(seed);
     let mut rows = results(seed, 0.0, 0.0, |_, _| 1.0);
@@ -80,7 +76,7 @@ fn busy(seed: usize, ours: f64, theirs: f64) -> Vec<Row> {
     rows
 }
 
-/// Of the figures' runs, those of this peer are multiplied.
+/// Multiplies the runs of this peer.
 fn multiply(rows: &mut [Row], peer: &str, mut factor: impl FnMut(usize) -> f64) {
     for row in rows.iter_mut().filter(|row| row.peer == peer) {
         row.values.iter_mut().enumerate().for_each(|(round, value)| *value *= factor(round));
@@ -151,7 +147,7 @@ fn a_control_that_scatters_hides_nothing() {
 }
 
 #[test]
-fn without_a_control_it_is_as_good_as_the_figure_alone_and_says_so() {
+fn without_a_control_a_figure_is_judged_alone_and_the_output_says_so() {
     for seed in 0..50 {
         let old = busy(3 * seed, 1.0, 1.0);
         let (same, slow) = (busy(3 * seed + 1, 1.0, 1.0), busy(3 * seed + 2, 1.2, 1.0));
@@ -174,7 +170,7 @@ fn without_a_control_it_is_as_good_as_the_figure_alone_and_says_so() {
 
 /// Tokio's `yield` did not complete; its `cycle` did.
 #[test]
-fn without_a_control_of_its_own_a_figure_has_those_of_others() {
+fn without_a_control_of_its_own_a_figure_has_the_controls_of_others() {
     for seed in 0..50 {
         let results = |seed: usize, cost: f64| {
             let cycle = busy(seed + 1000, cost, cost).into_iter().map(|row| Row { experiment: "cycle".into(), ..row });
@@ -223,14 +219,14 @@ fn few_runs_are_not_slower_than_many_of_the_same_build() {
 }
 
 #[test]
-fn a_machine_that_is_slower_for_all_is_no_news() {
+fn a_machine_that_is_slower_for_all_peers_is_no_alarm() {
     let (old, new) = (results(1, 0.02, 0.02, |_, _| 1.0), results(2, 0.02, 0.02, |_, _| 0.7));
     let comparison = Comparison::of(&old, &new).unwrap();
     assert!(!comparison.is_slower(), "{comparison}");
 }
 
 #[test]
-fn nobody_is_slower_because_others_became_faster() {
+fn no_figure_is_slower_because_others_became_faster() {
     let faster = |_: &str, peer: &str| if peer.starts_with("sinew") { 1.3 } else { 1.0 };
     for seed in 0..20 {
         let (old, new) = (results(2 * seed, 0.03, 0.02, |_, _| 1.0), results(2 * seed + 1, 0.03, 0.02, faster));
@@ -240,7 +236,7 @@ fn nobody_is_slower_because_others_became_faster() {
 }
 
 #[test]
-fn what_no_longer_completes_is_slower() {
+fn a_figure_that_no_longer_completes_is_slower() {
     let old = results(1, 0.02, 0.02, |_, _| 1.0);
     let mut new = old.clone();
     new[0] = Row { completed: false, median: None, min: None, max: None, values: Vec::new(), ..new[0].clone() };

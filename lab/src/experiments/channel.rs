@@ -26,11 +26,11 @@ pub static CHANNEL: Experiment = Experiment {
     name: "channel",
     source: "Sinew",
     measures: "Round trips of 1 and of 100 pairs (ping-pong), messages from 64 senders to one receiver (fan-in), and hops of ten messages through 50 stages (pipeline), each per second.",
-    good: "High: a message that nobody waited for costs an atomic instruction or two, one that wakes its receiver costs a switch.",
+    good: "High: a message without a waiting receiver costs an atomic instruction or two; a message that wakes its receiver costs a switch.",
     metrics: &[
         Metric::higher("ops_per_s", "million/s", 1e6),
         Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
-        Metric::beside("void_per_s", "million/s that nobody had to wait for", 1e6),
+        Metric::beside("void_per_s", "million/s without a wait", 1e6),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
     variants: |_, _, _| {
@@ -62,7 +62,7 @@ impl Body for Channel {
     }
 }
 
-/// What each strand takes when it begins.
+/// The parts that each strand takes when it begins.
 struct Lots<T>(Vec<Mutex<Option<T>>>);
 
 impl<T> Lots<T> {
@@ -85,7 +85,7 @@ fn ping_pong<P: Peer>(peer: P, case: &Case) -> Reading {
             let (reply, replied) = P::channel();
             [(request, replied), (reply, requested)]
         }));
-        let crowd = Crowd::<P>::gather(strands, move |place| {
+        Crowd::<P>::run(strands, move |place| {
             let (lots, window) = (lots.clone(), shared.clone());
             async move {
                 let (sender, mut receiver) = lots.take(place.number);
@@ -116,14 +116,12 @@ fn ping_pong<P: Peer>(peer: P, case: &Case) -> Reading {
                 }
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     window.reading(&counts, timekeeper.span())
 }
 
-/// What lets each sender send more.
+/// A semaphore for each sender: a permit lets it send more.
 struct Credit<P: Peer>(Vec<P::Semaphore>);
 
 fn fan_in<P: Peer>(peer: P, case: &Case) -> Reading {
@@ -135,7 +133,7 @@ fn fan_in<P: Peer>(peer: P, case: &Case) -> Reading {
         let senders = Lots::new((0..SENDERS).map(|_| sender.clone()));
         drop(sender);
         let receiver = Lots::new(std::iter::once(receiver));
-        let crowd = Crowd::<P>::gather(SENDERS + 1, move |place| {
+        Crowd::<P>::run(SENDERS + 1, move |place| {
             let (senders, receiver, credit) = (senders.clone(), receiver.clone(), credit.clone());
             let window = shared.clone();
             async move {
@@ -151,9 +149,7 @@ fn fan_in<P: Peer>(peer: P, case: &Case) -> Reading {
                 0
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     window.reading(&counts, timekeeper.span())
 }
@@ -187,7 +183,7 @@ fn pipeline<P: Peer>(peer: P, case: &Case) -> Reading {
                 .map(|(stage, receiver)| (receiver, senders[(stage + 1) % STAGES].clone())),
         );
         drop(senders);
-        let crowd = Crowd::<P>::gather(STAGES, move |place| {
+        Crowd::<P>::run(STAGES, move |place| {
             let (lots, window) = (lots.clone(), shared.clone());
             async move {
                 let (mut receiver, sender) = lots.take(place.number);
@@ -206,9 +202,7 @@ fn pipeline<P: Peer>(peer: P, case: &Case) -> Reading {
                 tally.close()
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     window.reading(&counts, timekeeper.span())
 }

@@ -58,13 +58,13 @@ const SETTLING_YIELDS: usize = 1000;
 #[repr(align(128))]
 pub struct Spot<P: Peer>(pub P::Semaphore);
 
-/// What the strands share besides the window.
+/// The part that the strands share, besides the window.
 pub struct Field<P: Peer> {
     pub spots: Vec<Spot<P>>,
     strands: usize,
     /// Strands that begin by waiting and are about to wait.
     standing: AtomicUsize,
-    /// Whether the waiters at the end have been posted for.
+    /// Whether the waiters at the end have their permits.
     dissolved: AtomicBool,
 }
 

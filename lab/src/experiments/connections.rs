@@ -1,9 +1,9 @@
 //! `connections`: the memory that a server of `web` keeps for each connection that has been used
 //! and is idle. The kernel's memory for the socket is not in the figure.
 //!
-//! The growth of the resident bytes that are no file's, from when ten connections are there
-//! until all are, divided by their number. File pages are left out: they are there once, and
-//! the kernel takes them away as it likes. In the last variant all clients have been silent
+//! The figure is the growth of the resident bytes that belong to no file, from ten connections
+//! to all, divided by their number. File pages are left out: they exist once, and the kernel
+//! takes them away as it likes. In the last variant all clients have been silent
 //! for three seconds: the real servers give memory back by then.
 
 use std::io;
@@ -12,15 +12,16 @@ use std::thread;
 use std::time::Duration;
 
 use super::web::{self, serves_plaintext};
-use super::{Depth, Experiment, Metric, PLAIN, Plot, Variant};
+use super::{Bar, Depth, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::kernel;
+use crate::load::connect;
 use crate::load::http::{self, PLAINTEXT, Stay};
 use crate::load::server::Server;
 
-/// After this long a server has given back what silent clients do not need.
+/// After this time a server has given back the memory that silent clients do not need.
 pub const SILENCE: Duration = Duration::from_secs(3);
-/// Connections whose memory is not counted: it is there once.
+/// Connections that are not counted: the first ones also cost what exists once.
 const FIRST: usize = 10;
 /// Descriptors that are not connections of the case: a server keeps some free for others, and
 /// for files.
@@ -52,6 +53,11 @@ pub static CONNECTIONS: Experiment = Experiment {
     },
     measure: |case| measure(case).into(),
     serve: Some(web::serve),
+    bars: &[
+        Bar::of("sinew/fair", "10000 used once", 1).at_most(5120.0),
+        Bar::of("sinew/inverted", "10000 used once", 1).at_most(5120.0),
+        Bar::of("sinew/shared", "10000 used once", 1).at_most(5120.0),
+    ],
     ..PLAIN
 };
 
@@ -66,7 +72,7 @@ fn measure(case: &Case) -> io::Result<Reading> {
     let request = Stay::Open.request(PLAINTEXT);
     let silence = if case.variant.ends_with(SILENT) { SILENCE } else { Duration::ZERO };
     let bytes = bytes_each(&server, case.threads, silence, |address| {
-        let mut stream = TcpStream::connect(address)?;
+        let mut stream = connect(address)?;
         http::ask(&mut stream, &request).map(|_| stream)
     })?;
     Ok(Reading::of([("bytes_per_connection", bytes)]))

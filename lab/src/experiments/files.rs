@@ -7,8 +7,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::serving::{self, METRICS};
-use super::{Depth, Experiment, PLAIN, Plot, Variant};
+use super::serving::{self, METRICS, per_cpu};
+use super::{Bar, Depth, Experiment, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::load::http::{self, Stay};
 use crate::load::server::Server;
@@ -44,10 +44,15 @@ pub static FILES: Experiment = Experiment {
     },
     measure: |case| measure(case).into(),
     serve: Some(|case| sites::serve(case, scheme(case))),
+    bars: &[
+        per_cpu("sinew/web", "1 KiB").at_least(1.0).over_peers(&["nginx"]),
+        per_cpu("sinew/web", "16 KiB").at_least(1.0).over_peers(&["nginx"]),
+        Bar::of("sinew/web", "1 MiB", 1).metric("ops_per_s").at_least(1.0).over_peers(&["nginx"]),
+    ],
     ..PLAIN
 };
 
-/// The two that serve files.
+/// Returns whether a peer serves files.
 pub fn is_real(peer: &crate::peers::Contender) -> bool {
     ["sinew/web", "nginx"].contains(&peer.name)
 }

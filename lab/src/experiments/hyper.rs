@@ -1,5 +1,5 @@
-//! `hyper`: the same HTTP server, hyper, on Sinew's tasks and on Tokio's, which it is made for.
-//! Nothing but the runtime differs.
+//! `hyper`: the same HTTP server, hyper, on Sinew's tasks and on Tokio's, for which it is made.
+//! Only the runtime differs.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,8 +14,8 @@ use hyper_util::rt::TokioIo;
 use sinew_hyper::SinewIo;
 use tokio::runtime::Builder;
 
-use super::serving::METRICS;
-use super::{Depth, Experiment, PLAIN, Plot, Variant, web};
+use super::serving::{self, METRICS, per_cpu};
+use super::{Experiment, PLAIN, Plot, web};
 use crate::case::Case;
 use crate::load::server;
 use crate::peers::fibres;
@@ -29,12 +29,10 @@ pub static HYPER: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     is_pinned: false,
     concerns: |peer| ["sinew/tasks", "tokio", "tokio/current"].contains(&peer.name),
-    variants: |depth, _, _| {
-        let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
-        connections.iter().map(|&many| Variant::new(format!("{many} connections"), many)).collect()
-    },
+    variants: |depth, _, _| serving::connections(depth),
     measure: |case| web::measure(case).into(),
     serve: Some(serve),
+    bars: &[per_cpu("sinew/tasks", "64 connections").at_least(0.97).over_peers(&["tokio", "tokio/current"])],
     ..PLAIN
 };
 
@@ -42,12 +40,12 @@ async fn answer(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallibl
     Ok(Response::new(Full::new(Bytes::from_static(b"Hello, world!"))))
 }
 
-/// In the server's process.
+/// Runs in the server's process.
 fn serve(case: &Case) -> io::Result<()> {
     match case.peer.as_str() {
         "tokio" => {
             let runtime = Builder::new_multi_thread().worker_threads(case.processors).enable_io().build()?;
-            // As a task on a worker: the thread of `block_on` is none.
+            // The root is a task on a worker: the thread of `block_on` is no worker.
             let root = runtime.spawn(on_tokio());
             runtime.block_on(root).map_err(io::Error::other)?
         }
@@ -62,7 +60,7 @@ fn on_sinew(processors: usize) -> io::Result<()> {
         for stream in listener.incoming() {
             let stream = stream?;
             stream.set_nodelay(true)?;
-            // A client that breaks off is no concern of the others.
+            // An error of one client does not end the others.
             drop(sinew::task::spawn(async {
                 let _ = http1::Builder::new().serve_connection(SinewIo::new(stream), service_fn(answer)).await;
             }));

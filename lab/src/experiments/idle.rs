@@ -59,7 +59,7 @@ pub static IDLE: Experiment = Experiment {
 
 /// Watches Go's program. It says when all is parked, and ends when its input ends.
 fn watch_go(case: &Case) -> Outcome {
-    let watched = || -> io::Result<Reading> {
+    let watch_it = || -> io::Result<Reading> {
         let mut program = go::start(case)?;
         let mut line = String::new();
         // Kept until the end: the program prints its result.
@@ -72,7 +72,7 @@ fn watch_go(case: &Case) -> Outcome {
             _ => Err(io::Error::other(format!("go says {line:?}"))),
         }
     };
-    watched().map_or_else(|error| Outcome::Failed(error.to_string()), Outcome::Measured)
+    watch_it().into()
 }
 
 /// Looks at a process whose strands are all parked.
@@ -188,7 +188,7 @@ impl Body for Idle {
             crowd.release();
             assert_eq!(crowd.join().await.len(), STRANDS);
             for reader in readers {
-                assert_eq!(P::join(reader).await, 0, "nobody has written");
+                assert_eq!(P::join(reader).await, 0, "no client has written");
             }
         });
         watchman.join().expect("a watchman")

@@ -11,8 +11,8 @@ pub mod skew;
 
 use std::io;
 
-use super::serving::{self, METRICS, RATE};
-use super::{Depth, Experiment, PLAIN, Plot, Variant};
+use super::serving::{self, METRICS, RATE, per_cpu};
+use super::{Bar, Depth, Experiment, PLAIN, Plot, Variant};
 use crate::case::{Case, Reading};
 use crate::load::memcached::{self, KEYS};
 use crate::load::{Load, Shape, memcaslap};
@@ -32,15 +32,20 @@ pub static MEMCACHED: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     concerns: is_memcached,
     variants: |depth, _, _| {
-        let mut variants = vec![Variant::new("64 connections", 64)];
+        let mut variants = serving::connections(depth);
         if depth == Depth::Full {
-            variants.push(Variant::new("1000 connections", 1000));
             variants.push(Variant::new(PIPELINED, 64));
             variants.push(Variant::new(BUSY, 64));
         }
         variants
     },
     measure: |case| measure(case).into(),
+    bars: &[
+        per_cpu("sinew/fair", "64 connections").at_least(1.0).over_peers(&["memcached"]),
+        per_cpu("sinew/fair", "1000 connections").at_least(1.0).over_peers(&["memcached"]),
+        per_cpu("sinew/fair", PIPELINED).at_least(1.0).over_peers(&["memcached"]),
+        Bar::of("sinew/fair", BUSY, 1).metric("p99_us").at_most(1.1).over_peers(&["memcached"]),
+    ],
     ..SERVED
 };
 
@@ -53,7 +58,7 @@ const SERVED: Experiment = Experiment {
     ..PLAIN
 };
 
-/// `sinew memcached` under each scheduler, and the real one.
+/// Returns whether a peer is `sinew memcached` under a scheduler, or the real one.
 fn is_memcached(peer: &Contender) -> bool {
     peer.is_fibres() || peer.name == "memcached"
 }

@@ -11,8 +11,8 @@ use crate::peers::{self, Body, Peer};
 pub static MIGRATE: Experiment = Experiment {
     name: "migrate",
     source: "Barghi's thesis, 4.2",
-    measures: "Migrations per second of strands that do nothing but go to and fro between two clusters with half of the processors each; of an odd number one has nothing to do.",
-    good: "High. Each migration puts a strand into a queue of another cluster, so this is what a scheduler's queues stand from outside; one shared queue for each cluster is the baseline.",
+    measures: "Migrations per second of strands that do nothing but go to and fro between two clusters with half of the processors each; of an odd number, one processor has nothing to do.",
+    good: "High. Each migration puts a strand into a queue of another cluster, so the figure shows how fast a scheduler's queues are from outside; one shared queue for each cluster is the baseline.",
     metrics: &[
         Metric::higher("ops_per_s", "million migrations/s", 1e6),
         Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
@@ -34,7 +34,7 @@ impl Body for Migrate {
         let (window, timekeeper) = Window::open(strands, case.window(), Audit::None);
         let shared = window.clone();
         let counts = peer.run(async move {
-            let crowd = Crowd::<P>::gather(strands, move |place| {
+            Crowd::<P>::run(strands, move |place| {
                 let (window, clusters) = (shared.clone(), clusters.clone());
                 async move {
                     let mut tally = Tally::new(&window, place.number);
@@ -51,9 +51,7 @@ impl Body for Migrate {
                     }
                 }
             })
-            .await;
-            crowd.release();
-            crowd.join().await
+            .await
         });
         window.reading(&counts, timekeeper.span())
     }

@@ -21,7 +21,7 @@ pub static MUTEX: Experiment = Experiment {
     name: "mutex",
     source: "Sinew, after Karsten & Barghi 2020, 5.1",
     measures: "The share of ideal throughput that 1024 loops reach which compute for 1 µs, take one of 32 locks, and compute for 1 µs more, under each of the lock's policies.",
-    good: "Close to 1, and every loop gets about as many turns as every other. A lock that any running strand may take is fast and unfair; a lock that is handed over is fair and slow.",
+    good: "Close to 1, and all loops get about the same number of turns. A lock that any running strand may take is fast and unfair; a lock that is handed over is fair and slow.",
     metrics: &[
         Metric::higher("ideal_share", "share of the ideal", 1.0),
         Metric::beside("turns_min", "fewest turns of a loop", 1.0),

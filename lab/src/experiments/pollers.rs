@@ -33,7 +33,7 @@ pub static POLLERS: Experiment = Experiment {
     ..PLAIN
 };
 
-/// In the server's process.
+/// Runs in the server's process.
 fn serve(case: &Case) -> io::Result<()> {
     let polling = POLLINGS.into_iter().find(|(name, _)| *name == case.variant);
     let (_, polling) = polling.ok_or_else(|| io::Error::other(format!("no way to poll: {}", case.variant)))?;

@@ -12,7 +12,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::Metric;
+use super::{Bar, Depth, Metric, Variant};
 use crate::case::{Case, Reading};
 use crate::kernel;
 use crate::load::Load;
@@ -36,6 +36,17 @@ pub const METRICS: &[Metric] = &[
     Metric::beside("max_us", "max", 1.0),
     Metric::beside("lost", "requests without a reply", 1.0),
 ];
+
+/// A bar for requests per second of the server's CPU time, on one processor.
+pub const fn per_cpu(peer: &'static str, variant: &'static str) -> Bar {
+    Bar::of(peer, variant, 1).metric("ops_per_cpu_s")
+}
+
+/// Returns the variants by the number of connections that stay.
+pub fn connections(depth: Depth) -> Vec<Variant> {
+    let numbers: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
+    numbers.iter().map(|&number| Variant::new(format!("{number} connections"), number)).collect()
+}
 
 /// Starts the server of a case, and moves this thread to the CPUs that the server has not.
 pub fn start(case: &Case) -> io::Result<Server> {

@@ -25,8 +25,8 @@ const STRETCH: Duration = Duration::from_millis(5);
 pub static SKEW: Experiment = Experiment {
     name: "skew",
     source: "Sinew, after Delisle 2022, 7.7",
-    measures: "One processor has too much to do: cores' worth of work done when all strands arise on one processor (burst), and how long strands wait for their turn while one computes for 5 ms at a stretch (hog).",
-    good: "As many cores as there are processors in burst; in hog, waiting times far below the 5 ms that the processor is lost.",
+    measures: "One processor has too much to do: cores' worth of work done when all strands arise on one processor (burst), and how long strands wait for their turn while one strand computes for 5 ms at a stretch (hog).",
+    good: "In burst, the number of processors; in hog, waiting times far below the 5 ms that the processor is lost.",
     metrics: &[
         Metric::higher("cores", "cores' worth of work", 1.0),
         Metric::beside("p50_us", "µs waited, median", 1.0),
@@ -88,7 +88,7 @@ fn hog<P: Peer>(peer: P, case: &Case) -> Reading {
     let gaps = Arc::new(Mutex::new(Latency::default()));
     let all = gaps.clone();
     peer.run(async move {
-        let crowd = Crowd::<P>::gather(strands, move |place| {
+        Crowd::<P>::run(strands, move |place| {
             let (window, all) = (window.clone(), all.clone());
             async move {
                 let mut tally = Tally::new(&window, place.number);
@@ -116,9 +116,7 @@ fn hog<P: Peer>(peer: P, case: &Case) -> Reading {
                 tally.close()
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     timekeeper.elapsed();
     let mut reading = Reading::default();

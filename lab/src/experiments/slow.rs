@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::files::is_real;
-use super::{Experiment, Metric, PLAIN, Plot, Variant, serving};
+use super::{Bar, Experiment, Metric, PLAIN, Plot, Variant, serving};
 use crate::case::{Case, Reading};
 use crate::load::http::{self, PLAINTEXT, Stay};
 use crate::load::server::Server;
@@ -37,6 +37,7 @@ pub static SLOW: Experiment = Experiment {
     variants: |_, _, _| vec![Variant::new("-", FAST)],
     measure: |case| measure(case).into(),
     serve: Some(|case| sites::serve(case, sites::Scheme::Http)),
+    bars: &[Bar::of("sinew/web", "-", 1).at_least(0.9)],
     ..PLAIN
 };
 

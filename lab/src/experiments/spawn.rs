@@ -13,7 +13,7 @@ pub static SPAWN: Experiment = Experiment {
     name: "spawn",
     source: "Sinew",
     measures: "Nanoseconds to spawn a strand that returns at once and to join it: one at a time (single), or a thousand spawned and then joined (batch).",
-    good: "Low: so low that nobody thinks of pooling threads.",
+    good: "Low: so low that no program needs a pool of threads.",
     metrics: &[
         Metric::lower("spawn_join_ns", "ns per spawn and join", 1.0),
         Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),

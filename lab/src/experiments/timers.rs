@@ -81,7 +81,7 @@ fn lateness<P: Peer>(peer: P, case: &Case) -> Reading {
     let late = Arc::new(std::sync::Mutex::new(Latency::default()));
     let all = late.clone();
     peer.run(async move {
-        let crowd = Crowd::<P>::gather(strands, move |place| {
+        Crowd::<P>::run(strands, move |place| {
             let all = all.clone();
             async move {
                 let mut random = Random::of(place.number);
@@ -101,9 +101,7 @@ fn lateness<P: Peer>(peer: P, case: &Case) -> Reading {
                 sleeps.len() as u64
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     let mut reading = Reading::default();
     late.lock().expect("no poison").read_into(&mut reading);

@@ -1,4 +1,4 @@
-//! `uncontended`: a lock that nobody else wants, locked and unlocked by one strand, beside
+//! `uncontended`: a lock without contention, locked and unlocked by one strand, beside
 //! std's lock in the same process.
 //!
 //! Rounds of the two alternate, so that both see the same machine. The ratio is the median
@@ -24,7 +24,7 @@ const LEAST_ROUNDS: usize = 3;
 pub static UNCONTENDED: Experiment = Experiment {
     name: "uncontended",
     source: "Sinew",
-    measures: "Nanoseconds to lock and unlock a lock that nobody else wants, by a strand or by a kernel thread outside of the runtime, and the ratio to std's lock in the same process.",
+    measures: "Nanoseconds to lock and unlock a lock without contention, by a strand or by a kernel thread outside of the runtime, and the ratio to std's lock in the same process.",
     good: "A ratio of 1: std's lock is two atomic instructions, and a runtime's lock needs no more.",
     metrics: &[
         Metric::lower("std_ratio", "times std's", 1.0),

@@ -1,10 +1,10 @@
-//! `utilisation`: how many cores T loops over L locks keep busy, measured, and
+//! `utilisation`: the number of cores that T loops over L locks keep busy, measured, and
 //! computed by two models.
 //!
 //! As in the thesis, there is one lock for two processors. The limit of the locks,
 //! L (t_cs + t_ncs) / t_cs, is then the number of processors when a loop is as long
-//! inside of a lock as outside. Both models know neither the number of processors nor
-//! the cost of anything; their curves are cut off at the number of processors.
+//! inside of a lock as outside. The models know neither the number of processors nor any
+//! cost. Their curves are cut off at the number of processors.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const WORK: Duration = Duration::from_micros(10);
 pub static UTILISATION: Experiment = Experiment {
     name: "utilisation",
     source: "Barghi's thesis, chapter 6",
-    measures: "How many cores a growing number of loops keeps busy that need half as many locks as there are processors, 10 µs outside and 10 µs inside, beside what two models of lock contention compute.",
+    measures: "The number of cores that a growing number of loops keeps busy, beside the figures of two models of lock contention. There is one lock for two processors, and a loop takes 10 µs outside and 10 µs inside of it.",
     good: "The measured curve has the models' shape and comes close to them: what is missing is the cost of locks and switches, which the models do not know.",
     metrics: &[Metric::higher("cores", "cores kept busy", 1.0)],
     plots: &[Plot::Lines { metric: "cores" }],
@@ -47,7 +47,7 @@ fn locks(case: &Case) -> usize {
     (case.processors / 2).max(1)
 }
 
-/// Cores, of threads, locks, and the time inside and outside of them.
+/// A model: computes cores from threads, locks, and the time inside and outside of them.
 type Formula = fn(usize, usize, f64, f64) -> f64;
 
 fn cut_off(case: &Case, model: Formula) -> f64 {
@@ -55,7 +55,7 @@ fn cut_off(case: &Case, model: Formula) -> f64 {
     model(case.threads, locks(case), time, time).min(case.processors as f64)
 }
 
-/// Cores that T threads use, by the extension of Amdahl's law to critical
+/// Returns the cores that T threads use, by the extension of Amdahl's law to critical
 /// sections: the time of an iteration is that of the longer of two estimates, one
 /// for an average thread and one for the thread that meets contention at every
 /// critical section.

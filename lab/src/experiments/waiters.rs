@@ -22,7 +22,7 @@ use crate::peers::cancelling::{self, Cancelling, CancellingBody};
 const NOTIFIED: &str = "notified";
 const CANCELLED: &str = "cancelled";
 
-/// How long the ticker sleeps.
+/// The length of the ticker's sleeps.
 const TICK: Duration = Duration::from_micros(200);
 
 /// Yields of the root after the last waiter has begun its wait: it has blocked by then.
@@ -32,7 +32,7 @@ pub static WAITERS: Experiment = Experiment {
     name: "waiters",
     source: "Sinew",
     measures: "Milliseconds until the last of many waiting strands has gone after all were notified, or cancelled, at once, and how long an urgent strand is kept from its turn meanwhile.",
-    good: "Twice the waiters take twice the time, and the urgent strand is hardly kept: nobody notifies or cancels a hundred thousand strands under one lock.",
+    good: "Twice the waiters take twice the time, and the urgent strand is hardly kept: the runtime does not hold one lock while it notifies or cancels a hundred thousand strands.",
     metrics: &[
         Metric::lower("total_ms", "ms until the last has gone", 1.0),
         Metric::beside("told_ms", "ms until the last was told", 1.0),
@@ -62,7 +62,7 @@ pub static WAITERS: Experiment = Experiment {
     ..PLAIN
 };
 
-/// What all strands share.
+/// The part that all strands share.
 struct Hall<P: Cancelling> {
     waiters: usize,
     door: P::Door,

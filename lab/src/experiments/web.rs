@@ -5,12 +5,12 @@
 //! Variants are the number of connections that stay, and one in which each request has a
 //! connection of its own: accept, read, write, close. That one has no open loop.
 //!
-//! Tokio is there twice: on its multi-thread runtime, as everywhere, and on the thread that
-//! runs everything, which is the faster one for a single core.
+//! Tokio takes part twice: with its multi-thread runtime, as in other experiments, and with its
+//! runtime of one thread, which is the faster one on a single core.
 
 use std::io;
 
-use super::serving::{self, METRICS, RATE};
+use super::serving::{self, METRICS, RATE, per_cpu};
 use super::{Depth, Experiment, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::load::http::{self, PLAINTEXT, ROOM, Stay, requests};
@@ -29,10 +29,8 @@ pub static WEB: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     is_pinned: false,
     concerns: serves_plaintext,
-    variants: |depth, _, peer| {
-        let connections: &[usize] = if depth == Depth::Tour { &[64] } else { &[64, 1000] };
-        let most = connections.iter().filter(|&&connections| connections <= peer.most_strands);
-        let mut variants: Vec<_> = most.map(|&many| Variant::new(format!("{many} connections"), many)).collect();
+    variants: |depth, _, _| {
+        let mut variants = serving::connections(depth);
         if depth == Depth::Full {
             variants.push(Variant::new(ONE_EACH, 64));
         }
@@ -40,10 +38,24 @@ pub static WEB: Experiment = Experiment {
     },
     measure: |case| measure(case).into(),
     serve: Some(serve),
+    bars: &[
+        per_cpu("sinew/fair", "64 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/inverted", "64 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/shared", "64 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/web", "64 connections").at_least(1.1).over_peers(&["nginx"]),
+        per_cpu("sinew/fair", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/inverted", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/shared", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/web", "1000 connections").at_least(1.1).over_peers(&["nginx"]),
+        per_cpu("sinew/fair", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
+        per_cpu("sinew/inverted", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
+        per_cpu("sinew/shared", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
+        per_cpu("sinew/web", ONE_EACH).at_least(0.95).over_peers(&["nginx"]),
+    ],
     ..PLAIN
 };
 
-/// Everybody who answers `/plaintext`.
+/// Returns whether a peer answers `/plaintext`.
 pub fn serves_plaintext(peer: &Contender) -> bool {
     peer.is_runtime() || ["tokio/current", "epoll", "sinew/web", "nginx"].contains(&peer.name)
 }
@@ -72,7 +84,7 @@ pub fn measure(case: &Case) -> io::Result<Reading> {
     Ok(reading)
 }
 
-/// In the server's process.
+/// Runs in the server's process.
 pub fn serve(case: &Case) -> io::Result<()> {
     match case.peer.as_str() {
         "epoll" => floor::serve(server::listener()?, stay(case)),

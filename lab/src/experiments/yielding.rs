@@ -1,6 +1,6 @@
 //! `yield`: strands that do nothing but yield.
 //!
-//! A yield that finds nobody else to run is no switch. An audit finds the number of
+//! A yield that finds no other strand to run is no switch. An audit finds the number of
 //! those yields, and they are counted apart; for kernel threads the kernel counts the
 //! switches itself. With one strand for each processor almost all yields are such.
 
@@ -14,11 +14,11 @@ pub static YIELD: Experiment = Experiment {
     name: "yield",
     source: "Delisle 2022, 7.4",
     measures: "How often per second strands that do nothing but yield let another one run: 100 strands for each processor (many) or one (few).",
-    good: "High, twice as high with twice the processors, and every strand gets about as many turns as every other. Yields that found nobody else to run are not in the figure but beside it.",
+    good: "High, twice as high with twice the processors, and all strands get about the same number of turns. Yields that found no other strand to run are not in the figure but beside it.",
     metrics: &[
         Metric::higher("ops_per_s", "million switches/s", 1e6),
         Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
-        Metric::beside("void_per_s", "million yields/s to nobody", 1e6),
+        Metric::beside("void_per_s", "million yields/s to no other strand", 1e6),
         Metric::beside("turns_max_min_ratio", "most/fewest turns of a strand", 1.0),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
@@ -53,7 +53,7 @@ impl Body for Yield {
         let (window, timekeeper) = Window::open(strands, case.window(), audit);
         let shared = window.clone();
         let counts = peer.run(async move {
-            let crowd = Crowd::<P>::gather(strands, move |place| {
+            Crowd::<P>::run(strands, move |place| {
                 let window = shared.clone();
                 async move {
                     let mut tally = Tally::new(&window, place.number);
@@ -65,9 +65,7 @@ impl Body for Yield {
                     }
                 }
             })
-            .await;
-            crowd.release();
-            crowd.join().await
+            .await
         });
         let mut reading = window.reading(&counts, timekeeper.span());
         let (most, least) = (counts.iter().max().copied(), counts.iter().min().copied());

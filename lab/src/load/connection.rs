@@ -3,19 +3,18 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::epoll::{Epoll, Interest};
-
-const PATIENCE: Duration = Duration::from_secs(5);
+use super::{PATIENCE, closed_by_server};
 
 pub struct Connection {
     stream: TcpStream,
     /// Whether anything was sent on it.
     pub is_used: bool,
-    /// When each request was due that is under way, and the bytes that its reply still lacks.
+    /// The requests under way: when each was due, and the bytes that its reply still lacks.
     under_way: VecDeque<(Instant, usize)>,
-    /// When those requests were due that wait until nothing is under way.
+    /// The requests that wait until nothing is under way: when each was due.
     late: VecDeque<Instant>,
 }
 
@@ -61,7 +60,7 @@ impl Connection {
         let mut replies = 0;
         while self.is_waiting() {
             let mut count = match self.stream.read(buffer) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed a connection")),
+                Ok(0) => return Err(closed_by_server()),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
@@ -82,7 +81,7 @@ impl Connection {
         Ok(replies)
     }
 
-    /// When those requests were due that have no reply.
+    /// Returns when each request without a reply was due.
     pub fn unanswered(&self) -> impl Iterator<Item = Instant> {
         self.under_way.iter().map(|(due, _)| *due).chain(self.late.iter().copied())
     }

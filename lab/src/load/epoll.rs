@@ -1,4 +1,4 @@
-//! epoll, as little of it as a generator and a floor need.
+//! The parts of epoll that the load generator and the floor use.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -33,7 +33,7 @@ impl Interest {
     }
 }
 
-/// Room for what one wait reports.
+/// Room for the events of one wait.
 pub struct Events([libc::epoll_event; EVENTS]);
 
 impl Default for Events {
@@ -49,7 +49,7 @@ impl Epoll {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new, so it has no other owner.
         Ok(Epoll(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
 

@@ -1,6 +1,6 @@
-//! Clients that pipeline one request without end, as fast as the server takes it, and give way
-//! to every other thread of this machine. They are not measured: they are in the way of one
-//! that is.
+//! Clients that pipeline one request without end, as fast as the server takes it. They give way
+//! to every other thread of this machine. They are not measured: they disturb the client that
+//! is.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
+use super::closed_by_server;
 use super::epoll::{Epoll, Events, Interest};
 use crate::kernel;
 
@@ -28,7 +29,7 @@ struct Shared {
 }
 
 impl Flood {
-    /// Begins with some clients in one thread. Every reply has the byte `end` in it, once.
+    /// Starts the clients, all in one thread. Every reply has the byte `end` in it, once.
     pub fn begin(address: SocketAddr, clients: usize, request: &str, end: u8) -> Flood {
         let shared = Arc::new(Shared::default());
         let requests = request.repeat(REQUESTS / request.len()).into_bytes();
@@ -41,13 +42,15 @@ impl Flood {
         self.shared.replies.load(Relaxed)
     }
 
-    /// Whether the clients have met an error.
+    /// Returns whether the clients have met an error.
     pub fn has_ended(&self) -> bool {
         self.clients.is_finished()
     }
 
+    /// Ends the clients.
+    ///
     /// # Errors
-    /// The one that the clients met.
+    /// The clients met this error.
     pub fn end(self) -> io::Result<()> {
         self.shared.over.store(true, Relaxed);
         self.clients.join().expect("the clients do not panic")
@@ -55,7 +58,7 @@ impl Flood {
 }
 
 fn pour(address: SocketAddr, clients: usize, requests: &[u8], end: u8, shared: &Shared) -> io::Result<()> {
-    // To be nice is not enough: the measured client would wait for the scheduler's next tick.
+    // A low priority is not enough: the measured client would wait for the kernel's next tick.
     kernel::run_when_idle()?;
     let epoll = Epoll::new()?;
     let mut streams = Vec::new();
@@ -72,7 +75,7 @@ fn pour(address: SocketAddr, clients: usize, requests: &[u8], end: u8, shared: &
             let (stream, sent) = &mut streams[number];
             *sent = (*sent + unless_blocked(stream.write(&requests[*sent..]))?) % requests.len();
             let count = match stream.read(&mut heard) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed a connection")),
+                Ok(0) => return Err(closed_by_server()),
                 read => unless_blocked(read)?,
             };
             let replies = heard[..count].iter().filter(|&&byte| byte == end).count();

@@ -27,7 +27,7 @@ struct Connection {
 /// Whether a connection is still wanted.
 type Wanted = bool;
 
-/// Serves for ever.
+/// Serves until an error.
 pub fn serve(listener: TcpListener, stay: Stay) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let epoll = Epoll::new()?;

@@ -2,11 +2,11 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
-use super::Traffic;
+use super::{Traffic, closed_by_server, connect};
 
-/// Where `sinew web` and nginx have the fixed reply. The lab's own servers have it everywhere.
+/// The path of the fixed reply of `sinew web` and nginx. The lab's own servers send it for every
+/// path.
 pub const PLAINTEXT: &str = "/plaintext";
 
 /// Room for the requests that a client sends at once.
@@ -16,8 +16,6 @@ const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Le
 const LAST_REPLY: &[u8] =
     b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// Whether a connection stays after a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stay {
@@ -26,7 +24,7 @@ pub enum Stay {
 }
 
 impl Stay {
-    /// The reply of the lab's own servers.
+    /// Returns the reply of the lab's own servers.
     pub fn reply(self) -> &'static [u8] {
         match self {
             Stay::Open => REPLY,
@@ -78,14 +76,12 @@ fn length_of_reply(bytes: &[u8]) -> Option<usize> {
 
 /// Asks once and reads the reply. Returns its length.
 pub fn ask(stream: &mut TcpStream, request: &[u8]) -> io::Result<usize> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(request)?;
     let (mut reply, mut length) = (Vec::new(), None);
     let mut buffer = [0; 4096];
     loop {
         match stream.read(&mut buffer)? {
-            0 => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+            0 => return Err(closed_by_server()),
             count => reply.extend_from_slice(&buffer[..count]),
         }
         length = length.or_else(|| length_of_reply(&reply));
@@ -100,9 +96,9 @@ pub fn ask(stream: &mut TcpStream, request: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// The same request again and again. The length of the reply is learnt from the first one.
+/// Returns traffic that repeats one request. Asks once to learn the length of the reply.
 pub fn traffic(address: SocketAddr, request: Vec<u8>) -> io::Result<Traffic> {
-    let length = ask(&mut TcpStream::connect_timeout(&address, PATIENCE)?, &request)?;
+    let length = ask(&mut connect(address)?, &request)?;
     Ok(Box::new(move |_, bytes| {
         bytes.extend_from_slice(&request);
         length

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{Traffic, server};
 use crate::case::Case;
 
-/// A set of values that no cache of a CPU holds.
+/// The number of values: more than the cache of a CPU holds.
 pub const KEYS: usize = 100_000;
 const VALUE_BYTES: usize = 100;
 
@@ -25,7 +25,7 @@ fn write_set(bytes: &mut Vec<u8>, key: usize, noreply: &str) {
     bytes.extend_from_slice(b"\r\n");
 }
 
-/// Requests for random keys, of which this percentage are sets.
+/// Returns traffic for random keys. This percentage of the requests are sets.
 pub fn traffic(sets: usize) -> Traffic {
     Box::new(move |random, bytes| {
         let key = random.below(KEYS);
@@ -53,7 +53,7 @@ pub fn fill(address: SocketAddr, count: usize) -> io::Result<()> {
     greet(&mut stream)
 }
 
-/// Waits until the server has done everything that it was asked on this connection.
+/// Waits until the server has answered all requests of this connection.
 pub fn greet(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(b"mn\r\n")?;
     stream.read_exact(&mut [0; "MN\r\n".len()])

@@ -1,5 +1,5 @@
-//! `memcaslap`, where it is installed: load on a memcached server by somebody else, beside the
-//! lab's own. Nine gets to one set, which is its default.
+//! `memcaslap`, if it is installed: a foreign load on a memcached server, beside the lab's own.
+//! It sends nine gets to one set, which is its default.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};

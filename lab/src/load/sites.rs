@@ -22,7 +22,7 @@ pub enum Scheme {
     Https,
 }
 
-/// Whether a certificate can be made.
+/// Returns whether a certificate can be made.
 pub fn has_openssl() -> bool {
     server::path_of("openssl").is_some()
 }
@@ -52,7 +52,7 @@ fn make_site(home: &Path) -> io::Result<()> {
     (0..LISTED.1).try_for_each(|number| fs::write(listed.join(format!("file-{number:03}.txt")), "x"))
 }
 
-/// A certificate and its key, by the `openssl` command.
+/// Makes a certificate and its key, by the `openssl` command.
 fn make_certificate(home: &Path) -> io::Result<()> {
     let made = server::installed("openssl")?
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
@@ -68,8 +68,8 @@ fn make_certificate(home: &Path) -> io::Result<()> {
     if made.success() { Ok(()) } else { Err(io::Error::other("openssl made no certificate")) }
 }
 
-/// As its documentation advises: files by `sendfile` and from the cache of open files,
-/// connections kept, no log.
+/// Returns the command for nginx, with the settings that its documentation advises: `sendfile`,
+/// a cache of open files, connections that stay, no log.
 fn nginx(case: &Case, home: &Path, port: u16, scheme: Scheme) -> io::Result<Command> {
     let configuration = home.join("nginx.conf");
     let (workers, master) = (case.processors, if case.processors == 1 { "off" } else { "on" });

@@ -1,4 +1,4 @@
-//! Clients of a web server that take their time.
+//! Slow clients of a web server.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::connect;
 use super::http::Stay;
 
-/// How long each client waits between two bytes.
+/// The time that each client waits between two bytes.
 const PAUSE: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Slow {
     over: Arc<AtomicBool>,
@@ -19,13 +19,12 @@ pub struct Slow {
 }
 
 impl Slow {
-    /// Every second client sends a head, a byte a second; the others read a large file, a byte
-    /// a second.
+    /// Starts the clients. Every second one sends a head, one byte each second. The others read a
+    /// large file, one byte each second.
     pub fn attach(address: SocketAddr, count: usize, large: &str) -> io::Result<Slow> {
         let mut streams = Vec::with_capacity(count);
         for number in 0..count {
-            let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut stream = connect(address)?;
             if number % 2 == 1 {
                 stream.write_all(&Stay::Open.request(large))?;
             }
@@ -37,7 +36,7 @@ impl Slow {
         Ok(Slow { over, driver })
     }
 
-    /// Ends them. Returns the number of clients that the server has not turned away.
+    /// Ends the clients. Returns the number of clients that the server has not turned away.
     pub fn detach(self) -> usize {
         self.over.store(true, Relaxed);
         self.driver.thread().unpark();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::http::Stay;
-use super::{Load, Shape, Traffic, floor, http};
+use super::{Load, Shape, Traffic, connect, floor, http};
 
 const LENGTH: Duration = Duration::from_millis(30);
 
@@ -105,9 +105,7 @@ fn floor(stay: Stay) -> SocketAddr {
 
 /// A client of the floor that does not wait for ever.
 fn client(stay: Stay) -> TcpStream {
-    let stream = TcpStream::connect(floor(stay)).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
-    stream
+    connect(floor(stay)).expect("a connection")
 }
 
 #[test]
@@ -145,7 +143,7 @@ fn the_floor_sends_the_rest_of_replies_when_the_client_reads() {
 fn the_floor_closes_a_connection_after_its_one_reply() {
     let address = floor(Stay::Close);
     for _ in 0..3 {
-        let mut stream = TcpStream::connect(address).expect("a connection");
+        let mut stream = connect(address).expect("a connection");
         assert_eq!(http::ask(&mut stream, &Stay::Close.request("/")).expect("a reply"), Stay::Close.reply().len());
         assert_eq!(stream.read(&mut [0; 8]).expect("the end"), 0);
     }

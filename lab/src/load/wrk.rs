@@ -1,5 +1,5 @@
-//! `wrk`, where it is installed: a closed loop by somebody else, beside the lab's own. It also
-//! speaks TLS, which the lab's does not.
+//! `wrk`, if it is installed: a foreign closed loop, beside the lab's own. It also speaks TLS,
+//! which the lab's loop does not.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::kernel;
 
 const NAME: &str = "wrk";
 
-/// `wrk` checks this often whether it shall stop.
+/// The time between two moments at which `wrk` checks whether it shall stop.
 const LEAST: Duration = Duration::from_millis(100);
 
 pub struct Rate {
@@ -22,14 +22,14 @@ pub fn is_installed() -> bool {
     server::path_of(NAME).is_some()
 }
 
-/// Asks for one thing again and again; `None` without `wrk`, or if some replies were wrong. It
-/// runs where the caller may run.
+/// Asks for one URL again and again, on the CPUs that the caller may use. Returns `None` without
+/// `wrk`, or if a reply was wrong.
 pub fn run(url: &str, stay: Stay, connections: usize, length: Duration) -> Option<Rate> {
     let length = length.max(LEAST);
     let threads = kernel::allowed_cpus().map_or(1, |cpus| cpus.len()).min(connections);
     let close: &[&str] = if stay == Stay::Close { &["-H", "Connection: close"] } else { &[] };
-    // It counts in whole seconds, and ends earlier when it is interrupted. What it is
-    // told is what it runs for should its parent be stopped.
+    // It counts in whole seconds, and ends earlier when it is interrupted. If its parent is
+    // stopped, it runs for the time that it is told here.
     let wrk = Command::new(server::path_of(NAME)?)
         .args(["-t", &threads.to_string(), "-c", &connections.to_string()])
         .args(["-d", &format!("{}s", length.as_secs() + 1)])
@@ -41,7 +41,7 @@ pub fn run(url: &str, stay: Stay, connections: usize, length: Duration) -> Optio
         .spawn()
         .ok()?;
     std::thread::sleep(length);
-    // One that cannot be interrupted has ended.
+    // If it cannot be interrupted, it has ended.
     let _ = kernel::interrupt(&wrk);
     rate(&String::from_utf8_lossy(&wrk.wait_with_output().ok()?.stdout))
 }

@@ -1,8 +1,8 @@
 //! Strands that have all been started before any of them begins its work.
 //!
-//! Without this, strands that never block could keep others from ever being started: may's
-//! workers look for new coroutines only when they have nothing else. And an experiment
-//! would measure its own beginning.
+//! Otherwise, strands that never block could keep others from being started: may's workers look
+//! for new coroutines only when they have nothing else to run. Also, an experiment would measure
+//! its own beginning.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,7 +64,17 @@ impl<P: Peer> Crowd<P> {
         Crowd { roster, handles }
     }
 
-    /// Opens the gate and unparks everybody.
+    /// Gathers strands, releases them, and returns their results. Called from a strand.
+    pub async fn run<F>(strands: usize, work: impl Fn(Place<P>) -> F + Clone + Send + 'static) -> Vec<u64>
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        let crowd = Crowd::gather(strands, work).await;
+        crowd.release();
+        crowd.join().await
+    }
+
+    /// Opens the gate and unparks all strands.
     pub fn release(&self) {
         // Pairs with the load in `pass`.
         self.roster.open.store(true, Ordering::Release);
@@ -73,7 +83,6 @@ impl<P: Peer> Crowd<P> {
         }
     }
 
-    /// Unparks strands.
     pub fn roster(&self) -> &Roster<P> {
         &self.roster
     }

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::case::Reading;
 
-/// Names of the quantiles in a metric's name, and which they are.
+/// The quantiles: the part of a metric's name, and the value.
 pub const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999), ("max", 1.0)];
 

@@ -14,7 +14,7 @@ use crate::peers::Peer;
 
 pub struct Plan {
     pub locks: usize,
-    /// Of the private work and of the critical section.
+    /// The length of the private work, and of the critical section.
     pub work: Duration,
     pub policy: String,
 }
@@ -25,7 +25,7 @@ struct Padded<P: Peer>(P::Mutex);
 
 /// The turns of the loops.
 pub struct Turns {
-    /// Of every loop.
+    /// The number of turns of each loop.
     pub counts: Vec<u64>,
     pub span: Span,
     /// The measured length of the private work, without locks and with nothing else to
@@ -64,7 +64,7 @@ pub fn run<P: Peer>(peer: P, case: &Case, plan: Plan) -> Turns {
     let (window, timekeeper) = Window::open(loops, case.window(), Audit::None);
     let counts = peer.run(async move {
         let locks: Arc<[Padded<P>]> = (0..plan.locks).map(|_| Padded(P::mutex(&plan.policy))).collect();
-        let crowd = Crowd::<P>::gather(loops, move |place| {
+        Crowd::<P>::run(loops, move |place| {
             let (locks, window) = (locks.clone(), window.clone());
             async move {
                 let mut tally = Tally::new(&window, place.number);
@@ -78,9 +78,7 @@ pub fn run<P: Peer>(peer: P, case: &Case, plan: Plan) -> Turns {
                 }
             }
         })
-        .await;
-        crowd.release();
-        crowd.join().await
+        .await
     });
     let span = timekeeper.span();
     let after_ns = unit.measured_ns(at_once);

@@ -1,31 +1,44 @@
-//! What `/proc` says about this process and others.
+//! Figures from `/proc` about this process and others.
 
 use std::fs;
-use std::path::PathBuf;
 
 use crate::kernel;
 
-/// Resident bytes.
+/// Returns the resident bytes of this process.
 pub fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
-    field(&status, "VmRSS:").expect("VmRSS in /proc/self/status") * 1024
+    own_bytes("VmRSS:")
 }
 
-/// Resident bytes of a process that are no file's; 0 if it has ended.
+/// Returns the bytes of this process's page tables. They belong to the kernel, and are not
+/// resident bytes.
+pub fn page_table_bytes() -> u64 {
+    own_bytes("VmPTE:")
+}
+
+fn own_bytes(name: &str) -> u64 {
+    bytes("self", name).unwrap_or_else(|| panic!("{name} in /proc/self/status"))
+}
+
+/// Returns the resident bytes of a process that belong to no file; 0 if it has ended.
 pub fn anonymous_bytes(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    field(&status, "RssAnon:").unwrap_or(0) * 1024
+    bytes(&process.to_string(), "RssAnon:").unwrap_or(0)
 }
 
-/// The kernel threads of a process but for the calling one.
+/// Returns the kilobytes behind `name` in the status of a process, as bytes.
+fn bytes(process: &str, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// Returns the numbers of a process's kernel threads, without the calling one.
 pub fn other_threads(process: u32) -> Vec<i32> {
-    let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter(|&thread| thread != kernel::thread_id()).collect()
+    threads_of(process).filter(|&thread| thread != kernel::thread_id()).collect()
 }
 
-fn threads_of(process: u32) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten().map(|entry| entry.path())
+fn threads_of(process: u32) -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Returns a process and all its descendants, the eldest first.
@@ -35,7 +48,7 @@ pub fn family_of(process: u32) -> Vec<u32> {
     while let Some(&process) = family.get(next) {
         next += 1;
         for thread in threads_of(process) {
-            let children = fs::read_to_string(thread.join("children")).unwrap_or_default();
+            let children = fs::read_to_string(format!("/proc/{process}/task/{thread}/children")).unwrap_or_default();
             family.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
         }
     }
@@ -51,33 +64,17 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of threads of any process.
+    /// Returns the sum over threads of any process.
     pub fn of(threads: &[i32]) -> Usage {
-        Usage::sum(threads.iter().map(|thread| format!("/proc/{thread}/task/{thread}")))
-    }
-
-    fn sum(folders: impl Iterator<Item = String>) -> Usage {
         let mut sum = Usage::default();
-        for folder in folders {
+        for thread in threads {
             // A thread may have ended since.
-            let Ok(schedstat) = fs::read_to_string(format!("{folder}/schedstat")) else { continue };
+            let Ok(schedstat) = fs::read_to_string(format!("/proc/{thread}/task/{thread}/schedstat")) else { continue };
             let mut fields = schedstat.split_whitespace().map(|field| field.parse::<u64>().unwrap_or(0));
             sum.cpu_ns += fields.next().unwrap_or(0);
-            // Between the two: how long it waited for one.
+            // The field between the two is the time that the thread waited for a CPU.
             sum.turns += fields.nth(1).unwrap_or(0);
         }
         sum
     }
-}
-
-/// Returns the number that follows `name` at the start of a line.
-fn field(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
-/// Bytes of this process's page tables. The kernel keeps them; they are not resident bytes.
-pub fn page_table_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
-    field(&status, "VmPTE:").expect("VmPTE in /proc/self/status") * 1024
 }

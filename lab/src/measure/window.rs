@@ -43,7 +43,7 @@ pub enum Audit {
     Turns,
     /// Each strand tries before it waits: see [`Tally::probe`].
     Probes,
-    /// The strands know themselves, and say so: see [`Tally::was_void`].
+    /// Each strand knows its void operations, and notes them: see [`Tally::was_void`].
     Counted,
     /// The kernel counts the switches of each strand, in the window itself.
     Kernel(fn() -> Option<u64>),
@@ -59,7 +59,7 @@ pub struct Window {
     void: AtomicU64,
 }
 
-/// The thread that opens and closes the window; it returns the real span.
+/// The thread that opens and closes the window.
 pub struct Timekeeper(thread::JoinHandle<Span>);
 
 /// How long a window was open, and the CPU time that all threads used in it.
@@ -81,18 +81,22 @@ impl Timekeeper {
 impl Window {
     /// Opens for `length` as soon as `strands` tallies exist.
     pub fn open(strands: usize, length: Duration, audit: Audit) -> (Arc<Window>, Timekeeper) {
-        let window = Arc::new(Window {
-            audit,
-            phase: AtomicU8::new(WARMING),
-            started: AtomicUsize::new(0),
-            audited: AtomicU64::new(0),
-            void: AtomicU64::new(0),
-        });
+        let window = Arc::new(Window::new(audit));
         let timekeeper = thread::spawn({
             let window = window.clone();
             move || window.keep_time(strands, length, cpu_time)
         });
         (window, Timekeeper(timekeeper))
+    }
+
+    fn new(audit: Audit) -> Window {
+        Window {
+            audit,
+            phase: AtomicU8::new(WARMING),
+            started: AtomicUsize::new(0),
+            audited: AtomicU64::new(0),
+            void: AtomicU64::new(0),
+        }
     }
 
     fn keep_time(&self, strands: usize, length: Duration, cpu_time: impl Fn() -> Duration) -> Span {
@@ -162,14 +166,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Made by the strand itself, once it runs.
+    /// Returns the tally of a strand. The strand itself calls this, once it runs.
     pub fn new(window: &Arc<Window>, strand: usize) -> Tally {
         window.started.fetch_add(1, Relaxed);
         let window = window.clone();
         Tally { window, strand, count: 0, phase: WARMING, counted: 0, audited: 0, void: 0, switches: 0 }
     }
 
-    /// Counts one operation. Returns whether there shall be another.
+    /// Counts one operation. Returns whether the strand goes on.
     #[inline(always)]
     pub fn tick(&mut self) -> bool {
         self.count += 1;
@@ -270,24 +274,18 @@ mod tests {
     #[test]
     fn a_window_stays_open_until_a_strand_ran() {
         let length = Duration::from_millis(1);
-        let window = Window {
-            audit: Audit::None,
-            phase: AtomicU8::new(WARMING),
-            started: AtomicUsize::new(0),
-            audited: AtomicU64::new(0),
-            void: AtomicU64::new(0),
-        };
+        let window = Window::new(Audit::None);
         let used_ms = AtomicU64::new(0);
         let span = thread::scope(|scope| {
             let timekeeper =
                 scope.spawn(|| window.keep_time(0, length, || Duration::from_millis(used_ms.load(Relaxed))));
             while !window.is_open() {
-                assert!(!timekeeper.is_finished(), "nobody ran");
+                assert!(!timekeeper.is_finished(), "no strand ran");
                 thread::yield_now();
             }
             let seen = Instant::now();
             while seen.elapsed() < length * 20 {
-                assert!(!timekeeper.is_finished(), "nobody ran");
+                assert!(!timekeeper.is_finished(), "no strand ran");
                 thread::yield_now();
             }
             used_ms.store(7, Relaxed);

@@ -21,7 +21,7 @@ use crate::case::{Case, Outcome, Reading};
 const HOUR: Duration = Duration::from_secs(3600);
 
 pub trait Cancelling: Peer {
-    /// What many strands wait for until it is opened, once.
+    /// A door that many strands wait for. It is opened once.
     type Door: Send + Sync + 'static;
 
     fn door() -> Self::Door;
@@ -53,12 +53,12 @@ pub trait Cancelling: Peer {
     fn join_cancelled(handle: Self::Handle) -> impl Future<Output = ()> + Send;
 }
 
-/// What a child process does for an experiment with such peers.
+/// The body of an experiment with such peers.
 pub trait CancellingBody {
     fn measure<P: Cancelling>(peer: P, case: &Case) -> Reading;
 }
 
-/// Whether this peer is one of them.
+/// Returns whether this peer is one of them.
 pub fn can(peer: &Contender) -> bool {
     peer.kind == Kind::Inside && ["sinew", "tokio"].contains(&peer.family())
 }

@@ -1,6 +1,5 @@
-//! Go: a program of its own, whose sources are in `lab/peers/go`. It is built
-//! when it is asked for, takes a case as its argument, and prints what a child of
-//! the lab prints.
+//! Go: a program of its own, whose sources are in `lab/peers/go`. The lab builds it when it is
+//! needed. It takes a case as its argument and prints an outcome, as a child of the lab does.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,27 +8,30 @@ use std::process::{Child, Command, Stdio};
 
 use crate::case::{Case, Outcome};
 
-/// As a peer.
+/// The name of the peer.
 pub const NAME: &str = "go";
 
-/// Where the parent tells its children that the program is.
+/// The environment variable by which children find the program.
 const VARIABLE: &str = "SINEW_LAB_GO";
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/go")
 }
 
-/// The experiments that have a file there.
+/// Returns whether an experiment is written in Go.
 pub fn knows(experiment: &str) -> bool {
     sources().join(format!("{experiment}.go")).exists()
 }
 
-/// Where this process builds it.
+/// Returns the path of the program that this process builds.
 pub fn program() -> PathBuf {
     std::env::temp_dir().join(format!("sinew-lab-go-{}", std::process::id()))
 }
 
-/// Builds the program; why it cannot be, if it cannot.
+/// Builds the program.
+///
+/// # Errors
+/// Says why it cannot be built.
 pub fn build() -> Result<PathBuf, String> {
     if !sources().is_dir() {
         return Err(format!("its sources are not in {}", sources().display()));
@@ -59,14 +61,14 @@ pub fn hand_down(command: &mut Command, program: &Path) {
     command.env(VARIABLE, program);
 }
 
-/// In a child that has been pinned: becomes the program.
+/// Becomes the program. Called in a child that has been pinned.
 pub fn replace_process(case: &Case) -> Outcome {
     let error = command(case).map_or_else(|error| error, |mut command| command.exec());
     Outcome::Failed(format!("go: {error}"))
 }
 
-/// As a process of its own, with pipes to talk to it. It ends when its input does,
-/// if its experiment is one that is watched.
+/// Starts the program with pipes for its input and output, for an experiment that the lab
+/// watches from outside. The program ends when its input ends.
 pub fn start(case: &Case) -> io::Result<Child> {
     command(case)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
 }

@@ -1,4 +1,4 @@
-//! Kernel threads. How many run at once is what the child is pinned to.
+//! Kernel threads. The CPUs that the child is pinned to bound how many run at once.
 
 use std::future::{Future, ready};
 use std::io::{self, Read, Write};

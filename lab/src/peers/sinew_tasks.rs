@@ -18,7 +18,7 @@ use crate::case::Case;
 pub struct SinewTasks(Runtime);
 
 impl SinewTasks {
-    /// On the scheduler that the case's peer names.
+    /// Returns a runtime with the scheduler that the case's peer names.
     pub fn of(case: &Case) -> SinewTasks {
         let fibres = match case.peer.as_str() {
             "sinew/tasks" => "sinew/fair",

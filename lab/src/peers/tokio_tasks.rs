@@ -23,8 +23,8 @@ impl TokioTasks {
         TokioTasks(runtime.expect("a Tokio runtime"))
     }
 
-    /// On the kernel thread that runs everything: faster than a multi-thread runtime with
-    /// one worker, which has to keep its tasks safe from others.
+    /// Returns a runtime of one kernel thread. It is faster than a multi-thread runtime with one
+    /// worker, which has to share its tasks.
     pub fn on_one_thread() -> TokioTasks {
         TokioTasks(Builder::new_current_thread().enable_all().build().expect("a Tokio runtime"))
     }
@@ -44,8 +44,8 @@ impl Peer for TokioTasks {
     type Stream = TcpStream;
     type Cluster = ();
 
-    /// As a task on a worker, not inside of `block_on`, whose thread is not a
-    /// worker and has neither a local queue nor a slot for the next task.
+    /// The root is a task on a worker. The thread of `block_on` is no worker: it has neither a
+    /// local queue nor a slot for the next task.
     fn run<R: Send + 'static>(self, root: impl Future<Output = R> + Send + 'static) -> R {
         let root = self.0.spawn(root);
         self.0.block_on(root).expect("a root that does not panic")

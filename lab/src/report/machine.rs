@@ -1,4 +1,4 @@
-//! Where and how it was measured.
+//! The machine, the versions, and the command that measures again.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,12 +15,12 @@ const LOCK: &str = include_str!("../../../Cargo.lock");
 
 const SINEW: &str = "sinew";
 
-/// Above this, others were at work on the machine when the lab began.
+/// Above this load, other programs were at work when the lab began.
 const BUSY: f64 = 0.5;
 
 pub struct Setting {
     facts: Vec<(&'static str, String)>,
-    /// Arguments of `run` that repeat one experiment.
+    /// The arguments of `run` that repeat one experiment.
     arguments: String,
     load: Option<f64>,
 }
@@ -42,8 +42,8 @@ fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Programs that some experiments use where they are installed, and what makes them say
-/// their version.
+/// Returns the programs that these experiments use if they are installed, each with the
+/// argument that prints its version.
 fn programs_of(experiments: &[&Experiment]) -> Vec<(&'static str, &'static str)> {
     let serving = || experiments.iter().filter(|experiment| experiment.serve.is_some());
     let mut programs = Vec::new();
@@ -56,7 +56,8 @@ fn programs_of(experiments: &[&Experiment]) -> Vec<(&'static str, &'static str)>
     programs
 }
 
-/// Of what a program says in either way, whether it succeeds or not: `wrk` does not.
+/// Returns the first line that a program prints, to standard output or to standard error. The
+/// program may fail: `wrk` does.
 fn first_line_of(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(server::path_of(program)?).arg(argument).stdin(Stdio::null()).output().ok()?;
     let said = [output.stdout, output.stderr].concat();
@@ -113,7 +114,7 @@ impl Setting {
         add("Command", Some(command.join(" ")));
         let processors: Vec<String> = wish.processors.iter().map(usize::to_string).collect();
         let mut peers: Vec<&str> = wish.peers.iter().map(|peer| peer.name).collect();
-        // All of Sinew's go by its name.
+        // One name stands for all of Sinew's peers.
         let all: Vec<&str> =
             peers::ALL.iter().map(|peer| peer.name).filter(|name| peers::family(name) == SINEW).collect();
         if all.iter().all(|name| peers.contains(name)) {
@@ -135,7 +136,7 @@ impl Setting {
         Setting { facts, arguments, load }
     }
 
-    /// What measures one experiment again, in full.
+    /// Returns the command that measures one experiment again, in full.
     pub fn command(&self, experiment: &str) -> String {
         format!("cargo run --release -p sinew-lab -- run {experiment} {}", self.arguments)
     }
@@ -143,8 +144,8 @@ impl Setting {
     pub fn section(&self, html: &mut String, refusals: &[String]) {
         *html += "<section id=\"setting\">\n<h2>The machine</h2>\n";
         if self.load.is_some_and(|load| load > BUSY) {
-            *html += "<p class=\"warning\">The machine was busy when the lab began. Only ratios within this page mean \
-                      anything, and small ones do not.</p>\n";
+            *html += "<p class=\"warning\">The machine was busy when the lab began. Compare only figures within \
+                      this page, and ignore small differences.</p>\n";
         }
         if env!("SINEW_LAB_PROFILE") != "release" {
             *html += "<p class=\"warning\">The lab was not built with <code>--release</code>.</p>\n";

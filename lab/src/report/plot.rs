@@ -1,19 +1,19 @@
-//! Plots as SVG: bars, lines over numbers, and lines over quantiles. Colours are
-//! classes of the style sheet, so that they follow the reader's light or dark.
+//! Plots as SVG: bars, lines over numbers, and lines over quantiles. Colours are classes of
+//! the style sheet, which has a light and a dark scheme.
 
 use std::fmt::Write;
 
 use super::{class, escaped};
-use crate::experiments::{Better, Experiment, Metric, Plot};
+use crate::experiments::{Experiment, Metric, Plot};
 use crate::measure::latency::QUANTILES;
 use crate::rows::Row;
-use crate::table::{Group, figure};
+use crate::table::{Group, counted, figure};
 
 const WIDTH: f64 = 420.0;
-/// Width of a letter of the plots' text, and of one that is bold, about.
+/// The approximate width of a letter in the plots, and of a bold letter.
 const LETTER: f64 = 6.3;
 const BOLD_LETTER: f64 = 7.8;
-/// How many times as long as the middle one a bar can be.
+/// The longest bar that is not cut, over the bar in the middle.
 const CUT: f64 = 10.0;
 
 pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[Group]) {
@@ -32,14 +32,6 @@ pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[G
             }
         }
         Plot::Quantiles => groups.iter().for_each(|group| quantiles(html, experiment, group)),
-    }
-}
-
-fn arrow(metric: &Metric) -> &'static str {
-    match metric.better {
-        Better::Higher => " ↑",
-        Better::Lower => " ↓",
-        Better::Neither => "",
     }
 }
 
@@ -68,7 +60,7 @@ fn line(html: &mut String, from: (f64, f64), to: (f64, f64), class: &str) {
     let _ = writeln!(html, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>");
 }
 
-/// A bar for each peer that was to measure this.
+/// Draws a bar for each peer that has a figure, or a reason why it has none.
 fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Group) {
     const ROW: f64 = 22.0;
     let rows: Vec<_> = group.peers.iter().map(|peer| (*peer, group.row(peer, metric.name))).collect();
@@ -87,7 +79,7 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
     let most = whole.fold(0.0, f64::max);
     let x = |value: f64| left + (WIDTH - left - right) * if most > 0.0 { (value / most).min(1.0) } else { 0.0 };
     let height = ROW * rows.len() as f64 + 4.0;
-    open(html, experiment, &group.title(), &format!("{}{}", metric.title, arrow(metric)), height);
+    open(html, experiment, &group.title(), &metric.head(), height);
     line(html, (left, 0.0), (left, height), "axis");
     for (place, (peer, row)) in rows.iter().enumerate() {
         let top = ROW * place as f64 + 4.0;
@@ -121,7 +113,7 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
     close(html);
 }
 
-/// Bars beyond this are cut, so that those of the others can be told apart.
+/// Returns the length beyond which a bar is cut, so that the others can be told apart.
 fn longest_bar(medians: &[f64]) -> f64 {
     match crate::rows::median(medians) {
         Some(middle) if middle > 0.0 => CUT * middle,
@@ -133,7 +125,7 @@ fn short_trouble(trouble: &str) -> String {
     if trouble.chars().count() > 40 { trouble.chars().take(39).chain(['…']).collect() } else { trouble.to_owned() }
 }
 
-/// A round number, without zeros that say nothing.
+/// Returns a number without zeros at its end.
 fn mark(value: f64) -> String {
     let said = figure(value);
     if said.contains('.') && !said.contains('e') {
@@ -146,11 +138,11 @@ fn mark(value: f64) -> String {
 /// A line of a plot.
 struct Series {
     peer: String,
-    /// Where, how much, and from the least to the greatest.
+    /// The place, the median, the least and the greatest value.
     points: Vec<(f64, f64, f64, f64)>,
 }
 
-/// An axis: what it goes from and to, and which values have a mark.
+/// An axis: its ends, and the values that have a mark.
 struct Axis {
     from: f64,
     to: f64,
@@ -159,13 +151,14 @@ struct Axis {
 }
 
 impl Axis {
+    /// Returns where a value lies: 0 at the beginning of the axis, 1 at its end.
     fn place(&self, value: f64) -> f64 {
         let scaled = |value: f64| if self.is_log { value.max(1e-12).log10() } else { value };
         let width = scaled(self.to) - scaled(self.from);
         if width <= 0.0 { 0.5 } else { (scaled(value) - scaled(self.from)) / width }
     }
 
-    /// From zero to a round number.
+    /// Returns an axis from zero to a round number.
     fn from_zero(most: f64) -> Axis {
         let most = if most > 0.0 { most } else { 1.0 };
         let power = 10_f64.powf(most.log10().floor());
@@ -176,7 +169,7 @@ impl Axis {
         Axis { from: 0.0, to: steps as f64 * step, is_log: false, marks }
     }
 
-    /// Powers of ten around all values.
+    /// Returns an axis over the powers of ten around all values.
     fn logarithmic(least: f64, most: f64) -> Axis {
         let from = least.max(1e-3).log10().floor() as i32;
         let to = (most.max(1e-3).log10().ceil() as i32).max(from + 1);
@@ -206,9 +199,8 @@ fn lines_over_variants(html: &mut String, experiment: &Experiment, metric: &Metr
     let (Some(first), Some(last)) = (xs.first().map(|x| x.0), xs.last().map(|x| x.0)) else { return };
     let most = series.iter().flat_map(|series| &series.points).map(|point| point.3).fold(0.0, f64::max);
     let x_axis = Axis { from: first, to: last, is_log: true, marks: xs };
-    let processors = groups[0].processors;
-    let title = format!("{processors} {}", if processors == 1 { "processor" } else { "processors" });
-    let unit = format!("{}{} over {}", metric.title, arrow(metric), experiment.unit);
+    let title = counted(groups[0].processors, "processor");
+    let unit = format!("{} over {}", metric.head(), experiment.unit);
     lines(html, experiment, &title, &unit, &series, &x_axis, &Axis::from_zero(most));
 }
 
@@ -303,7 +295,7 @@ fn lines(
     close(html);
 }
 
-/// The places, moved as little as it takes to be `distance` apart within bounds.
+/// Returns the places, moved so that they are `distance` apart and within bounds.
 fn apart(wanted: &[f64], distance: f64, least: f64, most: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));

@@ -32,7 +32,8 @@ pub fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// Blocks for ever if the lab is about to end: a child that ended with it has no result.
+/// Blocks for ever if the lab is about to end. The result of a child that it killed must not be
+/// reported.
 pub fn stand_aside() {
     // Pairs with the store in `watch`.
     while INTERRUPTED.load(Acquire) {

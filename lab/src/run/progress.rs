@@ -1,4 +1,4 @@
-//! The bar that says what runs and how long is left.
+//! The progress bar: which case runs, and how much time is left.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -7,21 +7,22 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::plan::Plan;
 use super::said;
+use crate::case;
 
-/// A guess at what a child needs beyond its window: to start, to warm up, to end.
+/// A guess at the time of a child beyond its window: to start, to warm up, to end.
 const OVERHEAD: Duration = Duration::from_millis(200);
 
 pub struct Progress {
     bar: ProgressBar,
     names: Vec<String>,
-    /// What a run of each case takes: a guess, and after its first run, that.
+    /// The time of a run of each case: a guess before the first run, then the last run's time.
     takes: Vec<Duration>,
     /// Runs of each case that are still to come.
     left: Vec<usize>,
     repeats: usize,
     done: Duration,
     budget: Option<Duration>,
-    /// Without a terminal: a line for each experiment, and which was the last.
+    /// Without a terminal, each experiment and round has a line: those of the last line.
     lines: Option<(&'static str, usize)>,
     experiments: Vec<&'static str>,
 }
@@ -30,8 +31,7 @@ impl Progress {
     pub fn begin(plan: &Plan) -> Progress {
         let name = |planned: &super::plan::Planned| {
             let case = &planned.case;
-            let variant = if case.variant == "-" { String::new() } else { format!(" {}", case.variant) };
-            format!("{}{variant}, {} on {}", case.experiment, case.peer, case.processors)
+            case::named(&case.experiment, &case.variant, &case.peer, case.processors)
         };
         let guess = |planned: &super::plan::Planned| Duration::from_secs_f64(planned.case.seconds) + OVERHEAD;
         let style = ProgressStyle::with_template("{bar:12.cyan/dim} {percent:>3}% {prefix} left  {wide_msg}");
@@ -63,7 +63,7 @@ impl Progress {
         self.bar.set_message(format!("{} (run {} of {})", self.names[number], round + 1, self.repeats));
     }
 
-    /// When the budget is used up, what is left of the first round is measured all the same.
+    /// Returns the time that is left. The first round is completed even beyond the budget.
     fn to_come(&self, round: usize, number: usize) -> Duration {
         let all: Duration = self.left.iter().zip(&self.takes).map(|(&left, &takes)| takes * left as u32).sum();
         let first_round: Duration = if round == 0 { self.takes[number..].iter().sum() } else { Duration::ZERO };

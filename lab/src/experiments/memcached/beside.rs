@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::{Experiment, SERVED, Variant};
 use crate::case::{Case, Reading};
-use crate::experiments::{Depth, Metric, Plot, serving};
+use crate::experiments::{Bar, Depth, Metric, Plot, serving};
+use crate::load::connect;
 use crate::load::flood::Flood;
 use crate::load::memcached::{self, HIT};
 use crate::measure::latency::Latency;
@@ -21,7 +22,6 @@ const KEYS: usize = 1000;
 /// The client pauses this long between two requests, so that it meets the others at any moment
 /// of their work.
 const PAUSE: Duration = Duration::from_micros(300);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The requests of the others: a name, the bytes, and a byte that each reply has once.
 const REQUESTS: [(&str, &str, u8); 3] =
@@ -47,8 +47,20 @@ pub static BESIDE: Experiment = Experiment {
         names.iter().map(|(name, ..)| Variant::new(format!("beside {name}"), HEAVY + 1)).collect()
     },
     measure: |case| measure(case).into(),
+    bars: &[
+        at_most_twice("beside stats", "p50_us"),
+        at_most_twice("beside stats", "p99_us"),
+        at_most_twice("beside get", "p50_us"),
+        at_most_twice("beside get", "p99_us"),
+        at_most_twice("beside mg", "p50_us"),
+        at_most_twice("beside mg", "p99_us"),
+    ],
     ..SERVED
 };
+
+const fn at_most_twice(variant: &'static str, metric: &'static str) -> Bar {
+    Bar::of("sinew/fair", variant, 1).metric(metric).at_most(2.0).over_peers(&["memcached"])
+}
 
 fn measure(case: &Case) -> io::Result<Reading> {
     let known = REQUESTS.iter().find(|(name, ..)| case.variant.ends_with(&format!(" {name}")));
@@ -57,13 +69,11 @@ fn measure(case: &Case) -> io::Result<Reading> {
     memcached::fill(server.address, KEYS)?;
     let flood = Flood::begin(server.address, HEAVY, request, *end);
     let mut reading = Reading::default();
-    let seen = wait_beside(TcpStream::connect(server.address)?, &flood, case.window(), &mut reading);
+    let seen = wait_beside(connect(server.address)?, &flood, case.window(), &mut reading);
     flood.end().and(seen).map(|()| reading)
 }
 
 fn wait_beside(mut stream: TcpStream, flood: &Flood, length: Duration, reading: &mut Reading) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     // The others have to be under way.
     while flood.replies() == 0 && !flood.has_ended() {
         thread::sleep(PAUSE);
