@@ -214,6 +214,8 @@ impl Tally {
             AUDITING if matches!(self.window.audit, Audit::Turns) => {
                 self.note(ran_last(self.strand) == Some(self.strand));
             }
+            // It did not run while the window was open: what it noted before does not count.
+            _ if self.phase == WARMING => self.void = 0,
             _ => {}
         }
         self.phase = if phase == OPEN { OPEN } else { NEVER };
@@ -293,5 +295,23 @@ mod tests {
         });
         assert!(window.is_over());
         assert_eq!(span.cpu, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn a_strand_that_misses_the_window_has_no_void_operations() {
+        let window = Arc::new(Window::new(Audit::Counted));
+        let (mut early, mut late) = (Tally::new(&window, 0), Tally::new(&window, 1));
+        let operate = |tally: &mut Tally| {
+            tally.was_void();
+            tally.tick()
+        };
+        assert!(operate(&mut early) && operate(&mut late));
+        window.phase.store(OPEN, Relaxed);
+        assert!(operate(&mut early) && operate(&mut early));
+        window.phase.store(OVER, Relaxed);
+        assert!(!operate(&mut early) && !operate(&mut late));
+        let counts = [early.close(), late.close()];
+        assert_eq!(counts[1], 0);
+        assert!(window.void_share().unwrap() <= 1.0, "{:?}", window.void_share());
     }
 }
