@@ -2,8 +2,8 @@
 //! started.
 //!
 //! A *driver* makes strands ready besides other strands, and is what a processor without work
-//! sleeps in. Timers and pollers are drivers; the trait also fits a completion ring or a simulated
-//! kernel. A processor knows drivers by this trait alone. The runtime plugs them in when it builds a
+//! sleeps in. Timers and pollers are drivers; the trait also fits a completion ring, and a
+//! simulated kernel, which a test plugs in (`runtime/simulated.rs`). A processor knows drivers by this trait alone. The runtime plugs them in when it builds a
 //! cluster.
 //!
 //! | when | caller | calls |
