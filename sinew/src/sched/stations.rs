@@ -6,12 +6,13 @@
 //! station at the moment when it is left can still be found there.
 
 use super::MAX_PROCESSORS;
-use crate::base::atomic::{Acquire, AtomicUsize, Release};
+use crate::base::atomic::{AtomicUsize, Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub(super) struct Stations<T> {
     entries: Box<[OnceLock<Arc<T>>]>,
-    /// All entries that are set have smaller indices.
+    /// All entries that are set have smaller indices. Only a bound: each entry publishes itself,
+    /// and a reader that comes too early finds it empty.
     used: AtomicUsize,
     plan: Mutex<Plan>,
 }
@@ -59,14 +60,13 @@ impl<T: Default> Stations<T> {
 
     pub(super) fn get_or_new(&self, station: usize) -> &Arc<T> {
         let entry = self.entries[station].get_or_init(Arc::default);
-        // Release pairs with the Acquire in `used`.
-        self.used.fetch_max(station + 1, Release);
+        self.used.fetch_max(station + 1, Relaxed);
         entry
     }
 
     /// How many stations have been in use at one time or another.
     pub(super) fn used(&self) -> usize {
-        self.used.load(Acquire)
+        self.used.load(Relaxed)
     }
 
     /// What is in the other stations, beginning behind `station`.

@@ -29,7 +29,7 @@
 //! and the commit fails: nothing is lost, and nobody resumes a stack that is
 //! still in use.
 
-use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
+use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release};
 
 const TOKEN: u32 = 1;
 const SIGNAL: u32 = 2;
@@ -104,9 +104,10 @@ impl State {
     fn commit(&self, stop: u32, ended_by: u32) -> Commit {
         let mut seen = 0;
         while seen & ended_by == 0 {
-            // Release: whoever wakes and resumes the strand sees what it did up
-            // to here; pairs with the Acquire half of `wake`.
-            match self.0.compare_exchange(seen, seen | stop, AcqRel, Relaxed) {
+            // Release: the thread that wakes and resumes the strand sees what it did up
+            // to here; pairs with the Acquire half of `wake`. A token that stays is
+            // acquired when it is taken.
+            match self.0.compare_exchange(seen, seen | stop, Release, Relaxed) {
                 Ok(_) => return Commit::Stopped,
                 Err(now) => seen = now,
             }
