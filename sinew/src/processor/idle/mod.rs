@@ -218,7 +218,8 @@ impl Idle {
     fn push(&self, id: ProcessorId) {
         let sleeper = &self.sleepers[id.index()];
         // AcqRel pairs with the same exchange in `pop`: either the popper sees
-        // the state that was set before, or we see that it has popped us.
+        // the state that was set before, or we see that it has popped us. Then it
+        // has read our `below`, which is written anew.
         if sleeper.stacked.swap(true, AcqRel) {
             return;
         }
@@ -256,7 +257,7 @@ impl Idle {
 
     /// The processor has run out of work and looks around before it sleeps.
     pub(crate) fn linger(&self, id: ProcessorId) -> Lingering<'_> {
-        self.word.fetch_add(LINGERER, AcqRel);
+        self.word.fetch_add(LINGERER, Relaxed);
         Lingering { idle: self, id }
     }
 
@@ -286,7 +287,7 @@ fn kernel_wake(_state: &AtomicU32) {}
 #[cfg(not(sinew_loom))]
 fn kernel_wait(state: &AtomicU32, asleep: u32, timeout: Option<Duration>) -> bool {
     let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
-    // Acquire pairs with the Release in `claim`.
+    // Acquire pairs with the Release in `claim_if`.
     while state.load(Acquire) == asleep {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -323,7 +324,7 @@ impl<'a> Lingering<'a> {
     pub(crate) fn found(self) {
         // Acquire: a processor that is counted as a sleeper here has pushed itself before it
         // ceased to linger; pairs with the Release in `announce`.
-        let before = self.idle.word.fetch_sub(LINGERER, AcqRel);
+        let before = self.idle.word.fetch_sub(LINGERER, Acquire);
         if before & LINGERERS == LINGERER && before & SLEEPERS != 0 {
             self.idle.wake_one();
         }
@@ -333,16 +334,16 @@ impl<'a> Lingering<'a> {
     /// exhaustively before it does.
     pub(crate) fn announce(self) -> Announced<'a> {
         let Lingering { idle, id } = self;
-        // The count first: a notifier that claims the state below takes from it. Release
-        // pairs with the Acquire in `claim_if`.
-        idle.word.fetch_add(SLEEPER, AcqRel);
+        // The count first: a notifier that claims the state below takes from it. Release, of the
+        // state, pairs with the Acquire in `claim_if`.
+        idle.word.fetch_add(SLEEPER, Relaxed);
         idle.sleepers[id.index()].state.store(SEARCHING, Release);
         let sentinel = idle.sentinel.compare_exchange(0, u32::from(id.0) + 1, Relaxed, Relaxed).is_ok();
         if !sentinel {
             idle.push(id);
         }
         // Release pairs with the Acquire in `found`.
-        idle.word.fetch_sub(LINGERER, AcqRel);
+        idle.word.fetch_sub(LINGERER, Release);
         // Announce first, then search. Pairs with the light fences in `notify`,
         // `notify_processor` and `wake_sentinel`.
         fence::heavy();
@@ -391,8 +392,8 @@ impl<'a> Announced<'a> {
     pub(crate) fn keep_watch(&self, watch: bool) {
         debug_assert_eq!(self.role, Role::Sentinel);
         if watch {
-            self.idle.word.fetch_or(WATCHED, AcqRel);
-        } else if self.idle.word.fetch_and(!WATCHED, AcqRel) & WATCHED != 0 {
+            self.idle.word.fetch_or(WATCHED, Relaxed);
+        } else if self.idle.word.fetch_and(!WATCHED, Relaxed) & WATCHED != 0 {
             // As in `announce`.
             fence::heavy();
         }
@@ -402,7 +403,7 @@ impl<'a> Announced<'a> {
     /// whether there is a sentinel. Returns whether it is the deputy.
     pub(crate) fn deputise(&mut self) -> bool {
         debug_assert!(matches!(self.role, Role::Sleeper | Role::Deputy));
-        if self.role == Role::Sleeper && self.idle.word.fetch_or(DEPUTISED, AcqRel) & DEPUTISED == 0 {
+        if self.role == Role::Sleeper && self.idle.word.fetch_or(DEPUTISED, Relaxed) & DEPUTISED == 0 {
             self.role = Role::Deputy;
         }
         self.role == Role::Deputy
@@ -412,7 +413,7 @@ impl<'a> Announced<'a> {
     pub(crate) fn resign(&mut self) {
         if self.role == Role::Deputy {
             self.role = Role::Sleeper;
-            self.idle.word.fetch_and(!DEPUTISED, AcqRel);
+            self.idle.word.fetch_and(!DEPUTISED, Relaxed);
             // Resign first, then look for the sentinel. Pairs with the light fence in `depart`.
             fence::heavy();
         }
@@ -437,10 +438,11 @@ impl<'a> Announced<'a> {
         let state = &self.idle.sleepers[self.id.index()].state;
         let hidden = if self.role == Role::Hidden { HIDDEN } else { 0 };
         let (searching, asleep) = (SEARCHING | hidden, ASLEEP | hidden);
-        // Acquire pairs with the Release in `claim`.
-        let notified = state.compare_exchange(searching, asleep, AcqRel, Acquire).is_err()
+        // Acquire pairs with the Release in `claim_if`. Relaxed: an exchange leaves the release
+        // of `announce` in force.
+        let notified = state.compare_exchange(searching, asleep, Relaxed, Acquire).is_err()
             || kernel_wait(state, asleep, timeout)
-            || state.compare_exchange(asleep, searching, AcqRel, Acquire).is_err();
+            || state.compare_exchange(asleep, searching, Relaxed, Acquire).is_err();
         if !notified {
             return Slept::TimedOut(self);
         }
@@ -454,9 +456,9 @@ impl<'a> Announced<'a> {
     pub(crate) fn sleep_in_bed(self, bell: impl FnOnce() -> Arc<dyn Bell>, sleep: impl FnOnce(&dyn Fn())) -> Slept<'a> {
         let sleeper = &self.idle.sleepers[self.id.index()];
         sleeper.bell.get_or_init(bell);
-        // Release: who claims a sleeper in the poller finds its bell; pairs with the Acquire
-        // in `claim_if`. Acquire pairs with the Release there.
-        let mut notified = sleeper.state.compare_exchange(SEARCHING, IN_BED, AcqRel, Acquire).is_err();
+        // Release: a thread that claims a sleeper in its bed finds its bell; pairs with the
+        // Acquire in `claim_if`. Acquire pairs with the Release there.
+        let mut notified = sleeper.state.compare_exchange(SEARCHING, IN_BED, Release, Acquire).is_err();
         if !notified {
             let woke = || {
                 // If it has been claimed already, that is seen below.
@@ -479,14 +481,14 @@ impl<'a> Announced<'a> {
     /// lingered, because it kept watch, or because it was the one to be notified.
     pub(crate) fn retract(self) {
         let state = &self.idle.sleepers[self.id.index()].state;
-        // Only a claim changes it meanwhile. Acquire pairs with the Release in
-        // `claim`.
-        let claimed = state.swap(AWAKE, AcqRel) == NOTIFIED;
+        // Only a claim changes it meanwhile. Acquire pairs with the Release in `claim_if`: the
+        // sleeper that is woken instead sees what the claim was for.
+        let claimed = state.swap(AWAKE, Acquire) == NOTIFIED;
         if self.role == Role::Hidden {
             return;
         }
         if !claimed {
-            self.idle.word.fetch_sub(SLEEPER, AcqRel);
+            self.idle.word.fetch_sub(SLEEPER, Relaxed);
         }
         self.leave_role();
         self.idle.notify(Wake::Backlog);
@@ -499,9 +501,9 @@ impl<'a> Announced<'a> {
     pub(crate) fn depart(self) {
         debug_assert_eq!(self.role, Role::Sentinel);
         // As in `retract`.
-        let claimed = self.idle.sleepers[self.id.index()].state.swap(AWAKE, AcqRel) == NOTIFIED;
+        let claimed = self.idle.sleepers[self.id.index()].state.swap(AWAKE, Acquire) == NOTIFIED;
         if !claimed {
-            self.idle.word.fetch_sub(SLEEPER, AcqRel);
+            self.idle.word.fetch_sub(SLEEPER, Relaxed);
         }
         self.idle.departures.fetch_add(1, Relaxed);
         let watched = self.leave_role();
@@ -524,12 +526,14 @@ impl<'a> Announced<'a> {
         match self.role {
             Role::Hidden | Role::Sleeper => false,
             Role::Deputy => {
-                self.idle.word.fetch_and(!DEPUTISED, AcqRel);
+                self.idle.word.fetch_and(!DEPUTISED, Relaxed);
                 false
             }
             Role::Sentinel => {
-                let before = self.idle.word.fetch_and(!WATCHED, AcqRel);
-                self.idle.sentinel.store(0, Relaxed);
+                let before = self.idle.word.fetch_and(!WATCHED, Relaxed);
+                // Release: the next sentinel begins its watch after this one has ended; pairs with
+                // the heavy fences in `announce` and `become_sentinel`.
+                self.idle.sentinel.store(0, Release);
                 before & WATCHED != 0
             }
         }
