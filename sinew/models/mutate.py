@@ -4,25 +4,32 @@
     sinew/models/mutate.py                       every file that uses base::atomic or base::fence
     sinew/models/mutate.py sync/raw_mutex.rs     these files (or folders) of sinew/src
     sinew/models/mutate.py --list sync           what would be weakened; builds nothing
+    sinew/models/mutate.py --unlisted sync       only what survivors.txt does not list
+    sinew/models/mutate.py --name "lock swap" base/spin.rs     only weakenings with this name
 
-A weakening that no model notices is a survivor: an ordering that is stronger than the
-protocol needs, or a claim that no model makes. Survivors that are right are listed in
-`survivors.txt` beside this file, each with its reason. The exit code is 1 if there is
-another one, or if a line of that list does not hold any more.
+A weakening that no model notices is a survivor. Either the ordering is stronger than the
+protocol needs, or a model is missing. Survivors that are right are listed in `survivors.txt`
+beside this file, each with its reason. The exit code is 1 if there is another survivor, or if a
+line of that list is wrong.
 
-The script works on a copy of the tree under target/. There it replaces each ordering by
-a call that returns the weaker one when the environment names its number. So all weakenings
-are built at once. A first run without a weakening records which model comes to which ordering.
-Each weakening then runs those models only, the shortest first, until one fails.
+The script works on a copy of the tree under target/mutate. There it replaces each ordering by
+a call that returns the weaker one when the environment names its number. So one build, which is
+incremental, has all weakenings. A weakening runs the models of the file's own folder first, then
+those of the folders above, then all others, until one fails. In each group the shortest model
+comes first. The script runs each model once without a weakening, to see how long it takes and
+which orderings it comes to. It keeps that until the sources change, and leaves out models that
+do not come to the weakened ordering.
 """
 
 import argparse
+import concurrent.futures
 import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,10 +232,10 @@ def copy_tree(sources):
     return digest.hexdigest()
 
 
-def build():
+def build(jobs):
     # Not where the models themselves are built: cargo would take one tree's crate for the other's.
-    environment = dict(os.environ, RUSTFLAGS="--cfg sinew_loom", CARGO_TARGET_DIR=str(WORK / "build"))
-    command = ["cargo", "test", "-p", "sinew", "--release", "--lib", "--no-run", "--message-format=json"]
+    environment = dict(os.environ, RUSTFLAGS="--cfg sinew_loom", CARGO_TARGET_DIR=str(WORK / "build"), CARGO_INCREMENTAL="1")
+    command = ["cargo", "test", "-p", "sinew", "--release", "--lib", "--no-run", "--jobs", str(jobs), "--message-format=json"]
     built = subprocess.run(command, cwd=TREE, env=environment, stdout=subprocess.PIPE)
     if built.returncode != 0:
         for line in built.stdout.decode().splitlines():
@@ -257,45 +264,64 @@ def run(binary, test, timeout=None, **environment):
     return done.returncode == 0
 
 
-def reach(binary, digest):
-    """Returns for each model the seconds that it takes and the numbers that it comes to."""
-    cache = WORK / "reached.json"
-    if cache.is_file():
-        known = json.loads(cache.read_text())
-        if known["digest"] == digest:
-            return known["models"]
-    listed = subprocess.run([binary, "--list"], check=True, capture_output=True, cwd=TREE / "sinew").stdout.decode()
-    tests = [line.removesuffix(": test") for line in listed.splitlines() if line.endswith(": test")]
-    log = WORK / "reached.log"
-    models = {}
-    for test in tests:
-        log.unlink(missing_ok=True)
-        start = time.monotonic()
-        if not run(binary, test, SINEW_REACHED=str(log)):
-            sys.exit(f"{test} fails although nothing is weakened")
-        seconds = time.monotonic() - start
-        numbers = [int(number) for number in log.read_text().split()] if log.is_file() else []
-        models[test] = {"seconds": seconds, "reaches": numbers}
-        print(f"  {seconds:6.1f} s  {test}", file=sys.stderr)
-    cache.write_text(json.dumps({"digest": digest, "models": models}))
-    return models
+class Models:
+    """The models of a build: where each stands, how long it takes, which orderings it comes to."""
 
+    CACHE = WORK / "reached.json"
 
-def judge(binary, models, number):
-    """Returns the fate of one weakening, and the model or the reason."""
-    those = sorted((model["seconds"], test) for test, model in models.items() if number in model["reaches"])
-    if not those:
-        return "unreached", "no model comes to it"
-    undecided = []
-    for seconds, test in those:
-        holds = run(binary, test, timeout=max(LEAST_PATIENCE_S, PATIENCE * seconds), SINEW_WEAKENED=str(number))
-        if holds is None:
-            undecided.append(test)
-        elif not holds:
-            return "killed", test
-    if undecided:
-        return "undecided", "too long: " + ", ".join(undecided)
-    return "survived", f"{len(those)} models hold"
+    def __init__(self, binary, digest):
+        self.binary = binary
+        self.digest = digest
+        self.lock = threading.Lock()
+        listed = subprocess.run([binary, "--list"], check=True, capture_output=True, cwd=TREE / "sinew").stdout.decode()
+        self.tests = [line.removesuffix(": test") for line in listed.splitlines() if line.endswith(": test")]
+        known = json.loads(self.CACHE.read_text()) if self.CACHE.is_file() else {}
+        self.measured = known["models"] if known.get("digest") == digest else {}
+
+    def measure(self, test):
+        """Returns the seconds that a model takes and the numbers that it comes to."""
+        with self.lock:
+            if test not in self.measured:
+                log = WORK / "reached.log"
+                log.unlink(missing_ok=True)
+                start = time.monotonic()
+                if not run(self.binary, test, SINEW_REACHED=str(log)):
+                    sys.exit(f"{test} fails although nothing is weakened")
+                seconds = time.monotonic() - start
+                numbers = [int(number) for number in log.read_text().split()] if log.is_file() else []
+                self.measured[test] = {"seconds": seconds, "reaches": numbers}
+                self.CACHE.write_text(json.dumps({"digest": self.digest, "models": self.measured}))
+                print(f"  {seconds:6.1f} s  {test}", file=sys.stderr)
+            model = self.measured[test]
+            return model["seconds"], model["reaches"]
+
+    def groups(self, file):
+        """Returns the models of the file's folder, those of each folder above, and the others."""
+        left = self.tests
+        for folder in Path(file).parents:
+            prefix = "::".join([*folder.parts, "models", ""])
+            yield [test for test in left if test.startswith(prefix)]
+            left = [test for test in left if not test.startswith(prefix)]
+        yield left
+
+    def judge(self, weakening):
+        """Returns the fate of one weakening, and the model or the reason."""
+        held = 0
+        undecided = []
+        for group in self.groups(weakening.file):
+            measured = [(*self.measure(test), test) for test in group]
+            for seconds, _, test in sorted(model for model in measured if weakening.number in model[1]):
+                patience = max(LEAST_PATIENCE_S, PATIENCE * seconds)
+                holds = run(self.binary, test, timeout=patience, SINEW_WEAKENED=str(weakening.number))
+                if holds is None:
+                    undecided.append(test)
+                elif holds:
+                    held += 1
+                else:
+                    return "killed", test
+        if undecided:
+            return "undecided", "too long: " + ", ".join(undecided)
+        return ("survived", f"{held} models hold") if held else ("unreached", "no model comes to it")
 
 
 def accepted():
@@ -317,6 +343,8 @@ def main():
     parser.add_argument("files", nargs="*", help="files or folders of sinew/src")
     parser.add_argument("--list", action="store_true", help="say what would be weakened")
     parser.add_argument("--name", default="", help="only weakenings whose name contains this")
+    parser.add_argument("--unlisted", action="store_true", help="leave out what survivors.txt lists: it takes the longest")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="jobs of cargo, and weakenings at a time (1)")
     options = parser.parse_args()
 
     sites = Sites()
@@ -325,20 +353,22 @@ def main():
     for name in wanted:
         if not any(w.file == name or w.file.startswith(name + "/") for w in sites.weakenings):
             sys.exit(f"{name}: no ordering to weaken there")
+    reasons = accepted()
     chosen = [w for w in sites.weakenings if is_wanted(w.file) and options.name in w.name]
+    if options.unlisted:
+        chosen = [w for w in chosen if (w.file, w.name) not in reasons]
     if options.list:
         for w in chosen:
             print(f"{w.file}:{w.line}  {w.name}")
         return
 
-    reasons = accepted()
     digest = copy_tree(sites.sources)
-    binary = build()
-    models = reach(binary, digest)
+    print(f"{len(chosen)} of {len(sites.weakenings)} weakenings; building", file=sys.stderr)
+    models = Models(build(options.jobs), digest)
     counts = {}
     wrong = []
-    for w in chosen:
-        fate, by = judge(binary, models, w.number)
+    pool = concurrent.futures.ThreadPoolExecutor(options.jobs)
+    for done, (w, (fate, by)) in enumerate(zip(chosen, pool.map(models.judge, chosen)), 1):
         reason = reasons.pop((w.file, w.name), None)
         if fate == "killed" and reason:
             wrong.append(f"{w.file} | {w.name}: listed as a survivor, but {by} fails")
@@ -347,7 +377,7 @@ def main():
         elif fate != "killed":
             wrong.append(f"{w.file} | {w.name}: {fate}")
         counts[fate] = counts.get(fate, 0) + 1
-        print(f"{fate:9}  {w.file}:{w.line}  {w.name}  ({by})", flush=True)
+        print(f"[{done}/{len(chosen)}] {fate:9}  {w.file}:{w.line}  {w.name}  ({by})", flush=True)
     known = {(w.file, w.name) for w in sites.weakenings}
     wrong += [f"{file} | {name}: listed as a survivor, but there is no such ordering" for file, name in reasons if is_wanted(file) and (file, name) not in known]
     print(", ".join(f"{count} {fate}" for fate, count in sorted(counts.items())))

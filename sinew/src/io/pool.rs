@@ -12,7 +12,7 @@
 //! was counted until then. So the caller that finds that no other thread is left runs what is in
 //! the queue.
 
-use crate::base::atomic::{Acquire, AtomicU32, Mutex, MutexGuard, Relaxed, Release};
+use crate::base::atomic::{AtomicU32, Mutex, MutexGuard, Relaxed};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -208,22 +208,20 @@ impl<J: Send> Worker<J> {
     /// Gives the thread a job, or lets it end. By the one that has taken it out of the idle ones.
     fn tell(&self, order: Option<J>) {
         *self.order() = order;
-        // Release pairs with the Acquire in `is_told` and `wait`.
-        if self.word.swap(TOLD, Release) == ASLEEP {
+        // Relaxed: a thread that sees TOLD locks the order after the lock above.
+        if self.word.swap(TOLD, Relaxed) == ASLEEP {
             kernel_wake(&self.word);
         }
     }
 
     fn is_told(&self) -> bool {
-        // Acquire pairs with the Release in `tell`.
-        self.word.load(Acquire) == TOLD
+        self.word.load(Relaxed) == TOLD
     }
 
     /// Waits for a job, for no longer than `longest`. `None` if the thread is to end: it is not
     /// counted any more. By a thread that has entered among the idle.
     pub(crate) fn wait(&self, pool: &Pool<J>, longest: Duration) -> Option<J> {
-        // Acquire, on failure, pairs with the Release in `tell`.
-        if self.word.compare_exchange(AWAKE, ASLEEP, Relaxed, Acquire).is_ok() && !self.sleep(pool, longest) {
+        if self.word.compare_exchange(AWAKE, ASLEEP, Relaxed, Relaxed).is_ok() && !self.sleep(pool, longest) {
             return None;
         }
         // Relaxed: the thread is not told again before it is entered again, under the lock.

@@ -6,12 +6,13 @@
 //! in a station at the moment when its processor leaves can still be found there.
 
 use super::MAX_PROCESSORS;
-use crate::base::atomic::{Acquire, AtomicUsize, Release};
+use crate::base::atomic::{AtomicUsize, Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub(super) struct Stations<T> {
     entries: Box<[OnceLock<Arc<T>>]>,
-    /// Greater than the index of each entry that is set.
+    /// Greater than the index of each entry that is set. Only a bound: each entry publishes itself, and
+    /// a reader that comes too early finds it empty.
     used: AtomicUsize,
     plan: Mutex<Plan>,
 }
@@ -59,14 +60,13 @@ impl<T: Default> Stations<T> {
 
     pub(super) fn get_or_new(&self, station: usize) -> &Arc<T> {
         let entry = self.entries[station].get_or_init(Arc::default);
-        // Release pairs with the Acquire in `used`.
-        self.used.fetch_max(station + 1, Release);
+        self.used.fetch_max(station + 1, Relaxed);
         entry
     }
 
     /// Returns the number of stations that have ever been in use.
     pub(super) fn used(&self) -> usize {
-        self.used.load(Acquire)
+        self.used.load(Relaxed)
     }
 
     /// Returns the entries of the other stations, beginning behind `station`.

@@ -29,7 +29,7 @@
 //! A wake-up between the two finds the strand active and leaves its flag, and the commit fails. So no
 //! wake-up is lost, and no processor resumes a stack that is still in use.
 
-use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
+use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release};
 
 const TOKEN: u32 = 1;
 const SIGNAL: u32 = 2;
@@ -104,8 +104,8 @@ impl State {
         let mut seen = 0;
         while seen & ended_by == 0 {
             // Release: the thread that wakes the strand sees what it did up to here; pairs with the
-            // Acquire half of `wake`.
-            match self.0.compare_exchange(seen, seen | stop, AcqRel, Relaxed) {
+            // Acquire half of `wake`. A token that stays is acquired when it is taken.
+            match self.0.compare_exchange(seen, seen | stop, Release, Relaxed) {
                 Ok(_) => return Commit::Stopped,
                 Err(now) => seen = now,
             }

@@ -8,6 +8,9 @@ use loom::cell::UnsafeCell;
 #[derive(Default)]
 pub(crate) struct Watched<T>(UnsafeCell<T>);
 
+// SAFETY: loom runs one thread at a time, and fails the model at an access that is not ordered.
+unsafe impl<T: Send> Sync for Watched<T> {}
+
 impl<T> Watched<T> {
     pub(crate) fn new(value: T) -> Self {
         Watched(UnsafeCell::new(value))

@@ -223,7 +223,8 @@ impl Idle {
     fn push(&self, id: ProcessorId) {
         let sleeper = &self.sleepers[id.index()];
         // AcqRel pairs with the same exchange in `pop`: either the popper sees the state that was set
-        // before, or this processor sees that its entry has been popped.
+        // before, or this processor sees that its entry has been popped. Then the popper has read
+        // `below`, which is written anew.
         if sleeper.stacked.swap(true, AcqRel) {
             return;
         }
@@ -262,7 +263,7 @@ impl Idle {
 
     /// Counts a processor that has run out of work, and searches before it sleeps.
     pub(crate) fn linger(&self, id: ProcessorId) -> Lingering<'_> {
-        self.word.fetch_add(LINGERER, AcqRel);
+        self.word.fetch_add(LINGERER, Relaxed);
         Lingering { idle: self, id }
     }
 
@@ -330,7 +331,7 @@ impl<'a> Lingering<'a> {
     pub(crate) fn found(self) {
         // Acquire: a processor that is counted as a sleeper here has pushed itself before it
         // stopped lingering; pairs with the Release in `announce`.
-        let before = self.idle.word.fetch_sub(LINGERER, AcqRel);
+        let before = self.idle.word.fetch_sub(LINGERER, Acquire);
         if before & LINGERERS == LINGERER && before & SLEEPERS != 0 {
             self.idle.wake_one();
         }
@@ -342,14 +343,14 @@ impl<'a> Lingering<'a> {
         let Lingering { idle, id } = self;
         // The count comes first, because a claim of the state below lowers it. The Release of the
         // state pairs with the Acquire in `claim_if`.
-        idle.word.fetch_add(SLEEPER, AcqRel);
+        idle.word.fetch_add(SLEEPER, Relaxed);
         idle.sleepers[id.index()].state.store(SEARCHING, Release);
         let sentinel = idle.sentinel.compare_exchange(0, u32::from(id.0) + 1, Relaxed, Relaxed).is_ok();
         if !sentinel {
             idle.push(id);
         }
         // Release pairs with the Acquire in `found`.
-        idle.word.fetch_sub(LINGERER, AcqRel);
+        idle.word.fetch_sub(LINGERER, Release);
         // Announce first, then search. Pairs with the light fences in `notify`,
         // `notify_processor` and `wake_sentinel`.
         fence::heavy();
@@ -398,8 +399,8 @@ impl<'a> Announced<'a> {
     pub(crate) fn keep_watch(&self, watch: bool) {
         debug_assert_eq!(self.role, Role::Sentinel);
         if watch {
-            self.idle.word.fetch_or(WATCHED, AcqRel);
-        } else if self.idle.word.fetch_and(!WATCHED, AcqRel) & WATCHED != 0 {
+            self.idle.word.fetch_or(WATCHED, Relaxed);
+        } else if self.idle.word.fetch_and(!WATCHED, Relaxed) & WATCHED != 0 {
             // Stop first, then search. Pairs with the light fence in `notify`.
             fence::heavy();
         }
@@ -409,7 +410,7 @@ impl<'a> Announced<'a> {
     /// look for the sentinel. Returns whether the processor is the deputy.
     pub(crate) fn deputise(&mut self) -> bool {
         debug_assert!(matches!(self.role, Role::Sleeper | Role::Deputy));
-        if self.role == Role::Sleeper && self.idle.word.fetch_or(DEPUTISED, AcqRel) & DEPUTISED == 0 {
+        if self.role == Role::Sleeper && self.idle.word.fetch_or(DEPUTISED, Relaxed) & DEPUTISED == 0 {
             self.role = Role::Deputy;
         }
         self.role == Role::Deputy
@@ -419,7 +420,7 @@ impl<'a> Announced<'a> {
     pub(crate) fn resign(&mut self) {
         if self.role == Role::Deputy {
             self.role = Role::Sleeper;
-            self.idle.word.fetch_and(!DEPUTISED, AcqRel);
+            self.idle.word.fetch_and(!DEPUTISED, Relaxed);
             // Resign first, then look for the sentinel. Pairs with the light fence in `depart`.
             fence::heavy();
         }
@@ -444,10 +445,11 @@ impl<'a> Announced<'a> {
         let state = &self.idle.sleepers[self.id.index()].state;
         let hidden = if self.role == Role::Hidden { HIDDEN } else { 0 };
         let (searching, asleep) = (SEARCHING | hidden, ASLEEP | hidden);
-        // Acquire pairs with the Release in `claim_if`.
-        let notified = state.compare_exchange(searching, asleep, AcqRel, Acquire).is_err()
+        // Acquire pairs with the Release in `claim_if`. Relaxed: an exchange leaves the release
+        // of `announce` in force.
+        let notified = state.compare_exchange(searching, asleep, Relaxed, Acquire).is_err()
             || kernel_wait(state, asleep, timeout)
-            || state.compare_exchange(asleep, searching, AcqRel, Acquire).is_err();
+            || state.compare_exchange(asleep, searching, Relaxed, Acquire).is_err();
         if !notified {
             return Slept::TimedOut(self);
         }
@@ -464,7 +466,7 @@ impl<'a> Announced<'a> {
         sleeper.bell.get_or_init(bell);
         // Release: a thread that claims a processor in a bed finds its bell; pairs with the Acquire
         // in `claim_if`. Acquire pairs with the Release there.
-        let mut notified = sleeper.state.compare_exchange(SEARCHING, IN_BED, AcqRel, Acquire).is_err();
+        let mut notified = sleeper.state.compare_exchange(SEARCHING, IN_BED, Release, Acquire).is_err();
         if !notified {
             let woke = || {
                 // If a claim came first, the load below sees it.
@@ -487,13 +489,14 @@ impl<'a> Announced<'a> {
     /// or was the one to be notified.
     pub(crate) fn retract(self) {
         let state = &self.idle.sleepers[self.id.index()].state;
-        // Only a claim changes the state meanwhile. Acquire pairs with the Release in `claim_if`.
-        let claimed = state.swap(AWAKE, AcqRel) == NOTIFIED;
+        // Only a claim changes the state meanwhile. Acquire pairs with the Release in `claim_if`: the
+        // sleeper that is woken instead sees what the claim was for.
+        let claimed = state.swap(AWAKE, Acquire) == NOTIFIED;
         if self.role == Role::Hidden {
             return;
         }
         if !claimed {
-            self.idle.word.fetch_sub(SLEEPER, AcqRel);
+            self.idle.word.fetch_sub(SLEEPER, Relaxed);
         }
         self.leave_role();
         self.idle.notify(Wake::Backlog);
@@ -506,9 +509,9 @@ impl<'a> Announced<'a> {
     pub(crate) fn depart(self) {
         debug_assert_eq!(self.role, Role::Sentinel);
         // Acquire as in `retract`.
-        let claimed = self.idle.sleepers[self.id.index()].state.swap(AWAKE, AcqRel) == NOTIFIED;
+        let claimed = self.idle.sleepers[self.id.index()].state.swap(AWAKE, Acquire) == NOTIFIED;
         if !claimed {
-            self.idle.word.fetch_sub(SLEEPER, AcqRel);
+            self.idle.word.fetch_sub(SLEEPER, Relaxed);
         }
         self.idle.departures.fetch_add(1, Relaxed);
         let watched = self.leave_role();
@@ -531,12 +534,14 @@ impl<'a> Announced<'a> {
         match self.role {
             Role::Hidden | Role::Sleeper => false,
             Role::Deputy => {
-                self.idle.word.fetch_and(!DEPUTISED, AcqRel);
+                self.idle.word.fetch_and(!DEPUTISED, Relaxed);
                 false
             }
             Role::Sentinel => {
-                let before = self.idle.word.fetch_and(!WATCHED, AcqRel);
-                self.idle.sentinel.store(0, Relaxed);
+                let before = self.idle.word.fetch_and(!WATCHED, Relaxed);
+                // Release: the next sentinel begins its watch after this one has ended; pairs with
+                // the heavy fences in `announce` and `become_sentinel`.
+                self.idle.sentinel.store(0, Release);
                 before & WATCHED != 0
             }
         }

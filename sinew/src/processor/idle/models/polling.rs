@@ -2,22 +2,35 @@
 //! no bell.
 
 use super::cluster::Cluster;
-use crate::base::models::check;
+use crate::base::models::{Watched, check};
 use crate::processor::idle::{Announced, Bell, Slept};
 use crate::sched::{ProcessorId, Wake};
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
 /// What the kernel would tell a bed: the bell has rung.
-#[derive(Default)]
-struct Notification(AtomicBool);
+struct Notification {
+    rings: AtomicBool,
+    /// Whether the sleeper has hung up its bell.
+    hung: Watched<bool>,
+}
 
 impl Notification {
+    fn new() -> Arc<Notification> {
+        Arc::new(Notification { rings: AtomicBool::new(false), hung: Watched::new(false) })
+    }
+
+    /// Hangs up the bell. By the processor that goes to bed.
+    fn hang(self: &Arc<Self>) -> Arc<dyn Bell> {
+        self.hung.set(true);
+        Arc::<Notification>::clone(self)
+    }
+
     /// Stops the bell. Returns whether it has rung. By the processor that waits in the bed.
     fn take(&self) -> bool {
-        let rings = self.0.load(Relaxed);
+        let rings = self.rings.load(Relaxed);
         if rings {
-            self.0.store(false, Relaxed);
+            self.rings.store(false, Relaxed);
         }
         rings
     }
@@ -25,7 +38,8 @@ impl Notification {
 
 impl Bell for Notification {
     fn ring(self: Arc<Self>) {
-        self.0.store(true, Relaxed);
+        assert!(self.hung.get());
+        self.rings.store(true, Relaxed);
     }
 }
 
@@ -33,7 +47,7 @@ impl Bell for Notification {
 /// in which neither has happened ends as if its time were up.
 fn poll(announced: Announced<'static>, bell: &Arc<Notification>, has_event: impl FnOnce() -> bool) -> Slept<'static> {
     announced.sleep_in_bed(
-        || Arc::<Notification>::clone(bell),
+        || bell.hang(),
         |woke| {
             if bell.take() || has_event() {
                 woke();
@@ -49,7 +63,7 @@ fn a_processor_in_the_bed_sees_the_work_or_hears_its_bell() {
     for wake in [Wake::Backlog, Wake::Lone, Wake::Processor(ProcessorId(0))] {
         check(2, 4, move |turn| {
             let cluster = Cluster::new(1, 1);
-            let bell = Arc::new(Notification::default());
+            let bell = Notification::new();
             let heard = Arc::clone(&bell);
             let sleeper = move || {
                 let announced = cluster.idle.linger(ProcessorId(0)).announce();
@@ -74,16 +88,31 @@ fn a_processor_in_the_bed_sees_the_work_or_hears_its_bell() {
     }
 }
 
+#[test]
+fn a_processor_that_is_notified_in_the_bed_sees_what_it_is_notified_of() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::new(1, 1);
+        let bell = Notification::new();
+        let announced = cluster.idle.linger(ProcessorId(0)).announce();
+        let sleeper = move || {
+            if let Slept::Notified = poll(announced, &bell, || false) {
+                assert!(cluster.take(0..1), "notified of work that it does not see");
+            }
+        };
+        turn.two(sleeper, move || cluster.publish(0, Wake::Backlog));
+    });
+}
+
 /// A processor that is in the bed when it is claimed cannot leave before its bell rings.
 #[test]
 fn a_claim_of_a_processor_that_waits_in_the_bed_rings_its_bell() {
     check(2, 4, |turn| {
         let cluster = Cluster::new(1, 1);
-        let bell = Arc::new(Notification::default());
+        let bell = Notification::new();
         let announced = cluster.idle.linger(ProcessorId(0)).announce();
         let sleeper = move || {
             let slept = announced.sleep_in_bed(
-                || Arc::<Notification>::clone(&bell),
+                || bell.hang(),
                 |woke| {
                     while !bell.take() {
                         loom::thread::yield_now();
@@ -104,7 +133,7 @@ fn a_claim_of_a_processor_that_waits_in_the_bed_rings_its_bell() {
 fn a_sleeper_with_an_event_and_a_claim_is_uncounted_once() {
     check(2, 4, |turn| {
         let cluster = Cluster::new(1, 1);
-        let bell = Arc::new(Notification::default());
+        let bell = Notification::new();
         let announced = cluster.idle.linger(ProcessorId(0)).announce();
         let sleeper = move || {
             if let Slept::TimedOut(still) = poll(announced, &bell, || true) {

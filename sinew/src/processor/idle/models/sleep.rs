@@ -16,6 +16,43 @@ fn work_is_seen_by_the_search_or_its_notifier_sees_the_sleeper() {
     }
 }
 
+/// A processor that is asleep, as a thread of a model. If it is woken, it finds work 0 at its
+/// first look.
+fn finding(cluster: &'static Cluster) -> Box<dyn FnOnce() -> Processor> {
+    let announced = cluster.idle.linger(ProcessorId(0)).announce();
+    Box::new(move || match asleep(announced) {
+        None => {
+            assert!(cluster.take(0..1), "woken for work that it does not see");
+            Processor::Busy
+        }
+        Some(still) => Processor::Asleep(Server::new(0, 0..1), still),
+    })
+}
+
+#[test]
+fn a_processor_that_is_woken_sees_what_it_is_woken_for() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::new(1, 1);
+        let notifier = cluster.notifying(move || cluster.publish(0, Wake::Backlog));
+        cluster.settle(turn.all([notifier, finding(cluster)]));
+    });
+}
+
+/// Processor 1 has found several strands, and puts those that it does not run into its queue.
+#[test]
+fn a_processor_that_is_woken_by_one_that_found_work_sees_what_that_one_left() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::new(2, 1);
+        let finding = finding(cluster);
+        let lingering = cluster.idle.linger(ProcessorId(1));
+        let finder = cluster.notifying(move || {
+            cluster.put(0);
+            lingering.found();
+        });
+        cluster.settle(turn.all([finder, finding]));
+    });
+}
+
 #[test]
 fn two_pieces_of_work_wake_two_sleepers() {
     check(3, 2, |turn| {
