@@ -27,8 +27,7 @@ impl Fifo {
     /// Returns the strand at the head.
     #[inline(always)]
     pub(super) fn head(&self) -> Option<&Strand> {
-        // SAFETY: strands in the queue are owned by it, hence alive.
-        self.ends.map(|(first, _)| unsafe { first.as_ref() })
+        self.ends.as_ref().map(|(first, _)| owned(first))
     }
 
     /// Links `strand`, the first of a chain that the queue takes over, behind the last strand.
@@ -36,8 +35,7 @@ impl Fifo {
     #[inline(always)]
     fn link(&self, strand: NonNull<Strand>) -> NonNull<Strand> {
         let Some((first, last)) = self.ends else { return strand };
-        // SAFETY: as in `head`.
-        unsafe { last.as_ref() }.next.set(Some(strand));
+        owned(&last).next.set(Some(strand));
         first
     }
 
@@ -104,13 +102,19 @@ impl Fifo {
         let last = newest;
         let mut first = None;
         while let Some(strand) = newest {
-            // SAFETY: by the contract the strand is ours.
-            let link = unsafe { &strand.as_ref().next };
-            newest = link.replace(first);
+            newest = owned(&strand).next.replace(first);
             first = Some(strand);
         }
         Fifo { ends: first.zip(last) }
     }
+}
+
+/// Returns the strand at the other end of a link of a queue.
+#[inline(always)]
+fn owned(link: &NonNull<Strand>) -> &Strand {
+    // SAFETY: the links of a queue come from `Ready`s that it has taken over, here or by the contract
+    // of `from_reversed`. It owns these strands until it gives them back, so they are alive.
+    unsafe { link.as_ref() }
 }
 
 impl Drop for Fifo {
