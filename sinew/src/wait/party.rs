@@ -102,6 +102,12 @@ impl Party {
         Owed::taken(self.0)
     }
 
+    /// Returns the party of a signal, for a holder that keeps count of it by itself.
+    #[inline(always)]
+    pub(super) fn of_owed(owed: Owed) -> Party {
+        Party(owed.into_party())
+    }
+
     fn address<T>(self) -> *const T {
         std::ptr::with_exposed_provenance((self.0.get() & !TAGS) as usize)
     }
@@ -172,7 +178,7 @@ enum Waiter<'a> {
 impl Waiter<'_> {
     #[inline(always)]
     fn of<'a>(owed: Owed) -> Waiter<'a> {
-        let party = Party(owed.into_party());
+        let party = Party::of_owed(owed);
         // SAFETY: the tag says which of these the party was made of. A strand, parker, wait or slot does
         // not go before the party has been signalled, and `Owed` proves that the signal is still to come.
         // A task or waker belongs to the party, which ends here.

@@ -18,7 +18,6 @@
 use super::{Limit, Outcome, Party, Resumed, Wait, block_within, call};
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::processor;
-use crate::strand::Owed;
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -249,8 +248,8 @@ impl<N> Queue<N> {
             }
             self.leave_first();
             let owed = if is_limited { wait.settle(Outcome::Told) } else { Some(wait.settle_alone()) };
-            if owed.is_some() {
-                return Some(Told { owed, node });
+            if let Some(owed) = owed {
+                return Some(Told { party: Party::of_owed(owed), node });
             }
         }
     }
@@ -281,8 +280,8 @@ impl<N> Queue<N> {
 /// A waiter that was told. It goes on when this is dropped.
 #[must_use]
 pub(crate) struct Told<N> {
-    /// The signal of the waiter, until it is given.
-    owed: Option<Owed>,
+    /// The waiter, to which a signal is owed.
+    party: Party,
     node: Link<N>,
 }
 
@@ -298,17 +297,17 @@ impl<N> Told<N> {
     }
 
     /// Signals the waiter. Leaves to the caller what may take a lock or run code of others.
-    pub(crate) fn signal_later(mut self) -> Resumed {
-        self.owed.take().map_or(Resumed::Nobody, Party::signal_owed_later)
+    pub(crate) fn signal_later(self) -> Resumed {
+        let owed = self.party.owed();
+        std::mem::forget(self);
+        Party::signal_owed_later(owed)
     }
 }
 
 impl<N> Drop for Told<N> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(owed) = self.owed.take() {
-            Party::signal_owed(owed);
-        }
+        Party::signal_owed(self.party.owed());
     }
 }
 
@@ -343,8 +342,7 @@ impl<N> Batch<N> {
     fn pop(&mut self) -> Option<Told<N>> {
         let (node, last) = self.ends?;
         self.ends = node.behind.get().map(|behind| (behind, last));
-        // The signal that `push` has left in the node's wait.
-        Some(Told { owed: Some(node.wait().party.owed()), node })
+        Some(Told { party: node.wait().party, node })
     }
 }
 
