@@ -155,12 +155,11 @@ impl Strand {
         before
     }
 
-    /// Takes reasons away. Returns the address of the post if the strand was bound and is free now,
-    /// null otherwise.
-    pub(crate) fn take_bound(&self, reasons: u8) -> *const () {
-        let before = self.bound.load(Ordering::Relaxed);
-        self.bound.store(before & !reasons, Ordering::Relaxed);
-        if before != 0 && before & !reasons == 0 { self.post.load(Ordering::Relaxed) } else { std::ptr::null() }
+    /// Takes reasons away from a strand that is bound. Returns whether it is free now.
+    pub(crate) fn take_bound(&self, reasons: u8) -> bool {
+        let left = self.bound.load(Ordering::Relaxed) & !reasons;
+        self.bound.store(left, Ordering::Relaxed);
+        left == 0
     }
 
     /// Unparks the strand. Returns it if it was parked and is now the caller's.
