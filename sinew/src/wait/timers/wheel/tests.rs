@@ -32,7 +32,7 @@ fn timers(count: usize) -> Vec<Pin<Box<Timer<usize>>>> {
 
 /// The safety contract, once for all tests: they run on one thread, use one
 /// wheel for each timer, and never use a wheel after its timers are gone.
-fn arm<T: Copy>(wheel: &mut Wheel<T>, timer: &Pin<Box<Timer<T>>>, deadline_ns: u64) -> bool {
+fn arm<T: Copy>(wheel: &mut Wheel<T>, timer: &Timer<T>, deadline_ns: u64) -> bool {
     // SAFETY: see above.
     unsafe { wheel.arm(timer, deadline_ns) }
 }
