@@ -90,7 +90,7 @@ impl Party {
         drop(Waiter::of(self.owed()));
     }
 
-    /// Returns the party as a number greater than 7, for [`from_number`](Party::from_number).
+    /// Returns the party as a number greater than 7, for the word in which it waits.
     pub(crate) fn number(self) -> NonZeroU64 {
         self.0
     }
