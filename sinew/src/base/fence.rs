@@ -6,18 +6,14 @@
 //! `membarrier(2)`. [`light`] is then only a barrier to the compiler.
 //!
 //! If the kernel refuses, both sides are an ordinary full fence.
-#![allow(unsafe_code)]
 
 use super::atomic::{SeqCst, fence};
+#[cfg(not(sinew_loom))]
+use rustix::thread::{MembarrierCommand, membarrier};
 
 /// Whether this process has registered for expedited barriers.
 #[cfg(not(sinew_loom))]
 static ASYMMETRIC: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-
-#[cfg(not(sinew_loom))]
-const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-#[cfg(not(sinew_loom))]
-const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 
 /// Registers the process with the kernel. To be called before the first processor starts. A thread that
 /// called [`light`] before has executed a full fence, which is stronger.
@@ -26,16 +22,11 @@ pub(crate) fn register() {
     use super::fallback::{Facility, denied};
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        if !denied(Facility::Membarrier) && membarrier(REGISTER_PRIVATE_EXPEDITED) {
+        let register = MembarrierCommand::RegisterPrivateExpedited;
+        if !denied(Facility::Membarrier) && membarrier(register).is_ok() {
             ASYMMETRIC.store(true, SeqCst);
         }
     });
-}
-
-#[cfg(not(sinew_loom))]
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: membarrier reads and writes no memory of ours.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 /// Is the fence of the side that runs often. Pairs with [`heavy`].
@@ -54,7 +45,8 @@ pub(crate) fn light() {
 #[cold]
 pub(crate) fn heavy() {
     fence(SeqCst);
-    if ASYMMETRIC.load(std::sync::atomic::Ordering::Relaxed) && !membarrier(PRIVATE_EXPEDITED) {
+    let is_asymmetric = ASYMMETRIC.load(std::sync::atomic::Ordering::Relaxed);
+    if is_asymmetric && membarrier(MembarrierCommand::PrivateExpedited).is_err() {
         super::fatal("the kernel took back membarrier(2) after it had granted it");
     }
 }

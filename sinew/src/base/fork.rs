@@ -16,7 +16,6 @@
 //!    make a thread wait check the flag as well. All of these call the kernel or are about as slow.
 //!
 //! A child that shares its parent's memory until it execs (`vfork`, `posix_spawn`) is not concerned.
-#![allow(unsafe_code)]
 
 use super::kernel;
 use std::sync::OnceLock;
@@ -33,14 +32,13 @@ static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 /// only store.
 pub(crate) fn watch(then: fn()) {
     IN_CHILD.get_or_init(|| {
-        // SAFETY: the function only loads and stores, which is allowed in a forked child. The call
-        // fails only without memory; then children do not set the flag.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        kernel::call_in_forked_children(in_child);
         then
     });
 }
 
-unsafe extern "C" fn in_child() {
+/// Only loads and stores.
+extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
     if let Some(then) = IN_CHILD.get() {
         then();

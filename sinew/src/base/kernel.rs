@@ -56,6 +56,15 @@ pub(crate) fn say(parts: &[&str]) {
     }
 }
 
+/// Makes the C library call `in_child` in each child that this process forks. The other threads of the
+/// process do not exist there, so `in_child` must not take a lock or allocate. The call fails only
+/// without memory. Then children do not call the function.
+pub(crate) fn call_in_forked_children(in_child: extern "C" fn()) {
+    // SAFETY: the function is safe and exists for the whole run. The threads that a child lacks can
+    // make it wait, but not misuse memory.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+}
+
 /// Returns the kernel's number of this thread.
 pub(crate) fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_pid()

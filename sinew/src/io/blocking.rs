@@ -339,8 +339,8 @@ impl Ran {
     /// Lets the caller go on. Its call is gone then.
     fn signal(self) {
         match self {
-            // SAFETY: the fibre has entered itself with the job, and only this signals it.
-            Ran::Lent(party) => unsafe { party.expect("a job is lent with its party").signal() },
+            // The fibre has entered itself with the job, and only this signals it.
+            Ran::Lent(party) => Party::signal_owed(party.expect("a job is lent with its party").owed()),
             Ran::Owned(mut call) => {
                 let party = call.finish();
                 debug_assert!(party.is_none(), "it sends its result");

@@ -45,9 +45,9 @@ impl Strand {
     /// Takes `reasons` away; without a reason left, the strand is free. By its processor, or by the
     /// strand itself.
     pub(crate) fn unbind(&self, reasons: u8) {
-        let post = self.take_bound(reasons).cast::<Post>();
-        // SAFETY: as in `bound_to`.
-        if let Some(post) = unsafe { post.as_ref() } {
+        if let Some(post) = self.bound_to()
+            && self.take_bound(reasons)
+        {
             post.freed_one();
         }
     }

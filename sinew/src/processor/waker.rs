@@ -23,53 +23,43 @@ pub(crate) fn borrowed_waker(strand: &Strand) -> ManuallyDrop<Waker> {
     ManuallyDrop::new(unsafe { Waker::from_raw(raw(NonNull::from(strand))) })
 }
 
-/// Returns the strand of a waker.
+/// Returns the reference of a waker. It is still the waker's, unless the waker is gone.
 ///
 /// # Safety
-/// `data` is that of a waker with this table.
+/// `data` is that of a waker with this table, which is there or has just been given up.
 #[inline]
-unsafe fn strand<'a>(data: *const ()) -> &'a Strand {
+unsafe fn arc(data: *const ()) -> ManuallyDrop<StrandArc> {
     // SAFETY: by the contract; the waker's reference keeps the strand alive.
-    unsafe { &*data.cast() }
-}
-
-/// Returns the reference of a waker.
-///
-/// # Safety
-/// As for [`strand`]; the caller does not use the waker's reference again.
-#[inline]
-unsafe fn arc(data: *const ()) -> StrandArc {
-    // SAFETY: by the contract.
-    unsafe { StrandArc::from_raw(NonNull::from(strand(data))) }
-}
-
-/// # Safety
-/// As for [`strand`].
-unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: by the contract.
-    raw(StrandArc::new(unsafe { strand(data) }).into_raw())
+    ManuallyDrop::new(unsafe { StrandArc::from_raw(NonNull::from(&*data.cast())) })
 }
 
 /// # Safety
 /// As for [`arc`].
+unsafe fn clone(data: *const ()) -> RawWaker {
+    // SAFETY: by the contract.
+    raw(StrandArc::new(unsafe { arc(data) }.strand()).into_raw())
+}
+
+/// # Safety
+/// As for [`arc`]; the waker is gone.
 unsafe fn wake(data: *const ()) {
     // SAFETY: by the contract.
-    let arc = unsafe { arc(data) };
+    let arc = ManuallyDrop::into_inner(unsafe { arc(data) });
     unpark(arc.strand());
 }
 
 /// # Safety
-/// As for [`strand`].
+/// As for [`arc`].
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: by the contract.
-    unpark(unsafe { strand(data) });
+    unpark(unsafe { arc(data) }.strand());
 }
 
 /// # Safety
-/// As for [`arc`].
+/// As for [`arc`]; the waker is gone.
 unsafe fn drop_waker(data: *const ()) {
     // SAFETY: by the contract.
-    drop(unsafe { arc(data) });
+    drop(ManuallyDrop::into_inner(unsafe { arc(data) }));
 }
 
 #[inline]
@@ -93,7 +83,7 @@ pub(crate) fn task_of(waker: Waker) -> Result<StrandArc, Waker> {
         Some(_) => {
             let waker = ManuallyDrop::new(waker);
             // SAFETY: the table is ours, and `ManuallyDrop` leaves the waker's reference to the result.
-            Ok(unsafe { arc(waker.data()) })
+            Ok(ManuallyDrop::into_inner(unsafe { arc(waker.data()) }))
         }
     }
 }

@@ -147,8 +147,7 @@ pub(crate) fn reserve() -> io::Result<()> {
 }
 
 fn reserve_range() -> io::Result<()> {
-    // SAFETY: no memory is involved.
-    if unsafe { libc::sysconf(libc::_SC_PAGESIZE) } != PAGE as libc::c_long {
+    if rustix::param::page_size() != PAGE {
         return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
     }
     let mut part = largest_part();
@@ -160,8 +159,7 @@ fn reserve_range() -> io::Result<()> {
         if range != libc::MAP_FAILED {
             // A huge page below small stacks would cost 2 MiB for the first
             // byte. A kernel without huge pages refuses, which is as good.
-            // SAFETY: the range is ours, and holds nothing yet.
-            unsafe { libc::madvise(range, span, libc::MADV_NOHUGEPAGE) };
+            let _ = advise_one(&libc::iovec { iov_base: range, iov_len: span }, libc::MADV_NOHUGEPAGE);
             RANGE.part_shift.store(part.trailing_zeros() as usize, Ordering::Relaxed);
             RANGE.base.store(range as usize, Ordering::Relaxed);
             RANGE.span.store(span, Ordering::Relaxed);
@@ -177,13 +175,10 @@ fn reserve_range() -> io::Result<()> {
 /// Returns the length of a part to try first. Under a limit on address space the arena leaves half
 /// of it to the program.
 fn largest_part() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for writing.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
-    if !known || limit.rlim_cur == libc::RLIM_INFINITY {
+    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::As).current else {
         return LARGEST_PART;
-    }
-    let share = (limit.rlim_cur as usize / 2 / CLASSES).max(1);
+    };
+    let share = (limit as usize / 2 / CLASSES).max(1);
     (1 << share.ilog2()).clamp(SMALLEST_PART, LARGEST_PART)
 }
 
@@ -301,7 +296,7 @@ fn advise_one(range: &libc::iovec, advice: libc::c_int) -> io::Result<()> {
     if is_denied(advice) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: as above.
+    // SAFETY: the range is an unused part of the arena.
     match unsafe { libc::madvise(range.iov_base, range.iov_len, advice) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -167,8 +167,8 @@ fn top_of(slot: Slot) -> NonNull<Top> {
 /// elsewhere: a fibre may run code on a stack of its own making.
 #[inline(always)]
 pub(crate) fn current_stack() -> Option<Stack> {
-    // SAFETY: `resume` set the word.
-    unsafe { Stack::from_raw(here::stack()) }
+    // `resume` set the word.
+    NonNull::new(here::stack().cast()).map(|top| Stack { top })
 }
 
 impl Stack {

@@ -10,6 +10,7 @@
 use crate::base::fork;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -26,6 +27,10 @@ const SMALLEST_CHUNK: usize = 2 * 1024;
 /// The largest number of blocks of each size that a processor keeps. It exchanges half of them with
 /// the shared list at once. Unmeasured.
 const KEPT: usize = 256;
+
+/// The memory of a cache line.
+#[repr(align(64))]
+struct Line(#[allow(dead_code)] [u8; LINE]);
 
 /// Memory that belongs to the holder.
 struct Block(NonNull<u8>);
@@ -133,16 +138,18 @@ fn give_half(size: usize, free: &mut Vec<Block>) {
 /// Adds the blocks of a new chunk to `free`, so that they are taken in the order of addresses.
 #[cold]
 fn cut_chunk(size: usize, free: &mut Vec<Block>) {
-    let layout = |bytes| Layout::from_size_align(bytes, LINE).expect("a power of two");
-    // SAFETY: the chunk is not empty.
-    let chunk = |bytes: &usize| NonNull::new(unsafe { alloc(layout(*bytes)) }).map(|chunk| (chunk, *bytes));
-    let Some((chunk, bytes)) = [CHUNK, SMALLEST_CHUNK].iter().find_map(chunk) else {
-        handle_alloc_error(layout(SMALLEST_CHUNK))
+    let chunk = |bytes: &usize| {
+        let mut lines: Vec<MaybeUninit<Line>> = Vec::new();
+        lines.try_reserve_exact(bytes / LINE).ok()?;
+        lines.resize_with(bytes / LINE, MaybeUninit::uninit);
+        Some(lines.leak())
     };
-    CUT.fetch_add(bytes, Relaxed);
-    // SAFETY: the blocks lie within the chunk, which is never freed.
-    let block = |index: usize| Block(unsafe { chunk.add(index * SIZES[size]) });
-    free.extend((0..bytes / SIZES[size]).rev().map(block));
+    let Some(lines) = [CHUNK, SMALLEST_CHUNK].iter().find_map(chunk) else {
+        handle_alloc_error(Layout::new::<[Line; SMALLEST_CHUNK / LINE]>())
+    };
+    CUT.fetch_add(size_of_val(lines), Relaxed);
+    let blocks = lines.chunks_exact_mut(SIZES[size] / LINE);
+    free.extend(blocks.rev().map(|block| Block(NonNull::from(block).cast())));
 }
 
 impl Drop for Blocks {

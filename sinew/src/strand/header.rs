@@ -1,11 +1,10 @@
 //! The header of a strand.
-#![allow(unsafe_code)]
 
 use super::kind::{After, Kind};
 use super::priority::Priority;
 use super::ready::Ready;
-use super::state::{State, Woken};
-use crate::base::atomic::{Acquire, AtomicBool, AtomicU32, AtomicU64, Release, fence};
+use super::state::State;
+use crate::base::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -156,12 +155,11 @@ impl Strand {
         before
     }
 
-    /// Takes reasons away. Returns the address of the post if the strand was bound and is free now,
-    /// null otherwise.
-    pub(crate) fn take_bound(&self, reasons: u8) -> *const () {
-        let before = self.bound.load(Ordering::Relaxed);
-        self.bound.store(before & !reasons, Ordering::Relaxed);
-        if before != 0 && before & !reasons == 0 { self.post.load(Ordering::Relaxed) } else { std::ptr::null() }
+    /// Takes reasons away from a strand that is bound. Returns whether it is free now.
+    pub(crate) fn take_bound(&self, reasons: u8) -> bool {
+        let left = self.bound.load(Ordering::Relaxed) & !reasons;
+        self.bound.store(left, Ordering::Relaxed);
+        left == 0
     }
 
     /// Unparks the strand. Returns it if it was parked and is now the caller's.
@@ -175,35 +173,6 @@ impl Strand {
     #[inline]
     pub(crate) fn signal(&self) -> Option<Ready> {
         self.woken(self.state.signal())
-    }
-
-    /// Returns the strand if `woken` makes it the caller's. `woken` comes from the strand's state, or
-    /// from a transition of the strand's kind.
-    #[inline(always)]
-    pub(crate) fn woken(&self, woken: Woken) -> Option<Ready> {
-        match woken {
-            Woken::LeaveIt => None,
-            // SAFETY: ending a stop has one winner, and a strand that has stopped has no other
-            // owner.
-            Woken::Enqueue => Some(unsafe { Ready::of_stopped(self) }),
-        }
-    }
-
-    /// Drops one reference.
-    ///
-    /// # Safety
-    /// The caller owns the reference and does not use it again.
-    pub(super) unsafe fn release(strand: NonNull<Strand>) {
-        // SAFETY: the caller's reference keeps the strand alive until here.
-        let header = unsafe { strand.as_ref() };
-        // Release: what this holder did with the strand happens before it is
-        // freed; pairs with the fence below.
-        if header.refs.fetch_sub(1, Release) == 1 {
-            fence(Acquire);
-            let free = header.kind.free;
-            // SAFETY: that was the last reference.
-            unsafe { free(strand) };
-        }
     }
 }
 

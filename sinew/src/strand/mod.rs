@@ -1,10 +1,8 @@
 #![doc = include_str!("README.md")]
 
 pub(crate) mod blocks;
-mod fifo;
 mod header;
 mod ids;
-mod inbox;
 pub(crate) mod join;
 mod kind;
 mod levels;
@@ -12,18 +10,18 @@ mod levels;
 pub(crate) mod models;
 mod owed;
 mod priority;
+mod queues;
 mod ready;
 mod state;
 
-pub(crate) use fifo::Fifo;
 pub(crate) use header::{Strand, container};
 pub(crate) use ids::fresh_ids;
-pub(crate) use inbox::Inbox;
 pub(crate) use kind::{After, Kind, bound};
 pub use levels::Claim;
 pub(crate) use levels::{Levels, PassedOver};
 pub(crate) use owed::Owed;
 pub use priority::Priority;
+pub(crate) use queues::{Fifo, Inbox};
 pub use ready::Ready;
 pub(crate) use ready::StrandArc;
 pub(crate) use state::{State, Woken};

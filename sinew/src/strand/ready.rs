@@ -4,8 +4,8 @@
 use super::header::Strand;
 use super::kind::After;
 use super::priority::Priority;
-use super::state::Commit;
-use crate::base::atomic::Relaxed;
+use super::state::{Commit, Woken};
+use crate::base::atomic::{Acquire, Relaxed, Release, fence};
 use std::ptr::NonNull;
 
 /// A strand that is ready to run. A scheduler takes it, keeps it in any order that it likes, and gives
@@ -27,15 +27,6 @@ impl Ready {
         // For `container`.
         strand.as_ptr().expose_provenance();
         (Ready(strand), StrandArc(strand))
-    }
-
-    /// Makes the owner of a strand that had stopped.
-    ///
-    /// # Safety
-    /// The caller ended the stop, and so owns the strand.
-    #[inline(always)]
-    pub(super) unsafe fn of_stopped(strand: &Strand) -> Ready {
-        Ready(NonNull::from(strand))
     }
 
     /// Returns how urgent the strand is.
@@ -87,9 +78,8 @@ impl Ready {
     /// Ends the life of a strand that has finished.
     pub(crate) fn retire(self) {
         self.strand().state.finish();
-        let strand = self.into_raw();
-        // SAFETY: this is the reference for being alive; `self` is gone.
-        unsafe { Strand::release(strand) };
+        // This is the reference for being alive.
+        drop(StrandArc(self.into_raw()));
     }
 
     #[inline]
@@ -97,6 +87,19 @@ impl Ready {
         let strand = self.0;
         std::mem::forget(self);
         strand
+    }
+}
+
+impl Strand {
+    /// Returns the strand if `woken` makes it the caller's. `woken` comes from the strand's state, or
+    /// from a transition of the strand's kind.
+    #[inline(always)]
+    pub(crate) fn woken(&self, woken: Woken) -> Option<Ready> {
+        match woken {
+            Woken::LeaveIt => None,
+            // Ending a stop has one winner, and a strand that has stopped has no other owner.
+            Woken::Enqueue => Some(Ready(NonNull::from(self))),
+        }
     }
 }
 
@@ -180,7 +183,13 @@ impl Clone for StrandArc {
 
 impl Drop for StrandArc {
     fn drop(&mut self) {
-        // SAFETY: this reference is ours and is not used again.
-        unsafe { Strand::release(self.0) };
+        let strand = self.strand();
+        // Release: what this holder did with the strand happens before it is freed; pairs with the
+        // fence below. After this the strand is there only if that was the last reference.
+        if strand.refs.fetch_sub(1, Release) == 1 {
+            fence(Acquire);
+            // SAFETY: that was the last reference, and nobody uses it again.
+            unsafe { (strand.kind().free)(self.0) };
+        }
     }
 }

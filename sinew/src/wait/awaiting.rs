@@ -1,7 +1,7 @@
 //! Waiting in a future: its wait and its waker lie in the future itself, which is pinned.
 #![allow(unsafe_code)]
 
-use super::handover::{Borrowed, Handover, PutBack, Taken};
+use super::handover::{Borrowed, Handover, Ours, PutBack, Taken};
 use super::queue::{End, Node, Queue};
 use super::{Party, Wait};
 use crate::base::spin::{SpinGuard, SpinLock};
@@ -14,9 +14,21 @@ use std::task::{Context, Poll, Waker};
 
 /// A place for a waker, from which a teller takes it out to call it.
 pub(super) struct WakerSlot {
-    handover: Handover,
-    /// `handover` says which side owns it.
-    waker: UnsafeCell<MaybeUninit<Waker>>,
+    pub(super) handover: Handover,
+    pub(super) waker: WakerCell,
+}
+
+/// The waker of a slot. The slot's `handover` says which side owns it.
+pub(super) struct WakerCell(UnsafeCell<MaybeUninit<Waker>>);
+
+impl WakerCell {
+    /// Takes the waker out. Its bits stay, but they are not used as a waker again. `ours` comes from the
+    /// `handover` of the same slot.
+    #[inline]
+    fn take(&self, _ours: Ours) -> Waker {
+        // SAFETY: `ours` says that there is a waker, that it is ours, and that nobody takes it again.
+        unsafe { (*self.0.get()).assume_init_read() }
+    }
 }
 
 impl WakerSlot {
@@ -25,25 +37,20 @@ impl WakerSlot {
     fn new(waker: &Waker) -> Self {
         if strand_of(waker).is_some() {
             let waker = MaybeUninit::new(waker.clone());
-            return WakerSlot { handover: Handover::new(), waker: UnsafeCell::new(waker) };
+            return WakerSlot { handover: Handover::new(), waker: WakerCell(UnsafeCell::new(waker)) };
         }
-        WakerSlot { handover: Handover::borrowed(), waker: UnsafeCell::new(MaybeUninit::uninit()) }
+        WakerSlot { handover: Handover::borrowed(), waker: WakerCell(UnsafeCell::new(MaybeUninit::uninit())) }
     }
 
-    /// Tells the future. Returns the waker if it is to be called.
-    ///
-    /// # Safety
-    /// The slot exists until it is told, which happens once.
+    /// Tells the future, by the parts of its slot. This happens once, and the slot may be gone
+    /// afterwards. Returns the waker if it is to be called.
     #[inline]
-    pub(super) unsafe fn tell(slot: *const WakerSlot) -> Option<Waker> {
-        // SAFETY: by the contract.
-        let slot = unsafe { &*slot };
-        match slot.handover.take() {
+    pub(super) fn tell(handover: &Handover, waker: &WakerCell) -> Option<Waker> {
+        match handover.take() {
             Taken::LeaveIt => None,
-            Taken::Call => {
-                // SAFETY: TAKEN makes the waker ours; the copy in the slot is not used again.
-                let waker = unsafe { (*slot.waker.get()).assume_init_read() };
-                slot.handover.tell();
+            Taken::Call(ours) => {
+                let waker = waker.take(ours);
+                handover.tell();
                 Some(waker)
             }
         }
@@ -59,15 +66,14 @@ impl WakerSlot {
         }
         // SAFETY: only the polling side writes the slot. The waker may have been taken meanwhile, but
         // its bits stay, and `will_wake` compares nothing but these.
-        if unsafe { (*self.waker.get()).assume_init_ref() }.will_wake(waker) {
+        if unsafe { (*self.waker.0.get()).assume_init_ref() }.will_wake(waker) {
             return false;
         }
         let new = waker.clone();
         match self.handover.borrow() {
             Borrowed::Told => true,
-            Borrowed::Yes => {
-                // SAFETY: BORROWED makes the slot ours.
-                let old = unsafe { (*self.waker.get()).assume_init_read() };
+            Borrowed::Yes(ours) => {
+                let old = self.waker.take(ours);
                 let is_told = self.put(new);
                 drop(old);
                 is_told
@@ -79,19 +85,19 @@ impl WakerSlot {
     /// meanwhile.
     fn put(&self, waker: Waker) -> bool {
         // SAFETY: BORROWED makes the slot ours.
-        unsafe { (*self.waker.get()).write(waker) };
-        let is_told = self.handover.put_back() == PutBack::Told;
-        if is_told {
-            // SAFETY: nobody has taken it, and nobody will.
-            unsafe { (*self.waker.get()).assume_init_drop() };
+        unsafe { (*self.waker.0.get()).write(waker) };
+        match self.handover.put_back() {
+            PutBack::Held => false,
+            PutBack::Told(ours) => {
+                drop(self.waker.take(ours));
+                true
+            }
         }
-        is_told
     }
 
     /// Takes the waker out of a slot that was not told and that no teller can reach.
     fn retract(&self) -> Option<Waker> {
-        // SAFETY: HELD says that there is a waker; the copy in the slot is not used again.
-        self.handover.retract().then(|| unsafe { (*self.waker.get()).assume_init_read() })
+        self.handover.retract().map(|ours| self.waker.take(ours))
     }
 }
 
@@ -114,10 +120,15 @@ impl Awaiting {
     /// The waker is called only if [`poll`](Awaiting::poll) has been called since.
     pub(crate) fn begin(self: Pin<&mut Self>, waker: &Waker) -> &Wait {
         // SAFETY: nothing is moved out.
-        let this = unsafe { self.get_unchecked_mut() };
-        let slot = this.slot.insert(WakerSlot::new(waker));
+        unsafe { self.get_unchecked_mut() }.begin_here(waker)
+    }
+
+    /// As [`begin`](Awaiting::begin), for a caller that promises where it enters the wait that nothing
+    /// is moved.
+    fn begin_here(&mut self, waker: &Waker) -> &Wait {
+        let slot = self.slot.insert(WakerSlot::new(waker));
         let party = Party::waker_slot(slot);
-        this.wait.insert(Wait::new(party))
+        self.wait.insert(Wait::new(party))
     }
 
     /// Returns `Ready` if the wait has been signalled. If not, this waker will be called.
@@ -195,8 +206,7 @@ where
         // SAFETY: neither `awaiting` nor the node is moved while the node is in the queue.
         let this = unsafe { self.get_unchecked_mut() };
         if let Some((mut guard, note, entered)) = this.start.take() {
-            // SAFETY: as above.
-            let wait = unsafe { Pin::new_unchecked(&mut this.awaiting) }.begin(context.waker());
+            let wait = this.awaiting.begin_here(context.waker());
             let node = this.node.insert(Node::unlimited(note));
             // SAFETY: neither moves before a teller or `drop` takes the node out.
             unsafe { (this.queue)(&mut guard).enter(node, wait, this.place) };

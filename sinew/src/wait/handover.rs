@@ -30,12 +30,17 @@ const SPINS_BEFORE_YIELD: u32 = 100;
 /// The word beside the waker.
 pub(crate) struct Handover(AtomicU32);
 
+/// Proves that the waker in the slot is the holder's, which may take it out.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ours(());
+
 /// The result of `borrow`.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Borrowed {
     /// The waker is the caller's until `put_back`.
-    Yes,
+    Yes(Ours),
     /// The future has been told: the waker was called, or is about to be.
     Told,
 }
@@ -47,7 +52,7 @@ pub(crate) enum PutBack {
     /// The waker will be called.
     Held,
     /// The future has been told meanwhile: the waker is still the caller's.
-    Told,
+    Told(Ours),
 }
 
 /// What the telling side now has to do.
@@ -55,7 +60,7 @@ pub(crate) enum PutBack {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// Copy the waker out, `tell`, and call the copy.
-    Call,
+    Call(Ours),
     /// Nothing: the polling side sees TOLD.
     LeaveIt,
 }
@@ -90,7 +95,7 @@ impl Handover {
         // Relaxed: HELD is from the caller's own `put_back`, and on failure `await_told`
         // acquires.
         match self.0.compare_exchange(HELD, BORROWED, Relaxed, Relaxed) {
-            Ok(_) => Borrowed::Yes,
+            Ok(_) => Borrowed::Yes(Ours(())),
             Err(_) => {
                 self.await_told();
                 Borrowed::Told
@@ -103,7 +108,7 @@ impl Handover {
         // Release: the waker, for `take`. Acquire on failure as in `is_told`.
         match self.0.compare_exchange(BORROWED, HELD, Release, Acquire) {
             Ok(_) => PutBack::Held,
-            Err(_) => PutBack::Told,
+            Err(_) => PutBack::Told(Ours(())),
         }
     }
 
@@ -112,7 +117,7 @@ impl Handover {
     pub(crate) fn take(&self) -> Taken {
         let mut seen = HELD;
         loop {
-            let (next, taken) = if seen == HELD { (TAKEN, Taken::Call) } else { (TOLD, Taken::LeaveIt) };
+            let (next, taken) = if seen == HELD { (TAKEN, Taken::Call(Ours(()))) } else { (TOLD, Taken::LeaveIt) };
             // Acquire pairs with the Release in `put_back`; Release as in `tell`.
             match self.0.compare_exchange(seen, next, AcqRel, Relaxed) {
                 Ok(_) => return taken,
@@ -128,11 +133,11 @@ impl Handover {
         self.0.store(TOLD, Release);
     }
 
-    /// `HELD | BORROWED -> TOLD`. By the side that drops the future, when no teller can reach it. Returns
-    /// whether the slot holds a waker, which is then the caller's.
-    pub(crate) fn retract(&self) -> bool {
+    /// `HELD | BORROWED -> TOLD`. By the side that drops the future, when no teller can reach it. If
+    /// the slot holds a waker, that is then the caller's.
+    pub(crate) fn retract(&self) -> Option<Ours> {
         // Relaxed: nobody else uses the word.
-        self.0.swap(TOLD, Relaxed) == HELD
+        (self.0.swap(TOLD, Relaxed) == HELD).then_some(Ours(()))
     }
 
     /// Waits for TOLD. By the side that polls or drops the future, when a teller is about to tell it.

@@ -1,6 +1,5 @@
 //! Limits: what else may end a wait. A call has its own limit, and its caller carries limits from
 //! further out.
-#![allow(unsafe_code)]
 
 use super::stackful::Stackful;
 use crate::base::Deadline;
@@ -48,7 +47,7 @@ impl Limit {
     /// Returns this limit, narrowed by what the waiting strand carries.
     #[inline(always)]
     pub(super) fn as_carried_by(self, waiter: &Stackful) -> Limit {
-        if !self.may_be_cancelled || waiter.limits().get().is_null() {
+        if !self.may_be_cancelled || !waiter.carries_limits() {
             return self;
         }
         self.within(carried())
@@ -77,33 +76,31 @@ impl Limits {
     pub(crate) const NONE: Limits = Limits { deadline: Deadline::NEVER, shielded: false };
 }
 
-thread_local!(static OF_THREAD: Cell<*const Limits> = const { Cell::new(std::ptr::null()) });
+thread_local!(static OF_THREAD: Cell<Limits> = const { Cell::new(Limits::NONE) });
 
 /// Returns what the caller carries.
 pub(crate) fn carried() -> Limits {
-    let limits = match current_stack() {
-        Some(stack) => Stackful::on(stack).limits().get(),
+    match current_stack() {
+        Some(stack) => Stackful::on(stack).limits(),
         None => OF_THREAD.get(),
-    };
-    // SAFETY: `carrying` keeps them on its stack for as long as the pointer is here.
-    unsafe { limits.as_ref() }.copied().unwrap_or(Limits::NONE)
+    }
 }
 
 /// Runs `f` with these limits.
 pub(crate) fn carrying<T>(limits: Limits, f: impl FnOnce() -> T) -> T {
-    struct Restore(*const Limits);
+    struct Restore(Limits);
     impl Drop for Restore {
         fn drop(&mut self) {
             exchange(self.0);
         }
     }
-    let _restore = Restore(exchange(&limits));
+    let _restore = Restore(exchange(limits));
     f()
 }
 
-fn exchange(limits: *const Limits) -> *const Limits {
+fn exchange(limits: Limits) -> Limits {
     match current_stack() {
-        Some(stack) => Stackful::on(stack).limits().replace(limits),
+        Some(stack) => Stackful::on(stack).replace_limits(limits),
         None => OF_THREAD.replace(limits),
     }
 }

@@ -1,5 +1,4 @@
 //! How a kernel thread that runs no fibre waits.
-#![allow(unsafe_code)]
 
 use crate::base::Deadline;
 use crate::base::atomic::{Acquire, AtomicU32, Release};
@@ -17,19 +16,14 @@ impl Parker {
         Parker(AtomicU32::new(SILENT))
     }
 
-    /// Wakes the thread.
-    ///
-    /// # Safety
-    /// The parker stays until it has been rung.
-    pub(super) unsafe fn ring(parker: *const Parker) {
-        // SAFETY: by the contract.
-        let word = unsafe { &raw const (*parker).0 };
+    /// Wakes the thread that sleeps on the word of a parker.
+    pub(super) fn ring(word: &AtomicU32) {
+        let key = std::ptr::from_ref(word);
         // Release pairs with the Acquire in `wait`. The word may be gone after this. The kernel uses
         // only its address, as a key: a thread that by now sleeps on another word at this address
         // looks at it again when it is woken.
-        // SAFETY: by the contract.
-        unsafe { &*word }.store(RUNG, Release);
-        kernel_wake(word);
+        word.store(RUNG, Release);
+        kernel_wake(key);
     }
 
     /// Sleeps until it has been rung, or until `deadline`. Returns whether it has been rung.

@@ -87,37 +87,32 @@ impl Party {
     /// Drops what the party owns. For a party of [`of_waker`](Party::of_waker) that will not be
     /// signalled.
     pub(super) fn discard(self) {
-        drop(self.into_owned());
+        drop(Waiter::of(self.owed()));
     }
 
-    /// Returns what [`of_waker`](Party::of_waker) put in.
-    fn into_owned(self) -> Result<StrandArc, Waker> {
-        match self.0.get() & TAGS {
-            TASK => {
-                let strand = NonNull::new(self.address::<Strand>().cast_mut()).expect("addresses are not 0");
-                // SAFETY: the party owns the reference, and gives it up once.
-                Ok(unsafe { StrandArc::from_raw(strand) })
-            }
-            // SAFETY: as above.
-            _ => Err(*unsafe { Box::from_raw(self.address::<Waker>().cast_mut()) }),
-        }
-    }
-
-    /// Returns the party as a number greater than 7, for [`from_number`](Party::from_number).
+    /// Returns the party as a number greater than 7, for the word in which it waits.
     pub(crate) fn number(self) -> NonZeroU64 {
         self.0
     }
 
-    /// Returns the party with this number, which came from [`number`](Party::number).
-    pub(crate) fn from_number(number: NonZeroU64) -> Party {
-        Party(number)
+    /// Returns the signal that the caller owes: it took the party out of where it waited, or settled its
+    /// wait. For each time once.
+    #[inline(always)]
+    pub(crate) fn owed(self) -> Owed {
+        Owed::taken(self.0)
+    }
+
+    /// Returns the party of a signal, for a holder that keeps count of it by itself.
+    #[inline(always)]
+    pub(super) fn of_owed(owed: Owed) -> Party {
+        Party(owed.into_party())
     }
 
     fn address<T>(self) -> *const T {
         std::ptr::with_exposed_provenance((self.0.get() & !TAGS) as usize)
     }
 
-    /// Signals a party that was taken out of the word in which it waited.
+    /// Signals the party, and makes its strand ready or calls its waker.
     #[inline]
     pub(crate) fn signal_owed(owed: Owed) {
         if let Some(ready) = Party::signal_owed_strand(owed) {
@@ -128,31 +123,7 @@ impl Party {
     /// As [`signal_owed`](Party::signal_owed), but does not make a strand ready. Returns that strand.
     #[inline]
     pub(crate) fn signal_owed_strand(owed: Owed) -> Option<Ready> {
-        // SAFETY: the party entered itself in a word. `owed` proves that it was taken out once and
-        // has not been signalled since.
-        unsafe { Party::from_number(owed.into_party()).signal_strand() }
-    }
-
-    /// Signals the party, and makes its strand ready or calls its waker.
-    ///
-    /// # Safety
-    /// The party has entered itself somewhere, and has not been signalled since.
-    #[inline]
-    pub(crate) unsafe fn signal(self) {
-        // SAFETY: the caller's promise is the same.
-        if let Some(ready) = unsafe { self.signal_strand() } {
-            make_ready(ready);
-        }
-    }
-
-    /// As [`signal`](Party::signal), but does not make a strand ready. Returns that strand.
-    ///
-    /// # Safety
-    /// As for `signal`.
-    #[inline]
-    pub(crate) unsafe fn signal_strand(self) -> Option<Ready> {
-        // SAFETY: the caller's promise is the same.
-        match unsafe { self.signal_later() } {
+        match Party::signal_owed_later(owed) {
             Resumed::Nobody => None,
             Resumed::Strand(ready) => Some(ready),
             Resumed::Waker(waker) => {
@@ -164,46 +135,62 @@ impl Party {
 
     /// Signals the party, but neither makes a strand ready nor calls a waker: the first may take a
     /// lock, the second may run any code. Returns what the caller has to do later.
-    ///
-    /// # Safety
-    /// As for `signal`.
     #[inline]
-    pub(crate) unsafe fn signal_later(self) -> Resumed {
-        if self.0.get() & TAGS == 0 {
-            // SAFETY: the strand waits for this signal, so it is alive.
-            return unsafe { &*self.address::<Strand>() }.signal().map_or(Resumed::Nobody, Resumed::Strand);
+    pub(crate) fn signal_owed_later(owed: Owed) -> Resumed {
+        if owed.party().get() & TAGS != 0 {
+            return Party::signal_other(owed);
         }
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.signal_other() }
+        match Waiter::of(owed) {
+            Waiter::Strand(strand) => strand.signal().map_or(Resumed::Nobody, Resumed::Strand),
+            _ => unreachable!("a strand has no tag"),
+        }
     }
 
-    /// As [`signal_later`](Party::signal_later), for a party that is not a strand.
-    ///
-    /// # Safety
-    /// As for `signal`.
-    unsafe fn signal_other(self) -> Resumed {
-        match self.0.get() & TAGS {
-            FUTURE => {
-                // SAFETY: the future does not leave before its slot has been told.
-                unsafe { WakerSlot::tell(self.address()) }.map_or(Resumed::Nobody, Resumed::of)
-            }
-            KERNEL_THREAD => {
-                // SAFETY: the thread waits for this signal, so its parker is there.
-                unsafe { Parker::ring(self.address()) };
+    /// As [`signal_owed_later`](Party::signal_owed_later), for a party that is not a strand.
+    fn signal_other(owed: Owed) -> Resumed {
+        match Waiter::of(owed) {
+            Waiter::Strand(strand) => strand.signal().map_or(Resumed::Nobody, Resumed::Strand),
+            Waiter::Thread(parker) => {
+                Parker::ring(&parker.0);
                 Resumed::Nobody
             }
-            TIMED => {
-                // SAFETY: the owner of the wait does not leave before the wait has been told.
-                match unsafe { Wait::tell(self.address()) } {
-                    None => Resumed::Nobody,
-                    // SAFETY: `tell` returns a party that waits for this signal.
-                    Some(party) => unsafe { party.signal_later() },
-                }
+            Waiter::Timed(wait) => {
+                let party = wait.party;
+                if Wait::tell(&wait.outcome) { Party::signal_owed_later(party.owed()) } else { Resumed::Nobody }
             }
-            _ => match self.into_owned() {
-                Ok(task) => task.strand().unpark().map_or(Resumed::Nobody, Resumed::Strand),
-                Err(waker) => Resumed::Waker(waker),
-            },
+            Waiter::Future(slot) => WakerSlot::tell(&slot.handover, &slot.waker).map_or(Resumed::Nobody, Resumed::of),
+            Waiter::Task(task) => task.strand().unpark().map_or(Resumed::Nobody, Resumed::Strand),
+            Waiter::Waker(waker) => Resumed::Waker(*waker),
+        }
+    }
+}
+
+/// What a party leads to.
+enum Waiter<'a> {
+    Strand(&'a Strand),
+    Thread(&'a Parker),
+    Timed(&'a Wait),
+    Future(&'a WakerSlot),
+    Task(StrandArc),
+    Waker(Box<Waker>),
+}
+
+impl Waiter<'_> {
+    #[inline(always)]
+    fn of<'a>(owed: Owed) -> Waiter<'a> {
+        let party = Party::of_owed(owed);
+        // SAFETY: the tag says which of these the party was made of. A strand, parker, wait or slot does
+        // not go before the party has been signalled, and `Owed` proves that the signal is still to come.
+        // A task or waker belongs to the party, which ends here.
+        unsafe {
+            match party.0.get() & TAGS {
+                0 => Waiter::Strand(&*party.address()),
+                KERNEL_THREAD => Waiter::Thread(&*party.address()),
+                TIMED => Waiter::Timed(&*party.address()),
+                FUTURE => Waiter::Future(&*party.address()),
+                TASK => Waiter::Task(StrandArc::from_raw(NonNull::from(&*party.address::<Strand>()))),
+                _ => Waiter::Waker(Box::from_raw(party.address::<Waker>().cast_mut())),
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ use super::{Limit, Outcome, Party, Resumed, Wait, block_within, call};
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::processor;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Deref;
 use std::ptr::NonNull;
 
 /// The largest number of waiters that are told at once: each costs one or two cache misses under the
@@ -30,7 +31,9 @@ pub(crate) struct Queue<N> {
     ends: Option<(Link<N>, Link<N>)>,
 }
 
-type Link<N> = NonNull<Node<N>>;
+/// A link to a node that is in a queue, or that belongs to a [`Told`] or to a [`Batch`]. There are no
+/// others.
+struct Link<N>(NonNull<Node<N>>);
 
 /// A waiter.
 pub(crate) struct Node<N> {
@@ -94,6 +97,42 @@ impl<N> Node<N> {
     }
 }
 
+impl<N> Clone for Link<N> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N> Copy for Link<N> {}
+
+impl<N> PartialEq for Link<N> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<N> Deref for Link<N> {
+    type Target = Node<N>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Node<N> {
+        // SAFETY: by the contract of `enter`, a node exists while it is in the queue. When it has been
+        // taken out as told, its waiter leaves only after the signal, which the `Told` or `Batch` owes.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<N> Link<N> {
+    #[inline(always)]
+    fn wait(&self) -> &Wait {
+        let wait = self.wait.get().expect("a node is entered with its wait");
+        // SAFETY: by the contract of `enter`, a wait exists as long as its node.
+        unsafe { &*wait.as_ptr() }
+    }
+}
+
 impl<N> Queue<N> {
     pub(crate) const fn new() -> Self {
         Queue { ends: None }
@@ -106,8 +145,7 @@ impl<N> Queue<N> {
 
     /// Returns the number of nodes. Walks the queue: for `Debug` output.
     pub(crate) fn len(&self) -> usize {
-        // SAFETY: what is in the queue is there.
-        let behind = |link: &Link<N>| unsafe { link.as_ref() }.behind.get();
+        let behind = |link: &Link<N>| link.behind.get();
         std::iter::successors(self.ends.map(|(first, _)| first), behind).count()
     }
 
@@ -115,10 +153,10 @@ impl<N> Queue<N> {
     ///
     /// # Safety
     /// The node is in no queue. Neither the node nor `wait` is moved or dropped before the node has been
-    /// taken out of this queue.
+    /// taken out of this queue, and if it was taken out as told, before the waiter has been signalled.
     #[inline]
     pub(crate) unsafe fn enter(&mut self, node: &Node<N>, wait: &Wait, place: End) {
-        let link = NonNull::from(node);
+        let link = Link(NonNull::from(node));
         node.wait.set(Some(NonNull::from(wait)));
         node.is_queued.set(true);
         self.ends = Some(match (self.ends, place) {
@@ -130,15 +168,13 @@ impl<N> Queue<N> {
             (Some((first, last)), End::Back) => {
                 node.ahead.set(Some(last));
                 node.behind.set(None);
-                // SAFETY: a node in the queue exists, by the contract of `enter`.
-                unsafe { last.as_ref() }.behind.set(Some(link));
+                last.behind.set(Some(link));
                 (first, link)
             }
             (Some((first, last)), End::Front) => {
                 node.ahead.set(None);
                 node.behind.set(Some(first));
-                // SAFETY: as above.
-                unsafe { first.as_ref() }.ahead.set(Some(link));
+                first.ahead.set(Some(link));
                 (link, last)
             }
         });
@@ -153,15 +189,13 @@ impl<N> Queue<N> {
             return;
         }
         let (first, last) = self.ends.expect("the node is in");
-        // SAFETY: a node in the queue exists, by the contract of `enter`.
-        let neighbour = |link: Link<N>| unsafe { link.as_ref() };
         if let Some(ahead) = node.ahead.get() {
-            neighbour(ahead).behind.set(node.behind.get());
+            ahead.behind.set(node.behind.get());
         }
         if let Some(behind) = node.behind.get() {
-            neighbour(behind).ahead.set(node.ahead.get());
+            behind.ahead.set(node.ahead.get());
         }
-        let link = NonNull::from(node);
+        let link = Link(NonNull::from(node));
         self.ends = match (node.ahead.get(), node.behind.get()) {
             (None, None) => None,
             (ahead, behind) => Some((
@@ -174,12 +208,8 @@ impl<N> Queue<N> {
     /// Returns whether there is a pending wait besides `wait`.
     pub(crate) fn has_other_than(&self, wait: &Wait) -> bool {
         let mut next = self.ends.map(|(first, _)| first);
-        while let Some(link) = next {
-            // SAFETY: a node in the queue exists, by the contract of `enter`.
-            let node = unsafe { link.as_ref() };
-            let its = node.wait.get().expect("a node is entered with its wait");
-            // SAFETY: a wait exists while its node is in the queue.
-            if its != NonNull::from(wait) && unsafe { its.as_ref() }.is_pending() {
+        while let Some(node) = next {
+            if !std::ptr::eq(node.wait(), wait) && node.wait().is_pending() {
                 return true;
             }
             next = node.behind.get();
@@ -191,12 +221,9 @@ impl<N> Queue<N> {
     #[inline]
     fn leave_first(&mut self) {
         let Some((first, last)) = self.ends else { return };
-        // SAFETY: a node in the queue exists, by the contract of `enter`.
-        let node = unsafe { first.as_ref() };
-        node.is_queued.set(false);
-        self.ends = node.behind.get().map(|behind| {
-            // SAFETY: as above.
-            unsafe { behind.as_ref() }.ahead.set(None);
+        first.is_queued.set(false);
+        self.ends = first.behind.get().map(|behind| {
+            behind.ahead.set(None);
             (behind, last)
         });
     }
@@ -212,22 +239,17 @@ impl<N> Queue<N> {
     #[inline]
     pub(crate) fn pop_if(&mut self, mut fits: impl FnMut(&mut N) -> bool) -> Option<Told<N>> {
         loop {
-            let (first, _) = self.ends?;
-            // SAFETY: a node in the queue exists, by the contract of `enter`.
-            let node = unsafe { first.as_ref() };
-            let wait = node.wait.get().expect("a node is entered with its wait");
-            // SAFETY: a wait exists while its node is in the queue: a waiter that leaves early has to
-            // take the lock first.
-            let wait = unsafe { wait.as_ref() };
+            let (node, _) = self.ends?;
+            let wait = node.wait();
             let is_limited = node.is_limited.get();
             // SAFETY: the caller holds the lock.
             if (!is_limited || wait.is_pending()) && !fits(unsafe { &mut *node.note.get() }) {
                 return None;
             }
             self.leave_first();
-            let party = if is_limited { wait.settle(Outcome::Told) } else { Some(wait.settle_alone()) };
-            if let Some(party) = party {
-                return Some(Told { party, node: first });
+            let owed = if is_limited { wait.settle(Outcome::Told) } else { Some(wait.settle_alone()) };
+            if let Some(owed) = owed {
+                return Some(Told { party: Party::of_owed(owed), node });
             }
         }
     }
@@ -258,6 +280,7 @@ impl<N> Queue<N> {
 /// A waiter that was told. It goes on when this is dropped.
 #[must_use]
 pub(crate) struct Told<N> {
+    /// The waiter, to which a signal is owed.
     party: Party,
     node: Link<N>,
 }
@@ -269,24 +292,22 @@ unsafe impl<N: Send> Send for Told<N> {}
 impl<N> Told<N> {
     #[inline]
     pub(crate) fn note(&mut self) -> &mut N {
-        // SAFETY: the node exists until its party is signalled, and nobody else uses it before that.
-        unsafe { &mut *self.node.as_ref().note.get() }
+        // SAFETY: from being taken out to the signal, nobody else uses the note.
+        unsafe { &mut *self.node.note.get() }
     }
 
     /// Signals the waiter. Leaves to the caller what may take a lock or run code of others.
     pub(crate) fn signal_later(self) -> Resumed {
-        let party = self.party;
+        let owed = self.party.owed();
         std::mem::forget(self);
-        // SAFETY: as in `drop`, which does not run.
-        unsafe { party.signal_later() }
+        Party::signal_owed_later(owed)
     }
 }
 
 impl<N> Drop for Told<N> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `pop_if` settled the wait, and it is signalled once.
-        unsafe { self.party.signal() };
+        Party::signal_owed(self.party.owed());
     }
 }
 
@@ -306,29 +327,22 @@ impl<N> Batch<N> {
     }
 
     pub(crate) fn push(&mut self, told: Told<N>) {
-        let link = told.node;
+        let node = told.node;
         std::mem::forget(told);
-        // SAFETY: the node exists until its party is signalled.
-        unsafe { link.as_ref() }.behind.set(None);
+        node.behind.set(None);
         self.ends = Some(match self.ends {
-            None => (link, link),
+            None => (node, node),
             Some((first, last)) => {
-                // SAFETY: as above.
-                unsafe { last.as_ref() }.behind.set(Some(link));
-                (first, link)
+                last.behind.set(Some(node));
+                (first, node)
             }
         });
     }
 
     fn pop(&mut self) -> Option<Told<N>> {
-        let (first, last) = self.ends?;
-        // SAFETY: the node exists until its party is signalled.
-        let node = unsafe { first.as_ref() };
+        let (node, last) = self.ends?;
         self.ends = node.behind.get().map(|behind| (behind, last));
-        let wait = node.wait.get().expect("a node is entered with its wait");
-        // SAFETY: as above.
-        let party = unsafe { wait.as_ref() }.party;
-        Some(Told { party, node: first })
+        Some(Told { party: node.wait().party, node })
     }
 }
 

@@ -20,6 +20,7 @@
 use super::{Outcome, Party, Wait};
 use crate::base::atomic::{Acquire, AtomicBool, AtomicPtr, Flag, Relaxed, Release, spin_loop};
 use crate::base::fence;
+use crate::strand::Owed;
 
 /// A fibre's part in being cancelled.
 pub(crate) struct Cancel {
@@ -78,15 +79,14 @@ impl Cancel {
 
     /// Cancels the fibre. By any thread.
     pub(crate) fn cancel(&self) {
-        if let Some(party) = self.request() {
-            // SAFETY: `request` settled the wait, so nobody else signals.
-            unsafe { party.signal() };
+        if let Some(owed) = self.request() {
+            Party::signal_owed(owed);
         }
     }
 
-    /// Cancels the fibre as [`cancel`](Cancel::cancel) does. If that ended a wait, returns its party,
-    /// which the caller has to signal.
-    pub(crate) fn request(&self) -> Option<Party> {
+    /// Cancels the fibre as [`cancel`](Cancel::cancel) does. If that ended a wait, returns the
+    /// signal that the caller owes.
+    pub(crate) fn request(&self) -> Option<Owed> {
         // Release: a fibre that sees the request sees what led to it.
         self.requested.store(true, Release);
         // One at a time. Acquire pairs with the Release below.
@@ -99,9 +99,9 @@ impl Cancel {
         let waiting = self.waiting.load(Acquire);
         // SAFETY: the fibre does not pass `leave` while we are busy, and what it shows before `leave`
         // is a wait on its stack.
-        let party = unsafe { waiting.as_ref() }.and_then(|wait| wait.settle(Outcome::Cancelled));
+        let owed = unsafe { waiting.as_ref() }.and_then(|wait| wait.settle(Outcome::Cancelled));
         // Release: we are done with the wait; pairs with `leave`.
         self.busy.store(false, Release);
-        party
+        owed
     }
 }

@@ -3,6 +3,7 @@
 
 use super::limits::Limits;
 use super::request::Cancel;
+use crate::base::Deadline;
 use crate::processor::{Post, with_current};
 use crate::stack::arena::Class;
 use crate::stack::{Stack, current_stack, unwinding};
@@ -16,13 +17,23 @@ pub(crate) struct Stackful {
     /// The first field: a pointer to it is a pointer to the whole.
     strand: Strand,
     cancel: Cancel,
-    /// The limits that the strand carries into its waits; null if there are none. Owner: the strand.
-    limits: Cell<*const Limits>,
+    /// The limits that the strand carries into its waits, in as little space as they need: the deadline
+    /// counts unless `carries` is `Nothing`. Owner: the strand.
+    deadline: Cell<Deadline>,
     /// The number of calls of `pin` without their `unpin`. Owner: the strand.
     pins: Cell<u32>,
     /// Whether the strand is pinned for life.
     is_pinned: bool,
     class: Class,
+    carries: Cell<Carries>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carries {
+    Nothing,
+    Deadline,
+    /// A deadline, and a shield against cancellation.
+    Shield,
 }
 
 impl Stackful {
@@ -31,10 +42,11 @@ impl Stackful {
         Stackful {
             strand,
             cancel: Cancel::new(),
-            limits: Cell::new(std::ptr::null()),
+            deadline: Cell::new(Deadline::at_ns(0)),
             pins: Cell::new(0),
             is_pinned,
             class,
+            carries: Cell::new(Carries::Nothing),
         }
     }
 
@@ -55,9 +67,30 @@ impl Stackful {
         &self.cancel
     }
 
-    #[inline]
-    pub(super) fn limits(&self) -> &Cell<*const Limits> {
-        &self.limits
+    /// Says whether the strand carries limits into its waits. By the strand.
+    #[inline(always)]
+    pub(super) fn carries_limits(&self) -> bool {
+        self.carries.get() != Carries::Nothing
+    }
+
+    /// Returns the limits that the strand carries into its waits. By the strand.
+    pub(super) fn limits(&self) -> Limits {
+        match self.carries.get() {
+            Carries::Nothing => Limits::NONE,
+            carries => Limits { deadline: self.deadline.get(), shielded: carries == Carries::Shield },
+        }
+    }
+
+    /// Makes the strand carry these limits. Returns those before. By the strand.
+    pub(super) fn replace_limits(&self, limits: Limits) -> Limits {
+        let before = self.limits();
+        self.deadline.set(limits.deadline);
+        self.carries.set(match limits {
+            Limits { shielded: true, .. } => Carries::Shield,
+            Limits { deadline, .. } if deadline.is_never() => Carries::Nothing,
+            Limits { .. } => Carries::Deadline,
+        });
+        before
     }
 
     /// Returns the size of the strand's stack.

@@ -1,8 +1,8 @@
 //! One wait: several events may end it, and the first of them decides its outcome.
-#![allow(unsafe_code)]
 
 use super::party::Party;
 use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
+use crate::strand::Owed;
 
 /// How a wait ended.
 #[must_use]
@@ -44,24 +44,24 @@ impl Wait {
         Wait { outcome: AtomicU32::new(PENDING), party }
     }
 
-    /// Ends the wait with this outcome, if nothing else has ended it. Returns the party, which the
-    /// caller then has to signal. The caller has to know that the wait is still there.
+    /// Ends the wait with this outcome, if nothing else has ended it. Returns the signal that the caller
+    /// then owes. The owner itself owes none.
     #[inline]
-    pub(crate) fn settle(&self, outcome: Outcome) -> Option<Party> {
+    pub(crate) fn settle(&self, outcome: Outcome) -> Option<Owed> {
         // Read before: the wait may be gone after the exchange.
         let party = self.party;
         // Relaxed: the word only says which caller was first. The signal passes on what led to it,
         // and later callers leave the wait alone.
-        self.outcome.compare_exchange(PENDING, outcome as u32, Relaxed, Relaxed).is_ok().then_some(party)
+        let settled = self.outcome.compare_exchange(PENDING, outcome as u32, Relaxed, Relaxed);
+        settled.is_ok().then(|| party.owed())
     }
 
-    /// Ends the wait as told, if nothing else can end it. Returns the party, which the caller has to
-    /// signal.
+    /// Ends the wait as told, if nothing else can end it. Returns the signal that the caller owes.
     #[inline]
-    pub(super) fn settle_alone(&self) -> Party {
+    pub(super) fn settle_alone(&self) -> Owed {
         // Relaxed: the signal orders this store.
         self.outcome.store(Outcome::Told as u32, Relaxed);
-        self.party
+        self.party.owed()
     }
 
     /// Says whether nothing has ended the wait yet.
@@ -70,21 +70,15 @@ impl Wait {
         self.outcome.load(Relaxed) == PENDING
     }
 
-    /// Tells a wait whose owner does not leave before that. Returns the party if the caller has to
-    /// signal it.
-    ///
-    /// # Safety
-    /// The wait is there.
-    pub(super) unsafe fn tell(wait: *const Wait) -> Option<Party> {
-        // SAFETY: by the contract.
-        let wait = unsafe { &*wait };
-        let party = wait.party;
+    /// Tells a wait whose owner does not leave before that, by the word of the wait. Returns whether the
+    /// caller owes the party a signal.
+    pub(super) fn tell(outcome: &AtomicU32) -> bool {
         // Release pairs with the Acquire in `outcome` and `await_told`, which go on without a signal
         // if they see this. Acquire pairs with the Release in `await_told`: the signal that the caller
         // gives comes after the limit's signal, which has been used up. The wait may be gone
-        // afterwards.
-        let before = wait.outcome.swap(Outcome::Told as u32, AcqRel);
-        matches!(before, PENDING | AWAITING).then_some(party)
+        // afterwards: so this takes the word alone.
+        let before = outcome.swap(Outcome::Told as u32, AcqRel);
+        matches!(before, PENDING | AWAITING)
     }
 
     /// `TimedOut | Cancelled -> AWAITING`. Returns `true` if the party will be signalled when the wait

@@ -31,7 +31,7 @@ impl Slot {
     fn tell(&self) -> Option<u32> {
         self.note.set(7);
         let taken = self.handover.take();
-        (taken == Taken::Call).then(|| {
+        (taken != Taken::LeaveIt).then(|| {
             let waker = self.waker.get();
             self.handover.tell();
             waker
@@ -44,7 +44,7 @@ impl Slot {
             return true;
         }
         self.waker.set(waker);
-        self.handover.put_back() == PutBack::Told
+        self.handover.put_back() != PutBack::Held
     }
 
     /// The future is gone: no other thread uses the slot.
@@ -103,7 +103,7 @@ fn a_future_that_enters_without_a_waker_is_told_or_its_waker_is_called() {
         let (slot, its) = Slot::empty();
         let fill = move || {
             its.waker.set(1);
-            let is_told = its.handover.put_back() == PutBack::Told;
+            let is_told = its.handover.put_back() != PutBack::Held;
             if is_told {
                 its.end();
             }
@@ -117,9 +117,9 @@ fn a_future_that_enters_without_a_waker_is_told_or_its_waker_is_called() {
 #[test]
 fn a_future_that_was_not_told_gets_back_the_waker_that_it_left() {
     check(1, 2, |_| {
-        assert!(Handover::new().retract());
+        assert!(Handover::new().retract().is_some());
         let empty = Handover::borrowed();
-        assert!(!empty.retract());
+        assert!(empty.retract().is_none());
         assert!(empty.is_told());
     });
 }

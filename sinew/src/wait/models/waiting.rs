@@ -71,9 +71,7 @@ impl<N: 'static> Waiting<N> {
 
     /// Ends the wait of another, and signals it. Returns whether it was first.
     pub(super) fn settle_and_signal(&self, outcome: Outcome) -> bool {
-        let party = self.state().settle(outcome);
-        // SAFETY: it was ours to settle.
-        party.map(|party| unsafe { party.signal() }).is_some()
+        self.state().settle(outcome).map(Party::signal_owed).is_some()
     }
 
     /// Waits until it is signalled.
@@ -118,9 +116,7 @@ impl<N: 'static> Waiting<N> {
 
 /// Cancels what waits. Returns whether that ended a wait.
 pub(super) fn cancel(cancel: &Cancel) -> bool {
-    let party = cancel.request();
-    // SAFETY: it was ours to settle.
-    party.map(|party| unsafe { party.signal() }).is_some()
+    cancel.request().map(Party::signal_owed).is_some()
 }
 
 /// A queue of those that wait, under a lock.

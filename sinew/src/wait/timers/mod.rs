@@ -7,7 +7,7 @@ mod wheel;
 pub(crate) use minder::{Minder, TimerOwner};
 pub(crate) use wheel::Timer;
 
-use super::{Lent, Outcome, Signalled, Wait};
+use super::{Lent, Outcome, Party, Signalled, Wait};
 use crate::base::Deadline;
 use crate::base::clock;
 use crate::processor::cluster::ClusterShared;
@@ -88,9 +88,8 @@ impl Timers {
         wheel.advance(now_ns, |expiry| {
             // SAFETY: the owner of the timer passes `disarm` only after we release the lock, and
             // by the contract of `arm` the wait exists until then.
-            if let Some(party) = unsafe { expiry.0.as_ref() }.settle(Outcome::TimedOut) {
-                // SAFETY: this timer settled the wait, so nobody else signals.
-                signalled.add(unsafe { party.signal_later() });
+            if let Some(owed) = unsafe { expiry.0.as_ref() }.settle(Outcome::TimedOut) {
+                signalled.add(Party::signal_owed_later(owed));
             }
         });
         self.next_ns.store(wheel.next_deadline_ns().unwrap_or(u64::MAX), Ordering::Relaxed);

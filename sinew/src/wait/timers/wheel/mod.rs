@@ -8,7 +8,8 @@
 
 use std::cell::Cell;
 use std::marker::PhantomPinned;
-use std::ptr;
+use std::ops::Deref;
+use std::ptr::NonNull;
 
 /// A step is 2^16 ns = 65.5 µs, near the kernel's default timer slack of 50 µs: a sleep is not
 /// more precise than that. Unmeasured.
@@ -43,8 +44,8 @@ const fn step_of(ns: u64) -> u64 {
 /// All cells are read and written under the wheel's lock.
 pub(crate) struct Timer<T> {
     /// The neighbours in the ring of the timer's slot, while `place` is a slot.
-    prev: Cell<*const Timer<T>>,
-    next: Cell<*const Timer<T>>,
+    prev: Cell<Link<T>>,
+    next: Cell<Link<T>>,
     /// The deadline, while the timer is armed.
     deadline_ns: Cell<u64>,
     /// The slot that links this timer, as `level * SLOTS + slot`, or
@@ -62,8 +63,8 @@ impl<T: Copy> Timer<T> {
     /// Returns a timer that is not armed.
     pub(crate) fn new(payload: T) -> Timer<T> {
         Timer {
-            prev: Cell::new(ptr::null()),
-            next: Cell::new(ptr::null()),
+            prev: Cell::new(Link(NonNull::dangling())),
+            next: Cell::new(Link(NonNull::dangling())),
             deadline_ns: Cell::new(NEVER_NS),
             place: Cell::new(UNARMED),
             payload,
@@ -78,6 +79,33 @@ impl<T: Copy> Timer<T> {
     }
 }
 
+/// A link to a timer in a slot of the wheel: from the slot itself, or from a neighbour in its ring.
+struct Link<T>(NonNull<Timer<T>>);
+
+impl<T> Clone for Link<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Link<T> {}
+
+impl<T> PartialEq for Link<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T> Deref for Link<T> {
+    type Target = Timer<T>;
+
+    fn deref(&self) -> &Timer<T> {
+        // SAFETY: slots and rings link armed timers only (invariant 4). `arm`'s contract keeps those
+        // alive and in place, and accessed under the wheel's lock. Only cells are written.
+        unsafe { self.0.as_ref() }
+    }
+}
+
 /// The wheel.
 ///
 /// Between calls:
@@ -87,7 +115,8 @@ impl<T: Copy> Timer<T> {
 ///    of the current one;
 /// 3. `occupied[L]` has bit `s` set exactly when slot `s` of level `L` has a
 ///    timer;
-/// 4. a timer's `place` names the slot whose ring it is in.
+/// 4. a timer's `place` names the slot whose ring it is in. Only timers in a
+///    ring have links to neighbours that are used.
 pub(crate) struct Wheel<T: Copy> {
     /// The latest time that `advance` has seen.
     now_ns: u64,
@@ -99,8 +128,8 @@ pub(crate) struct Wheel<T: Copy> {
     earliest_ns: Cell<u64>,
     armed: usize,
     occupied: [u64; LEVELS],
-    /// The first timer of each slot's ring, or null. Its `prev` is the last timer.
-    slots: [[*const Timer<T>; SLOTS]; LEVELS],
+    /// The first timer of each slot's ring. Its `prev` is the last timer.
+    slots: [[Option<Link<T>>; SLOTS]; LEVELS],
 }
 
 // SAFETY: `arm`'s contract says that timers are touched only under the lock that guards this wheel.
@@ -116,7 +145,7 @@ impl<T: Copy> Wheel<T> {
             earliest_ns: Cell::new(NEVER_NS),
             armed: 0,
             occupied: [0; LEVELS],
-            slots: [[ptr::null(); SLOTS]; LEVELS],
+            slots: [[None; SLOTS]; LEVELS],
         }
     }
 
@@ -267,24 +296,19 @@ impl<T: Copy> Wheel<T> {
     fn put(&mut self, timer: &Timer<T>) {
         let (level, slot) = self.place_for(timer.deadline_ns.get());
         timer.place.set((level * SLOTS + slot) as u16);
+        let link = Link(NonNull::from(timer));
         let head = &mut self.slots[level][slot];
-        if head.is_null() {
-            *head = timer;
-            timer.prev.set(timer);
-            timer.next.set(timer);
+        let Some(first) = *head else {
+            *head = Some(link);
+            timer.prev.set(link);
+            timer.next.set(link);
             self.occupied[level] |= 1 << slot;
             return;
-        }
-        let first = *head;
-        // SAFETY: a slot links armed timers only (invariant 4), and `arm`'s
-        // contract keeps those alive and in place, accessed under our lock.
-        // Only cells are written, through shared references.
-        unsafe {
-            let last = (*first).prev.replace(timer);
-            (*last).next.set(timer);
-            timer.prev.set(last);
-            timer.next.set(first);
-        }
+        };
+        let last = first.prev.replace(link);
+        last.next.set(link);
+        timer.prev.set(last);
+        timer.next.set(first);
     }
 
     /// Takes a timer out of its slot, if it is in one. Afterwards nothing in the wheel points to it.
@@ -301,39 +325,31 @@ impl<T: Copy> Wheel<T> {
 
     fn unlink(&mut self, timer: &Timer<T>, place: u16) {
         let (level, slot) = (place as usize / SLOTS, place as usize % SLOTS);
-        let (prev, next) = (timer.prev.get(), timer.next.get());
-        if ptr::eq(next, timer) {
-            self.slots[level][slot] = ptr::null();
+        let (link, prev, next) = (Link(NonNull::from(timer)), timer.prev.get(), timer.next.get());
+        if next == link {
+            self.slots[level][slot] = None;
             self.occupied[level] &= !(1 << slot);
             return;
         }
-        // SAFETY: `timer` was in this slot's ring (invariant 4), so both
-        // neighbours are armed timers, which `arm`'s contract keeps alive.
-        unsafe {
-            (*prev).next.set(next);
-            (*next).prev.set(prev);
-        }
-        if ptr::eq(self.slots[level][slot], timer) {
-            self.slots[level][slot] = next;
+        prev.next.set(next);
+        next.prev.set(prev);
+        if self.slots[level][slot] == Some(link) {
+            self.slots[level][slot] = Some(next);
         }
     }
 
     /// Puts all timers of a slot above level 0 into lower slots. The slot has just become the current
     /// one, so no timer comes back to it.
     fn cascade(&mut self, level: usize, slot: usize) {
-        let first = std::mem::replace(&mut self.slots[level][slot], ptr::null());
+        let first = self.slots[level][slot].take();
         self.occupied[level] &= !(1 << slot);
-        let mut timer = first;
-        loop {
-            // SAFETY: the ring of a slot holds armed timers, alive by `arm`'s
-            // contract. `next` is read before the timer is put elsewhere; the
-            // ring's remaining `next` links are not written by that.
-            let (this, next) = unsafe { (&*timer, (*timer).next.get()) };
-            self.put(this);
-            if ptr::eq(next, first) {
-                break;
-            }
-            timer = next;
+        let mut rest = first;
+        while let Some(timer) = rest {
+            // Read before the timer is put elsewhere, which does not write the remaining `next` links
+            // of the ring.
+            let next = timer.next.get();
+            self.put(&timer);
+            rest = Some(next).filter(|_| Some(next) != first);
         }
     }
 
@@ -343,41 +359,26 @@ impl<T: Copy> Wheel<T> {
         if self.now_ns < self.earliest_ns.get() {
             return;
         }
-        let first = self.slots[0][slot];
-        // SAFETY: the slot is occupied, and a slot links armed timers only, which
-        // `arm`'s contract keeps alive.
-        let last = unsafe { (*first).prev.get() };
-        let mut timer = first;
+        let Some(mut timer) = self.slots[0][slot] else { return };
+        let last = timer.prev.get();
         loop {
-            // SAFETY: a timer of the ring that the walk has not reached is still
-            // armed, whatever `fire` does: only this wheel cancels it, and it is
-            // borrowed here. So the timer is alive.
-            let (next, deadline_ns) = unsafe { ((*timer).next.get(), (*timer).deadline_ns.get()) };
-            let is_last = ptr::eq(timer, last);
-            if deadline_ns <= self.now_ns {
-                // SAFETY: as above; the walk does not come back to this timer.
-                unsafe { self.fire_one(timer, fire) };
+            // A timer of the ring that the walk has not reached is still armed, whatever `fire` does:
+            // only this wheel cancels it, and it is borrowed here.
+            let next = timer.next.get();
+            if timer.deadline_ns.get() <= self.now_ns {
+                self.fire_one(timer, fire);
             }
-            if is_last {
+            if timer == last {
                 break;
             }
             timer = next;
         }
     }
 
-    /// Unlinks a timer and passes its payload on.
-    ///
-    /// # Safety
-    ///
-    /// `timer` is in a slot of this wheel. It may be gone afterwards.
-    unsafe fn fire_one(&mut self, timer: *const Timer<T>, fire: &mut impl FnMut(T)) {
-        let payload = {
-            // SAFETY: alive, because it is armed, until `fire` is called; the
-            // reference ends before.
-            let timer = unsafe { &*timer };
-            self.disarm(timer);
-            timer.payload
-        };
+    /// Unlinks a timer and passes its payload on. The timer may be gone afterwards.
+    fn fire_one(&mut self, timer: Link<T>, fire: &mut impl FnMut(T)) {
+        let payload = timer.payload;
+        self.disarm(&timer);
         fire(payload);
     }
 
@@ -385,17 +386,12 @@ impl<T: Copy> Wheel<T> {
     fn earliest_in(&self, slot: usize) -> u64 {
         let first = self.slots[0][slot];
         let mut earliest_ns = NEVER_NS;
-        let mut timer = first;
-        loop {
-            // SAFETY: the ring of a slot holds armed timers, alive by `arm`'s
-            // contract.
-            let (deadline_ns, next) = unsafe { ((*timer).deadline_ns.get(), (*timer).next.get()) };
-            earliest_ns = earliest_ns.min(deadline_ns);
-            if ptr::eq(next, first) {
-                return earliest_ns;
-            }
-            timer = next;
+        let mut rest = first;
+        while let Some(timer) = rest {
+            earliest_ns = earliest_ns.min(timer.deadline_ns.get());
+            rest = Some(timer.next.get()).filter(|next| Some(*next) != first);
         }
+        earliest_ns
     }
 }
 

@@ -32,7 +32,7 @@ fn timers(count: usize) -> Vec<Pin<Box<Timer<usize>>>> {
 
 /// The safety contract, once for all tests: they run on one thread, use one
 /// wheel for each timer, and never use a wheel after its timers are gone.
-fn arm<T: Copy>(wheel: &mut Wheel<T>, timer: &Pin<Box<Timer<T>>>, deadline_ns: u64) -> bool {
+fn arm<T: Copy>(wheel: &mut Wheel<T>, timer: &Timer<T>, deadline_ns: u64) -> bool {
     // SAFETY: see above.
     unsafe { wheel.arm(timer, deadline_ns) }
 }
@@ -49,23 +49,14 @@ fn check_invariants(wheel: &Wheel<usize>) {
     for level in 0..LEVELS {
         for slot in 0..SLOTS {
             let first = wheel.slots[level][slot];
-            assert_eq!(!first.is_null(), wheel.occupied[level] >> slot & 1 == 1);
-            if first.is_null() {
-                continue;
-            }
-            let mut timer = first;
-            loop {
-                // SAFETY: tests keep their timers alive.
-                let this = unsafe { &*timer };
-                assert_eq!(this.place.get() as usize, level * SLOTS + slot);
-                assert!(wheel.earliest_ns.get() <= this.deadline_ns.get());
-                // SAFETY: as above.
-                assert!(ptr::eq(unsafe { (*this.next.get()).prev.get() }, timer));
+            assert_eq!(first.is_some(), wheel.occupied[level] >> slot & 1 == 1);
+            let mut rest = first;
+            while let Some(timer) = rest {
+                assert_eq!(timer.place.get() as usize, level * SLOTS + slot);
+                assert!(wheel.earliest_ns.get() <= timer.deadline_ns.get());
+                assert!(timer.next.get().prev.get() == timer);
                 linked += 1;
-                timer = this.next.get();
-                if ptr::eq(timer, first) {
-                    break;
-                }
+                rest = Some(timer.next.get()).filter(|next| Some(*next) != first);
             }
         }
     }
@@ -310,11 +301,7 @@ fn a_million_armed_and_cancelled_leave_nothing() {
     let mut wheel = Wheel::new(5);
     for timer in &timers {
         let deadline_ns = random.of_any_length(62);
-        // SAFETY: the vector's timers stay where they are until all are
-        // cancelled; one thread.
-        unsafe {
-            let _ = wheel.arm(timer, deadline_ns);
-        }
+        let _ = arm(&mut wheel, timer, deadline_ns);
     }
     assert_eq!(wheel.len(), COUNT);
     for timer in &timers {

@@ -1,7 +1,11 @@
-//! An intrusive queue of strands: it needs no memory besides the strands themselves.
+//! Two intrusive queues of strands: they need no memory besides the strands themselves.
+//!
+//! A [`Fifo`] has a single owner. Any thread puts strands into an [`Inbox`], which is taken whole, as a
+//! `Fifo`.
 #![allow(unsafe_code)]
 
 use super::{Ready, Strand};
+use crate::base::atomic::{Acquire, AtomicPtr, Relaxed, Release};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
@@ -27,8 +31,7 @@ impl Fifo {
     /// Returns the strand at the head.
     #[inline(always)]
     pub(super) fn head(&self) -> Option<&Strand> {
-        // SAFETY: strands in the queue are owned by it, hence alive.
-        self.ends.map(|(first, _)| unsafe { first.as_ref() })
+        self.ends.as_ref().map(|(first, _)| owned(first))
     }
 
     /// Links `strand`, the first of a chain that the queue takes over, behind the last strand.
@@ -36,8 +39,7 @@ impl Fifo {
     #[inline(always)]
     fn link(&self, strand: NonNull<Strand>) -> NonNull<Strand> {
         let Some((first, last)) = self.ends else { return strand };
-        // SAFETY: as in `head`.
-        unsafe { last.as_ref() }.next.set(Some(strand));
+        owned(&last).next.set(Some(strand));
         first
     }
 
@@ -95,22 +97,14 @@ impl Fifo {
         }
         (head, taken)
     }
+}
 
-    /// Builds a queue from a chain linked newest first, in the order of arrival.
-    ///
-    /// # Safety
-    /// The caller owns the chain: each strand in it was a `Ready`.
-    pub(super) unsafe fn from_reversed(mut newest: Option<NonNull<Strand>>) -> Fifo {
-        let last = newest;
-        let mut first = None;
-        while let Some(strand) = newest {
-            // SAFETY: by the contract the strand is ours.
-            let link = unsafe { &strand.as_ref().next };
-            newest = link.replace(first);
-            first = Some(strand);
-        }
-        Fifo { ends: first.zip(last) }
-    }
+/// Returns the strand at the other end of a link of a queue.
+#[inline(always)]
+fn owned(link: &NonNull<Strand>) -> &Strand {
+    // SAFETY: the links of a queue come from `Ready`s that it has taken over. It owns these strands until
+    // it gives them back, so they are alive.
+    unsafe { link.as_ref() }
 }
 
 impl Drop for Fifo {
@@ -118,5 +112,65 @@ impl Drop for Fifo {
         if !self.is_empty() {
             crate::base::fatal("a queue was dropped with strands that were ready to run");
         }
+    }
+}
+
+/// A queue that any thread puts strands into, and that is taken whole.
+///
+/// The strands are linked newest first. To put one in is one compare-and-exchange; to take all is one
+/// exchange with null. Any number of threads may do either. No thread ever takes a single strand, so
+/// the head cannot be taken and put back unseen (no ABA).
+pub(crate) struct Inbox {
+    newest: AtomicPtr<Strand>,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Inbox::new()
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Inbox { newest: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Says whether the inbox was empty a moment ago.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.load(Relaxed).is_null()
+    }
+
+    /// Puts a strand in. Returns whether the inbox was empty before.
+    pub(crate) fn put(&self, ready: Ready) -> bool {
+        let ready = ManuallyDrop::new(ready);
+        let mut newest = self.newest.load(Relaxed);
+        loop {
+            ready.strand().next.set(NonNull::new(newest));
+            // Gives the strand away. Release: the taker sees the link and what the strand did
+            // before; pairs with the Acquire in `take_all`.
+            match self.newest.compare_exchange_weak(newest, ready.0.as_ptr(), Release, Relaxed) {
+                Ok(before) => return before.is_null(),
+                Err(seen) => newest = seen,
+            }
+        }
+    }
+
+    /// Takes everything, in the order of arrival.
+    pub(crate) fn take_all(&self) -> Fifo {
+        if self.is_empty() {
+            return Fifo::new();
+        }
+        // Acquire pairs with the Release in `put`. Each `put` is a read-modify-write, so reading the
+        // newest one acquires all that are chained to it.
+        let mut newest = NonNull::new(self.newest.swap(std::ptr::null_mut(), Acquire));
+        // The exchange gave the whole chain to us, linked newest first.
+        let last = newest;
+        let mut first = None;
+        while let Some(strand) = newest {
+            newest = owned(&strand).next.replace(first);
+            first = Some(strand);
+        }
+        Fifo { ends: first.zip(last) }
     }
 }
