@@ -72,7 +72,7 @@ pub(crate) struct Blocks {
 }
 
 /// Returns memory for a value of this layout, from `own` if the caller is a processor.
-#[inline]
+#[inline(always)]
 pub(crate) fn take(own: Option<&Blocks>, layout: Layout) -> NonNull<u8> {
     let Some(size) = size_for(layout) else {
         // SAFETY: records are not empty.
@@ -102,7 +102,7 @@ pub(crate) fn take(own: Option<&Blocks>, layout: Layout) -> NonNull<u8> {
 ///
 /// # Safety
 /// The memory came from `take` with the same layout, and is not used any more.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn put(own: Option<&Blocks>, memory: NonNull<u8>, layout: Layout) {
     let Some(size) = size_for(layout) else {
         // SAFETY: by the contract; such a layout was allocated alone.
