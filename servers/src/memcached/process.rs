@@ -1,4 +1,4 @@
-//! What a server does to its process before it starts: `-d`, `-P`, `-r`, `-u`.
+//! Prepares the process of a server before it starts: `-d`, `-P`, `-r`, `-u`.
 
 use super::Options;
 use rustix::process::{Gid, Resource, Uid, getrlimit, getuid, setrlimit, setsid};

@@ -1,4 +1,4 @@
-//! What requests do to items: they find, fetch, store, refuse and delete.
+//! The work of requests on items: to find, fetch, store, refuse and delete them.
 //!
 //! The text, meta and binary commands share these operations. Each operation tells the watchers
 //! and counts what `stats` reports. memcached does not count the same in all protocols, and
@@ -31,7 +31,7 @@ pub enum Dialect {
     Binary,
 }
 
-/// What a request fetches of an item. Touching sets the expiry, in the client's number.
+/// The parts of an item that a request fetches. Touching sets the expiry, in the client's number.
 #[derive(Clone, Copy, Debug)]
 pub enum Fetch {
     /// The value.

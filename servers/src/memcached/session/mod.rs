@@ -48,7 +48,7 @@ pub struct Session<'a, S> {
     pub(super) is_authenticated: bool,
     /// The unique numbers of items that unsent answers are about: see `arithmetic`.
     pub(super) held: Vec<u64>,
-    /// What is left of this session's turn: the number of requests for a key that it may still
+    /// The rest of this session's turn: the number of requests for a key that it may still
     /// answer before other sessions run.
     turn: u32,
     /// The number of bytes of the answers that memcached would have sent already.
@@ -65,7 +65,7 @@ pub struct Session<'a, S> {
     pub(super) unfinished: usize,
 }
 
-/// What a session knows about its client.
+/// The facts that a session knows about its client.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Whether the client speaks the binary protocol; `None` before its first byte.
@@ -83,7 +83,7 @@ pub enum End {
     Silent,
 }
 
-/// What a session does after it has answered what it had received.
+/// The next step of a session that has answered everything it received.
 pub enum Next {
     /// Wait for more.
     More,
@@ -101,7 +101,7 @@ pub enum Next {
 pub struct Step {
     /// The number of bytes that have been dealt with.
     pub taken: usize,
-    /// What to do next.
+    /// The next step.
     pub next: Next,
 }
 

@@ -1,4 +1,4 @@
-//! What the server tells about itself, with memcached's names and in its order.
+//! Statistics and settings of the server, with memcached's names and in its order.
 //!
 //! | module | |
 //! | --- | --- |

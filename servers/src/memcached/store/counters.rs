@@ -44,7 +44,7 @@ counters! {
 pub struct Class {
     /// The items that exist.
     pub stock: Stock,
-    /// What has happened.
+    /// The event.
     pub counters: ClassCounters,
     /// The number of seconds since the last use of the item that was evicted last, at its eviction.
     pub evicted_time: u32,

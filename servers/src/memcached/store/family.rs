@@ -1,4 +1,4 @@
-//! What the shards of a store share.
+//! The state that the shards of a store share.
 
 use super::Shards;
 use super::classes::Classes;

@@ -135,7 +135,7 @@ pub struct Store {
     pub fresh: Fresh,
 }
 
-/// What a store is like.
+/// The settings of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The largest number of bytes that items take.
