@@ -42,7 +42,7 @@ const NAMES: [&str; 23] = [
     "total_items",
 ];
 
-/// What is there before the operation.
+/// The item that exists before the operation.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Nothing,

@@ -1,4 +1,4 @@
-//! What the server tells about itself: memcached's names, in its order, with true values.
+//! The statistics of the server: memcached's names, in its order, with true values.
 
 mod running;
 

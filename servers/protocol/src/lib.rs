@@ -46,7 +46,7 @@ impl Refusal {
     }
 }
 
-/// What a request to store a value does.
+/// The ways in which a request stores a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Stores in any case.

@@ -1,4 +1,4 @@
-//! What sessions need from a connection.
+//! The operations that sessions need from a connection.
 
 use super::listen::{AnyClient, Client};
 use sinew::net::{TcpStream, UnixStream};

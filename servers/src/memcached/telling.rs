@@ -87,7 +87,7 @@ impl<S: Stream> Session<'_, S> {
                 Told::Heard => match self.stream.read_until(&mut [0; 64], Instant::now()) {
                     Ok(0) => return Ok(()),
                     Err(error) if !is_silence(&error) => return Err(error),
-                    // What a watcher sends is ignored.
+                    // The server ignores bytes that a watcher sends.
                     _ => ear = self.listen(watcher),
                 },
                 Told::Over => break,

@@ -25,7 +25,7 @@ pub struct Connections {
     watchers: Arc<Watchers>,
 }
 
-/// What is known about a connection.
+/// The facts that the server keeps about a connection.
 pub struct Entry {
     /// The connection's number.
     pub number: i32,
@@ -37,7 +37,7 @@ pub struct Entry {
     reason: AtomicU8,
 }
 
-/// What a session is doing.
+/// The present work of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {

@@ -71,7 +71,7 @@ struct Lines {
     is_over: bool,
 }
 
-/// What a watcher does next.
+/// The next step of a watcher.
 pub enum Told {
     /// It sends these lines.
     Lines(Vec<u8>),

@@ -144,7 +144,7 @@ pub struct Plan {
     pub largest: usize,
     /// Whether items are evicted when there is no room.
     pub evicts: bool,
-    /// What determines memcached's classes.
+    /// The numbers that determine memcached's classes.
     pub sizing: Sizing,
 }
 

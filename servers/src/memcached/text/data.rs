@@ -10,7 +10,7 @@ use sinew_memcached_protocol::{Line, Refusal, Verb, line, meta};
 const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
 const NO_MEMORY: Refusal = Refusal::new("SERVER_ERROR out of memory storing object");
 
-/// What a request says about the value that it brings.
+/// The description of a value in the request that brings it.
 struct Head<'a> {
     dialect: Dialect,
     key: &'a [u8],
@@ -21,7 +21,7 @@ struct Head<'a> {
     noreply: bool,
 }
 
-/// What a session does after it has looked at a request that brings a value.
+/// The next step of a session after the first line of a request that brings a value.
 pub(super) enum Data {
     /// The request is answered. This number of bytes of data was taken.
     Taken(usize),

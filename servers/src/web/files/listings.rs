@@ -2,8 +2,8 @@
 //!
 //! To read a large directory takes long and needs much memory. So a session that lists a directory
 //! does not own the names. It looks for them here for each piece that it sends, and holds them only
-//! while it makes that piece. The memory of all listings is bounded by what is kept here, and by
-//! what is being read.
+//! while it makes that piece. The names that are kept here, and those that are being read, bound the
+//! memory of all listings.
 
 use super::names::Names;
 use rustix::io::Errno;

@@ -1,18 +1,10 @@
 //! `mpmc` and `mpsc`, whose core is the same.
 
-use crate::base::models::{Watched, check};
+use super::{Message, message};
+use crate::base::models::check;
 use crate::sync::{mpmc, mpsc};
 use crate::task::block_on;
 use std::task::{Context, Poll, Waker};
-
-/// What a sender did before it sent. The receiver looks at it.
-type Message = Watched<u32>;
-
-fn message(number: u32) -> Message {
-    let message = Message::new(0);
-    message.set(number);
-    message
-}
 
 #[test]
 fn a_receiver_sees_what_the_sender_did_at_any_capacity() {

@@ -12,8 +12,8 @@
 //! | `semaphore` | [`RawSemaphore`](super::raw_semaphore::RawSemaphore) |
 //! | `wait_group` | [`WaitGroup`](super::WaitGroup) |
 //!
-//! All callers are kernel threads, or futures that a model polls by hand. What is guarded or sent
-//! is watched memory. A limit has ended before the wait begins.
+//! All callers are kernel threads, or futures that a model polls by hand. Guarded values and
+//! messages are watched memory. A limit has ended before the wait begins.
 
 mod barrier;
 mod channel;
@@ -26,10 +26,20 @@ mod semaphore;
 mod wait_group;
 
 use crate::base::Deadline;
+use crate::base::models::Watched;
 use crate::wait::Limit;
 use std::time::Duration;
 
 /// A limit that has ended already.
 fn overdue() -> Limit {
     Limit::until(Deadline::after(Duration::ZERO))
+}
+
+/// A message. The sender writes it before it sends, and the receiver reads it.
+type Message = Watched<u32>;
+
+fn message(number: u32) -> Message {
+    let message = Message::new(0);
+    message.set(number);
+    message
 }

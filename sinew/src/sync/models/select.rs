@@ -1,18 +1,10 @@
 //! `Select`: one wait in the queues of several channels. A model's random numbers are all the
 //! same, so the arms are attempted in one order.
 
-use crate::base::models::{Watched, check};
+use super::{Message, message};
+use crate::base::models::check;
 use crate::sync::{Select, mpmc, mpsc};
 use std::time::Duration;
-
-/// What a sender did before it sent. The receiver looks at it.
-type Message = Watched<u32>;
-
-fn message(number: u32) -> Message {
-    let message = Message::new(0);
-    message.set(number);
-    message
-}
 
 #[test]
 fn a_select_that_waits_takes_one_of_two_messages_and_leaves_the_other() {
