@@ -2,7 +2,7 @@
 //! function for each session.
 //!
 //! ```sh
-//! cargo run --release -p sinew --example websocket_echo -- 127.0.0.1:9001
+//! cargo run --release -p sinew-works-with --example websocket_echo -- 127.0.0.1:9001
 //! ```
 //!
 //! Then, in the console of a browser:

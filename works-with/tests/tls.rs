@@ -1,5 +1,6 @@
 //! rustls over Sinew's sockets: `examples/tls_echo.rs` and its clients.
 
+#[path = "../../sinew/tests/fixture/mod.rs"]
 mod fixture;
 
 // The test does not use its `main`.

@@ -3,6 +3,7 @@
 //! The library takes random numbers from a thread-local generator, in functions that also write to
 //! the socket. Where fibres migrate, such a function needs [`sinew::pinned`].
 
+#[path = "../../sinew/tests/fixture/mod.rs"]
 mod fixture;
 
 // The test does not use its `main`.

@@ -5,7 +5,7 @@
 //! waits for its client in a fibre. rustls need not know that many sessions share a kernel thread.
 //!
 //! ```sh
-//! cargo run --release -p sinew --example tls_echo -- 127.0.0.1:4433
+//! cargo run --release -p sinew-works-with --example tls_echo -- 127.0.0.1:4433
 //! openssl s_client -quiet -connect 127.0.0.1:4433     # then type a line
 //! ```
 //!
