@@ -26,7 +26,7 @@ pub use fibre::{
     current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
 };
 pub use io::{blocking, blocking_async};
-pub use processor::cluster::{BuildError, Cluster, MigrateError, ResizeError};
+pub use processor::cluster::{BuildError, Cluster, HeldUp, MigrateError, ResizeError};
 pub use processor::spawn::SpawnError;
 pub use runtime::{Builder, ClusterBuilder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;
