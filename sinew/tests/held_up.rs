@@ -51,7 +51,7 @@ fn a_spare_processor_takes_the_place_of_one_that_waits_in_the_kernel() {
     let blocked = Blocked::begin(cluster);
     // The only processor waits. A spare runs this fibre.
     assert_eq!(runtime.spawn(|| 7).join().unwrap(), 7);
-    assert_eq!((cluster.spares(), cluster.processors()), (1, 1));
+    wait_until(|| (cluster.spares(), cluster.processors()) == (1, 1));
     wait_until_held_up(cluster, |held_up| held_up.is_blocked && held_up.residents == 1);
     blocked.end();
     wait_until(|| cluster.held_up().is_empty());

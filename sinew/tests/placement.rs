@@ -3,6 +3,7 @@
 #[macro_use]
 mod fixture;
 
+use fixture::one_of;
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::{Barrier, mpsc};
 use sinew::{JoinHandle, Runtime};
@@ -46,59 +47,62 @@ impl Residents {
     }
 }
 
-/// Asserts that `counts` are even enough on this number of processors.
-fn assert_even(processors: usize, counts: &[usize]) {
-    let (most, fewest) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());
-    assert_eq!(counts.len(), processors, "residents by processor: {counts:?}");
-    let is_even = if processors == 2 { most * 100 <= FIBRES * 60 } else { *most <= fewest * 2 };
-    assert!(is_even, "residents by processor: {counts:?}");
+/// Checks that the residents by processor, which `count` returns for a number of processors, are even
+/// enough. The kernel may take the CPU of a processor away, and then the fibres go elsewhere. So one of
+/// ten attempts has to be even.
+fn check_even(count: impl Fn(usize) -> Vec<usize>) {
+    for processors in [2, 4] {
+        one_of(10, || {
+            let counts = count(processors);
+            let (most, fewest) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());
+            let is_even = if processors == 2 { most * 100 <= FIBRES * 60 } else { *most <= fewest * 2 };
+            if is_even && counts.len() == processors { Ok(()) } else { Err(counts) }
+        });
+    }
 }
 
 #[test]
 fn fibres_that_come_one_by_one_are_spread() {
-    for processors in [2, 4] {
-        let counts = runtime(processors).run(|| {
+    check_even(|processors| {
+        runtime(processors).run(|| {
             let mut residents = Residents::new();
             for _ in 0..FIBRES {
                 residents.spawn();
                 sinew::sleep(Duration::from_millis(2));
             }
             residents.counts()
-        });
-        assert_even(processors, &counts);
-    }
+        })
+    });
 }
 
 #[test]
 fn a_burst_is_spread() {
-    for processors in [2, 4] {
-        let counts = runtime(processors).run(|| {
+    check_even(|processors| {
+        runtime(processors).run(|| {
             let mut residents = Residents::new();
             (0..FIBRES).for_each(|_| residents.spawn());
             residents.counts()
-        });
-        assert_even(processors, &counts);
-    }
+        })
+    });
 }
 
 #[test]
 fn a_burst_by_a_fibre_that_yields_is_spread() {
-    for processors in [2, 4] {
-        let counts = runtime(processors).run(|| {
+    check_even(|processors| {
+        runtime(processors).run(|| {
             let mut residents = Residents::new();
             for _ in 0..FIBRES {
                 residents.spawn();
                 sinew::yield_now();
             }
             residents.counts()
-        });
-        assert_even(processors, &counts);
-    }
+        })
+    });
 }
 
 #[test]
 fn fibres_from_a_kernel_thread_are_spread() {
-    for processors in [2, 4] {
+    check_even(|processors| {
         let runtime = runtime(processors);
         let all_there = Arc::new(Barrier::new(FIBRES));
         let spawn = |_| {
@@ -109,15 +113,14 @@ fn fibres_from_a_kernel_thread_are_spread() {
             })
         };
         let handles = (0..FIBRES).map(spawn).collect();
-        let counts = Residents { handles, all_there: Arc::clone(&all_there) }.counts();
-        assert_even(processors, &counts);
-    }
+        Residents { handles, all_there: Arc::clone(&all_there) }.counts()
+    });
 }
 
 #[test]
 fn accepted_connections_are_spread() {
-    for processors in [2, 4] {
-        let counts = runtime(processors).run(|| {
+    check_even(|processors| {
+        runtime(processors).run(|| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
             let (accepted, is_accepted) = mpsc::channel();
@@ -134,7 +137,6 @@ fn accepted_connections_are_spread() {
             let counts = server.join().unwrap();
             drop((clients, is_accepted));
             counts
-        });
-        assert_even(processors, &counts);
-    }
+        })
+    });
 }

@@ -13,8 +13,10 @@ mod idler;
 mod lane;
 #[cfg(all(test, sinew_loom))]
 mod models;
+mod newcomers;
 mod plug;
 mod post;
+mod rest;
 mod running;
 mod settling;
 mod shared;
@@ -27,7 +29,7 @@ pub(crate) use plug::Plug;
 pub(crate) use post::Post;
 pub(crate) use shared::RuntimeShared;
 
-use crate::base::{clock::cycles, fence, fork, here, kernel};
+use crate::base::{clock::cycles, fork, here, kernel};
 use crate::sched::{Local, Placement, Wake};
 use crate::stack::pool::Stacks;
 use crate::strand::blocks::Blocks;
@@ -192,7 +194,7 @@ impl Processor {
     /// price of one cache miss for many strands, because it looks only now and then.
     #[inline]
     fn see_arrivals(&self) {
-        if self.post.has_arrivals() || self.post.has_newcomers() {
+        if self.post.has_arrivals() || !self.post.newcomers().is_empty() {
             self.draw_from(Supply::Either);
         }
     }
@@ -240,8 +242,8 @@ impl Processor {
         if self.post.has_arrivals() {
             self.unpack_arrivals();
         }
-        if self.post.has_newcomers() {
-            self.make_all_ready(self.post.take_newcomers());
+        if !self.post.newcomers().is_empty() {
+            self.make_all_ready(self.post.newcomers().take());
         }
         let is_detached = self.detached.get();
         if self.lane.is_empty() {
@@ -453,9 +455,7 @@ impl Processor {
         self.draw_from(Supply::Either);
         self.cluster.drivers().abandon(self.post.id());
         self.cluster.idle().relieve();
-        // See the order first, then take what was sent. Pairs with the light fence in `send`.
-        fence::heavy();
-        self.make_all_ready(self.post.take_newcomers());
+        self.make_all_ready(self.post.newcomers().take_last());
         while let Some(strand) = self.local.drain() {
             let wake = self.cluster.scheduler().inject(strand, self.clock.now());
             self.cluster.idle().notify(wake);

@@ -2,6 +2,7 @@
 
 use super::cluster::ClusterShared;
 use super::drain::Tally;
+use super::newcomers::Newcomers;
 use crate::sched::ProcessorId;
 use crate::strand::{Fifo, Inbox, Ready};
 use crossbeam_utils::CachePadded;
@@ -46,14 +47,6 @@ pub(crate) enum Hold {
     Blocked = 2,
 }
 
-/// Fibres that other processors have sent to begin at a post.
-struct Newcomers {
-    /// Any processor puts. The processor takes them, or others do if it is held up.
-    fibres: Inbox,
-    /// The number of fibres that were sent here and have begun nowhere. Written by any processor.
-    expected: AtomicU32,
-}
-
 /// What a processor is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -71,7 +64,7 @@ impl Post {
         Post {
             id,
             arrivals: CachePadded::new(Inbox::new()),
-            newcomers: CachePadded::new(Newcomers { fibres: Inbox::new(), expected: AtomicU32::new(0) }),
+            newcomers: CachePadded::new(Newcomers::new()),
             order: AtomicU8::new(Order::Serve as u8),
             bound: AtomicU32::new(0),
             load: AtomicU32::new(0),
@@ -122,12 +115,7 @@ impl Post {
     /// Returns what the processor has to carry: fibres that live there, fibres that are to begin
     /// there, and how busy it is.
     pub(super) fn burden(&self) -> u32 {
-        self.bound() + self.newcomers.expected.load(Ordering::Relaxed) + self.load.load(Ordering::Relaxed)
-    }
-
-    /// Notes that a fibre which was sent here begins, here or elsewhere, or is sent on.
-    pub(super) fn expect_one_less(&self) {
-        self.newcomers.expected.fetch_sub(1, Ordering::Relaxed);
+        self.bound() + self.newcomers.expected() + self.load.load(Ordering::Relaxed)
     }
 
     /// Notes that the processor read its clock.
@@ -190,21 +178,17 @@ impl Post {
         cluster.idle().notify_processor(self.id);
     }
 
-    /// Puts a fibre that has not begun into the inbox for newcomers, and wakes the processor.
-    pub(super) fn send(&self, cluster: &ClusterShared, ready: Ready) {
-        self.newcomers.expected.fetch_add(1, Ordering::Relaxed);
-        ready.strand().send_to(std::ptr::from_ref(self).cast());
-        self.newcomers.fibres.put(ready);
+    pub(super) fn newcomers(&self) -> &Newcomers {
+        &self.newcomers
+    }
+
+    /// Sends a fibre that has not begun to this post, and wakes the processor. Returns the fibres that
+    /// the caller has to give to others.
+    pub(super) fn send(&self, cluster: &ClusterShared, fibre: Ready) -> Fifo {
+        fibre.strand().send_to(std::ptr::from_ref(self).cast());
+        let others = self.newcomers.send(fibre, || self.is_serving());
         cluster.idle().notify_processor(self.id);
-    }
-
-    #[inline(always)]
-    pub(super) fn has_newcomers(&self) -> bool {
-        !self.newcomers.fibres.is_empty()
-    }
-
-    pub(super) fn take_newcomers(&self) -> Fifo {
-        self.newcomers.fibres.take_all()
+        others
     }
 
     #[inline(always)]

@@ -6,7 +6,6 @@
 use super::Processor;
 use super::post::{Hold, Post};
 use crate::base::clock::cycles_in_us;
-use crate::base::fence;
 use crate::sched::ProcessorId;
 use crate::strand::{Ready, Strand};
 use std::cell::Cell;
@@ -82,7 +81,7 @@ impl Processor {
     fn takes_in_slow(&self, sent_to: Option<&Post>) -> bool {
         let is_sent = sent_to.is_some();
         if let Some(post) = sent_to {
-            post.expect_one_less();
+            post.newcomers().expect_one_less();
             if std::ptr::eq(post, &*self.post) {
                 return true;
             }
@@ -93,9 +92,11 @@ impl Processor {
             settling.sends.set((target, left - 1));
             return false;
         }
-        let serving =
-            self.cluster.other_posts(&self.post).filter(|post| post.is_serving() && post.hold() == Hold::None);
-        let Some(fewest) = serving.min_by_key(|post| post.burden()) else {
+        // The warden notices later that a processor goes on.
+        let goes_on = |post: &Post| self.clock.now().saturating_sub(post.pulse()) < settling.look_again;
+        let is_free = |post: &&Post| post.is_serving() && (post.hold() == Hold::None || goes_on(post));
+        let others = self.cluster.other_posts(&self.post).filter(is_free);
+        let Some(fewest) = others.min_by_key(|post| post.burden()) else {
             settling.limit.set(self.post.bound() + SLACK);
             return true;
         };
@@ -134,12 +135,6 @@ impl Processor {
     pub(super) fn send(&self, newcomer: Ready) {
         let (target, _) = self.settling.sends.get();
         let Some(post) = self.cluster.post(target) else { return self.pass_on(newcomer) };
-        post.send(&self.cluster, newcomer);
-        // A processor that retires takes its newcomers for the last time after it has seen the order.
-        // Send first, then look for the order. Pairs with the heavy fence in `detach`.
-        fence::light();
-        if !post.is_serving() {
-            self.make_all_ready(post.take_newcomers());
-        }
+        self.make_all_ready(post.send(&self.cluster, newcomer));
     }
 }

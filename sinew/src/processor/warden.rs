@@ -3,10 +3,10 @@
 
 use super::cluster::ClusterShared;
 use super::post::{Hold, Post};
+use super::rest::Rest;
 use super::shared::RuntimeShared;
-use crate::base::atomic::{AtomicU32, Relaxed};
 use crate::base::clock::{cycles, cycles_in_us};
-use crate::base::{fence, kernel};
+use crate::base::kernel;
 use crate::sched::Wake;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -24,14 +24,8 @@ const LOOK_SELDOM: Duration = Duration::from_millis(160);
 /// often do so again.
 const SPARE_LOOKS: u32 = 100;
 
-/// States of [`Warden::word`], on which its thread sleeps.
-const ON_DUTY: u32 = 0;
-/// All processors slept when the warden looked last. The first one that wakes up wakes the warden.
-const RESTING: u32 = 1;
-const STOPPED: u32 = 2;
-
 pub(crate) struct Warden {
-    word: AtomicU32,
+    rest: Rest,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -49,7 +43,7 @@ struct Sight {
 
 impl Warden {
     pub(super) fn new() -> Warden {
-        Warden { word: AtomicU32::new(ON_DUTY), thread: Mutex::new(None) }
+        Warden { rest: Rest::new(), thread: Mutex::new(None) }
     }
 
     /// Starts the thread, on behalf of the first cluster of its runtime. Without a thread the runtime
@@ -65,8 +59,7 @@ impl Warden {
 
     /// Ends the thread.
     pub(super) fn stop(&self) {
-        self.word.swap(STOPPED, Relaxed);
-        kernel::futex_wake(&raw const self.word);
+        self.rest.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -76,47 +69,17 @@ impl Warden {
     /// Wakes the warden if it rests. By a processor that has woken up.
     #[inline]
     pub(super) fn attend(&self) {
-        // Wake up first, then look whether the warden rests. Pairs with the heavy fence in `rest`.
-        fence::light();
-        if self.word.load(Relaxed) == RESTING {
-            self.end_rest();
-        }
-    }
-
-    #[cold]
-    fn end_rest(&self) {
-        if self.word.compare_exchange(RESTING, ON_DUTY, Relaxed, Relaxed).is_ok() {
-            kernel::futex_wake(&raw const self.word);
-        }
-    }
-
-    /// Sleeps until a processor wakes up, unless `is_needed` says that one has.
-    fn rest(&self, is_needed: impl Fn() -> bool) {
-        if self.word.compare_exchange(ON_DUTY, RESTING, Relaxed, Relaxed).is_err() {
-            return;
-        }
-        // Rest first, then look at the processors. Pairs with the light fence in `attend`.
-        fence::heavy();
-        if is_needed() {
-            let _ = self.word.compare_exchange(RESTING, ON_DUTY, Relaxed, Relaxed);
-        }
-        while self.word.load(Relaxed) == RESTING {
-            kernel::futex_wait(&self.word, RESTING, None);
-        }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.word.load(Relaxed) == STOPPED
+        self.rest.disturb();
     }
 }
 
 /// Watches the processors of a runtime until the runtime ends.
 fn watch(runtime: &RuntimeShared) {
-    let warden = runtime.warden();
+    let rest = &runtime.warden().rest;
     let held_up = cycles_in_us(HELD_UP_US);
     let (mut distance, mut before) = (LOOK_EVERY, Vec::new());
-    while !warden.is_stopped() {
-        kernel::futex_wait(&warden.word, ON_DUTY, Some(distance));
+    while !rest.is_stopped() {
+        rest.pause(distance);
         let clusters = runtime.all_clusters();
         let sights: Vec<Sight> = clusters.iter().map(|cluster| cluster.look_after_held_up(held_up)).collect();
         let is_quiet = sights.iter().all(|sight| *sight == Sight::default());
@@ -124,7 +87,7 @@ fn watch(runtime: &RuntimeShared) {
         distance = if is_new { LOOK_EVERY } else { (distance * 2).min(LOOK_SELDOM) };
         before = sights;
         if is_quiet {
-            warden.rest(|| clusters.iter().any(|cluster| !cluster.sleeps()));
+            rest.begin(|| clusters.iter().any(|cluster| !cluster.sleeps()));
         }
     }
 }
@@ -177,7 +140,7 @@ impl ClusterShared {
     /// Gives the fibres that were to begin at `post` to the others, and lets another processor look for
     /// strands in its queues.
     fn relieve(&self, post: &Post) {
-        let mut newcomers = post.take_newcomers();
+        let mut newcomers = post.newcomers().take();
         while let Some(newcomer) = newcomers.pop() {
             self.accept(newcomer);
         }

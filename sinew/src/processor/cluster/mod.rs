@@ -72,7 +72,7 @@ impl Cluster {
     /// Returns the number of processors that serve the cluster. Retiring processors do not count, nor do
     /// [spare ones](Cluster::spares).
     pub fn processors(&self) -> usize {
-        (self.shared.serving() - self.shared.spares.load(Ordering::Relaxed)) as usize
+        self.shared.serving().saturating_sub(self.shared.spares.load(Ordering::Relaxed)) as usize
     }
 
     /// Returns the number of processors that stand in for others at this moment. See
