@@ -1,4 +1,4 @@
-#![doc = include_str!("../../README.md")]
+#![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
 mod base;
@@ -11,7 +11,7 @@ pub mod net;
 mod processor;
 mod runtime;
 pub mod sched;
-#[doc = include_str!("../../docs/soundness.md")]
+#[doc = include_str!("../docs/soundness.md")]
 pub mod soundness {}
 mod stack;
 mod strand;

@@ -120,6 +120,7 @@ pub(crate) fn epoll_wait_exactly<'a>(
         )
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the kernel has filled this number of events.
-    Ok(unsafe { room[..count].assume_init_ref() })
+    let filled = &room[..count];
+    // SAFETY: the kernel has filled these events.
+    Ok(unsafe { std::slice::from_raw_parts(filled.as_ptr().cast(), count) })
 }
