@@ -46,7 +46,9 @@ pub enum SchedulerName {
     Shared,
 }
 
-/// Builds a runtime whose sessions migrate.
+/// Builds a runtime whose sessions migrate. A few busy connections then cannot crowd on one processor: a
+/// connection that was silent when it began may become the busiest one, and it moves where there is
+/// room. The default would spread connections by their number.
 ///
 /// A session must not keep anything of its kernel thread across a call that blocks: no
 /// `thread_local!`, no guard of `std::sync`, no identity of the thread. The servers' own code uses
