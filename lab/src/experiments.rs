@@ -19,6 +19,7 @@ mod memcached;
 mod memory;
 mod migrate;
 mod mutex;
+mod placement;
 mod pollers;
 mod scalability;
 mod serving;
@@ -48,6 +49,7 @@ pub static ALL: &[&Experiment] = &[
     &churn::CHURN,
     &locality::LOCALITY,
     &transfer::TRANSFER,
+    &placement::PLACEMENT,
     &spawn::SPAWN,
     &burst::BURST,
     &memory::MEMORY,

@@ -148,7 +148,7 @@ pub struct Contender {
     pub most_strands: usize,
     /// The policies of its locks; the first is the default.
     pub policies: &'static [&'static str],
-    /// Whether its strands can move between clusters.
+    /// Whether its strands can move from one cluster to another.
     pub has_clusters: bool,
     pub in_tour: bool,
 }
@@ -168,6 +168,9 @@ pub enum Kind {
     Command(&'static str),
 }
 
+/// The peer that a user gets by default: the runtime of `sinew::run`.
+pub const DEFAULT: &str = "sinew/default";
+
 const ONE_POLICY: &[&str] = &["default"];
 const MILLIONS: usize = 2_000_000;
 
@@ -185,10 +188,16 @@ const SINEW: Contender = Contender { policies: fibres::POLICIES, has_clusters: t
 
 /// All peers, in the order of tables and colours.
 pub static ALL: &[Contender] = &[
-    Contender { name: "sinew/fair", about: "Sinew's fibres, the default scheduler, migrating", ..SINEW },
-    Contender { name: "sinew/inverted", about: "Sinew's fibres, the inverted ready stack", ..SINEW },
-    Contender { name: "sinew/shared", about: "Sinew's fibres, one queue: the baseline", ..SINEW },
-    Contender { name: "sinew/tasks", about: "Sinew's tasks, without stacks, on the default scheduler", ..PLAIN },
+    Contender {
+        name: DEFAULT,
+        about: "what you get: Sinew's fibres as `sinew::run` runs them; a fibre stays where it began",
+        has_clusters: false,
+        ..SINEW
+    },
+    Contender { name: "sinew/fair", about: "the same scheduler, but fibres migrate: one unsafe line", ..SINEW },
+    Contender { name: "sinew/inverted", about: "Sinew's migrating fibres, the inverted ready stack", ..SINEW },
+    Contender { name: "sinew/shared", about: "Sinew's migrating fibres, one queue: the baseline", ..SINEW },
+    Contender { name: "sinew/tasks", about: "Sinew's tasks, without stacks, on the default runtime", ..PLAIN },
     Contender {
         name: "sinew/tasks/inverted",
         about: "Sinew's tasks on the inverted ready stack",

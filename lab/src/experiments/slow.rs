@@ -34,6 +34,7 @@ pub static SLOW: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "of_alone" }],
     is_pinned: false,
     concerns: is_real,
+    command: Some("web"),
     variants: |_, _, _| vec![Variant::new("-", FAST)],
     measure: |case| measure(case).into(),
     serve: Some(|case| sites::serve(case, sites::Scheme::Http)),
