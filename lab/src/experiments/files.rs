@@ -34,6 +34,7 @@ pub static FILES: Experiment = Experiment {
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }],
     is_pinned: false,
+    others: "only real web servers serve files. sinew/web migrates, sinew/default is the same server with --no-migration",
     concerns: is_real,
     command: Some("web"),
     variants: |depth, _, _| {

@@ -28,6 +28,7 @@ pub static HYPER: Experiment = Experiment {
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     is_pinned: false,
+    others: "hyper has no adapter for them in the lab, and Sinew’s other schedulers are compared in web",
     concerns: |peer| [peers::DEFAULT, "sinew/tasks", "tokio", "tokio/current"].contains(&peer.name),
     variants: |depth, _, _| serving::connections(depth),
     measure: |case| web::measure(case).into(),

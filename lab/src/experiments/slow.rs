@@ -33,6 +33,7 @@ pub static SLOW: Experiment = Experiment {
     ],
     plots: &[Plot::Bars { metric: "of_alone" }],
     is_pinned: false,
+    others: "only real web servers have a bound for slow clients",
     concerns: is_real,
     command: Some("web"),
     variants: |_, _, _| vec![Variant::new("-", FAST)],
