@@ -23,8 +23,10 @@ const KEYS: usize = 1000;
 /// of their work.
 const PAUSE: Duration = Duration::from_micros(300);
 
-/// A p99 needs this number of replies.
+/// A p99 needs this number of replies. A short window goes on for them, but not for longer than
+/// this.
 const LEAST_REPLIES: u64 = 1000;
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// The requests of the others: a name, the bytes, and a byte that each reply has once.
 const REQUESTS: [(&str, &str, u8); 3] =
@@ -84,7 +86,11 @@ fn wait_beside(mut stream: TcpStream, flood: &Flood, length: Duration, reading: 
     let (begun, before) = (Instant::now(), flood.replies());
     let mut times = Latency::default();
     let mut reply = [0; HIT];
-    while (begun.elapsed() < length || times.count() < LEAST_REPLIES) && !flood.has_ended() {
+    let is_due = |replies| {
+        let elapsed = begun.elapsed();
+        elapsed < length || replies < LEAST_REPLIES && elapsed < LONGEST
+    };
+    while is_due(times.count()) && !flood.has_ended() {
         let asked = Instant::now();
         stream.write_all(b"get key_00000007\r\n")?;
         stream.read_exact(&mut reply)?;
