@@ -71,13 +71,18 @@ fn contents(html: &mut String, shown: &[&Experiment]) {
 fn summarise(html: &mut String, shown: &[&Experiment], rows: &[Row], setting: &Setting) {
     *html += "<section id=\"summary\">\n<h2>Summary</h2>\n";
     setting.caveats(html);
-    *html += "<p>A ratio says how many times better a runtime of Sinew’s is than the best peer that is not Sinew’s: \
-              2× is twice as fast, or needs half the time or memory. It is the mean over the experiment’s variants \
-              and numbers of processors, with the least and the greatest beside it. <i>Level</i> is within 5 %. \
-              <b>Default</b> is the runtime that <code>sinew::run</code> gives: safe, and a fibre stays on the \
+    let level = setting.level();
+    let _ = write!(
+        html,
+        "<p>A ratio says how many times better a runtime of Sinew’s is than the best peer that is not Sinew’s: 2× is \
+         twice as fast, or needs half the time or memory. It is the mean over the experiment’s variants and numbers \
+         of processors, with the least and the greatest beside it. <i>Level</i> is within {:.0} %. ",
+        100.0 * level
+    );
+    *html += "<b>Default</b> is the runtime that <code>sinew::run</code> gives: safe, and a fibre stays on the \
               processor where it began. <b>Migrating</b> is the same runtime after one <code>unsafe</code> line: \
               fibres that have begun move, too.</p>\n";
-    summary::table(html, shown, rows);
+    summary::table(html, shown, rows, level);
     *html += "</section>\n";
 }
 

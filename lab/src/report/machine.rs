@@ -144,6 +144,12 @@ impl Setting {
         format!("cargo run --release -p sinew-lab -- run {experiment} {}", self.arguments)
     }
 
+    /// Returns the difference between two figures, over one of them, that says nothing on this
+    /// machine.
+    pub fn level(&self) -> f64 {
+        if self.load.is_some_and(|load| load > BUSY) { 0.33 } else { 0.05 }
+    }
+
     /// Appends what a reader has to know before the figures.
     pub fn caveats(&self, html: &mut String) {
         match self.load {

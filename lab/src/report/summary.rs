@@ -13,9 +13,6 @@ use crate::table::Group;
 /// Sinew's runtime with the default scheduler, whose fibres migrate.
 const MIGRATING: &str = "sinew/fair";
 
-/// Ratios within this distance of 1 are level.
-const LEVEL: f64 = 0.05;
-
 /// Ratios beyond this say no more than that they are large.
 const GREATEST: f64 = 1000.0;
 
@@ -119,12 +116,13 @@ fn together(standings: &[Standing]) -> (Standing, String) {
     (Standing::Ratio(mean), words)
 }
 
-/// Returns the class of the style sheet and the words of a verdict.
-fn verdict(default: Standing, migrating: Standing) -> (&'static str, &'static str) {
-    let is_ahead = |standing| matches!(standing, Standing::Ratio(ratio) if ratio > 1.0 + LEVEL);
+/// Returns the class of the style sheet and the words of a verdict. Ratios within `level` of 1 are
+/// level.
+fn verdict(default: Standing, migrating: Standing, level: f64) -> (&'static str, &'static str) {
+    let is_ahead = |standing| matches!(standing, Standing::Ratio(ratio) if ratio > 1.0 + level);
     match default {
-        Standing::Ratio(ratio) if ratio > 1.0 + LEVEL => ("ahead", "the default is ahead"),
-        Standing::Ratio(ratio) if ratio >= 1.0 - LEVEL => ("level", "the default is level"),
+        Standing::Ratio(ratio) if ratio > 1.0 + level => ("ahead", "the default is ahead"),
+        Standing::Ratio(ratio) if ratio >= 1.0 / (1.0 + level) => ("level", "the default is level"),
         Standing::Ratio(_) if is_ahead(migrating) => ("mixed", "only migrating is ahead"),
         Standing::Ratio(_) => ("behind", "the default is behind"),
         Standing::DidNotComplete if is_ahead(migrating) => ("mixed", "only migrating completes"),
@@ -133,8 +131,8 @@ fn verdict(default: Standing, migrating: Standing) -> (&'static str, &'static st
     }
 }
 
-/// Appends the table, with a row for each experiment.
-pub fn table(html: &mut String, shown: &[&Experiment], rows: &[Row]) {
+/// Appends the table, with a row for each experiment. Ratios within `level` of 1 are level.
+pub fn table(html: &mut String, shown: &[&Experiment], rows: &[Row], level: f64) {
     *html += "<div class=\"wide\"><table class=\"summary\">\n<tr><th>Experiment</th><th>Verdict</th><th>Best \
               peer</th><th>Default over the best other</th><th>Migrating over the best other</th></tr>\n";
     let mut details = String::new();
@@ -143,7 +141,7 @@ pub fn table(html: &mut String, shown: &[&Experiment], rows: &[Row]) {
         let matches: Vec<Match> = groups.iter().filter_map(|group| Match::of(experiment, group)).collect();
         let of = |side: fn(&Match) -> Standing| together(&matches.iter().map(side).collect::<Vec<_>>());
         let ((default, default_words), (migrating, migrating_words)) = (of(|m| m.default), of(|m| m.migrating));
-        let (kind, verdict) = verdict(default, migrating);
+        let (kind, verdict) = verdict(default, migrating, level);
         let name = experiment.name;
         let _ = writeln!(
             html,
@@ -221,7 +219,7 @@ mod tests {
 
     fn summary(experiment: &str, rows: &[Row]) -> String {
         let mut html = String::new();
-        table(&mut html, &[experiments::find(experiment).expect("an experiment")], rows);
+        table(&mut html, &[experiments::find(experiment).expect("an experiment")], rows, 0.05);
         html
     }
 
@@ -245,6 +243,15 @@ mod tests {
         rows.extend(measured("transfer", "mean_us", &[(MIGRATING, 50.0), ("threads", 5000.0)]));
         let html = summary("transfer", &rows);
         assert!(html.contains("did not complete") && html.contains("only migrating completes"), "{html}");
+    }
+
+    #[test]
+    fn what_is_level_depends_on_the_machine() {
+        let verdicts = |ratio| [0.05, 0.33].map(|level| verdict(Standing::Ratio(ratio), Standing::Absent, level).0);
+        assert_eq!(verdicts(1.2), ["ahead", "level"]);
+        assert_eq!(verdicts(0.8), ["behind", "level"]);
+        assert_eq!(verdicts(0.7), ["behind", "behind"]);
+        assert_eq!(verdicts(0.97), ["level", "level"]);
     }
 
     #[test]
