@@ -11,6 +11,7 @@ pub mod net;
 mod processor;
 mod runtime;
 pub mod sched;
+pub mod signal;
 #[doc = include_str!("../../docs/soundness.md")]
 pub mod soundness {}
 mod stack;

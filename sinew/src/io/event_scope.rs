@@ -239,7 +239,7 @@ fn here_slow() -> ScopeId {
 
 /// Calls `f` with the home of each event scope, for its threads for blocking calls.
 pub(crate) fn for_all_workers(mut f: impl FnMut(&Home)) {
-    f(&Home { scope: None });
+    f(&Home::main());
     let keepers: Vec<_> = scopes().iter().filter_map(Weak::upgrade).collect();
     keepers.into_iter().for_each(|keeper| f(&Home { scope: Some(EventScope { keeper }) }));
 }
@@ -264,6 +264,11 @@ impl Home {
     /// Makes the home of a new cluster: the given event scope, or else the caller's.
     pub(crate) fn new(scope: Option<EventScope>) -> Home {
         Home { scope: scope.or_else(EventScope::current) }
+    }
+
+    /// Returns the main event scope.
+    pub(crate) fn main() -> Home {
+        Home { scope: None }
     }
 
     pub(crate) fn id(&self) -> ScopeId {
