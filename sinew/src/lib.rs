@@ -8,6 +8,7 @@ pub mod fs;
 pub mod io;
 pub mod memory;
 pub mod net;
+pub mod process;
 mod processor;
 mod runtime;
 pub mod sched;

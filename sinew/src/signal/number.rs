@@ -46,7 +46,7 @@ names! {
     ALRM = SIGALRM;
     /// A request to end, from `kill` or a service manager.
     TERM = SIGTERM;
-    /// A child process has ended or stopped.
+    /// A child process has ended or stopped. [`process`](crate::process) does not need it.
     CHLD = SIGCHLD;
     /// The process goes on after it was stopped.
     CONT = SIGCONT;

@@ -1,0 +1,13 @@
+#![doc = include_str!("README.md")]
+
+mod capture;
+mod child;
+mod command;
+mod end;
+mod orphans;
+mod pipe;
+
+pub use child::Child;
+pub use command::Command;
+pub use pipe::{ChildStderr, ChildStdin, ChildStdout};
+pub use std::process::{CommandArgs, CommandEnvs, ExitCode, ExitStatus, Output, Stdio, Termination, abort, exit, id};
