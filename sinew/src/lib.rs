@@ -12,6 +12,7 @@ pub mod process;
 mod processor;
 mod runtime;
 pub mod sched;
+pub mod shutdown;
 pub mod signal;
 #[doc = include_str!("../../docs/soundness.md")]
 pub mod soundness {}

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 /// use sinew::signal::{Signal, Signals};
 /// sinew::run(|| {
 ///     let signals = Signals::new([Signal::USR1, Signal::TERM]).unwrap();
-///     let kill = |signal| Command::new("kill").args([signal, &std::process::id().to_string()]).status();
+///     let id = std::process::id().to_string();
+///     let kill = |signal: &str| Command::new("kill").args([signal, &id]).status();
 ///     kill("-USR1").unwrap();
 ///     assert_eq!(signals.recv().unwrap(), Signal::USR1);
 ///     kill("-TERM").unwrap();
