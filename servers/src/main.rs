@@ -7,7 +7,6 @@ mod memory;
 mod message;
 mod runtime;
 mod serving;
-mod signals;
 mod web;
 
 use clap::{Parser, Subcommand};

@@ -142,7 +142,7 @@ fn an_iterator_and_a_select_receive_signals() {
             let signals = Signals::new([Signal::USR2]).unwrap();
             let (_jobs, some_jobs) = mpsc::channel::<()>();
             let selecting = sinew::spawn(move || {
-                let first = Select::new().recv(&some_jobs, |job| Err(job)).recv(signals.receiver(), Ok).run();
+                let first = Select::new().recv(&some_jobs, Err).recv(signals.receiver(), Ok).run();
                 (first.unwrap().unwrap(), signals)
             });
             let_others_wait();

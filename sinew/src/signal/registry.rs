@@ -14,6 +14,7 @@ use crate::base::fork;
 use crate::io::Home;
 use crate::sync::mpmc;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -86,9 +87,8 @@ impl Registry {
     }
 
     fn catch(&mut self, signal: Signal) -> io::Result<()> {
-        if !self.caught.contains_key(&signal) {
-            let before = handler::install(signal)?;
-            self.caught.insert(signal, before);
+        if let Entry::Vacant(place) = self.caught.entry(signal) {
+            place.insert(handler::install(signal)?);
         }
         Ok(())
     }
