@@ -4,6 +4,8 @@ mod capture;
 mod child;
 mod command;
 mod end;
+#[cfg(feature = "futures-io")]
+mod futures_io;
 mod orphans;
 mod pipe;
 
