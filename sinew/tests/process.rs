@@ -4,7 +4,7 @@
 mod fixture;
 
 use fixture::loopback::bytes;
-use fixture::rerun::Rerun;
+use fixture::rerun::{self, Rerun};
 use fixture::{LONG, SOON, Scratch, Setup, alone, everywhere, happens_within, let_others_wait, wherever};
 use rustix::process::{Pid, test_kill_process};
 use sinew::cancel::Cancelled;
@@ -154,6 +154,25 @@ fn streams_that_were_set_stay_and_a_command_can_be_used_again() {
             assert!(child.stdin.is_none() && child.stdout.is_none() && child.stderr.is_none());
             child.wait().unwrap();
         });
+    });
+}
+
+/// Environment variable: tells the test that it is the child.
+const WITH_INPUT: &str = "SINEW_TEST_WITH_INPUT";
+
+#[test]
+fn a_child_whose_output_is_captured_has_no_input() {
+    if std::env::var(WITH_INPUT).is_ok() {
+        let output = sinew::run(|| Command::new("cat").output()).unwrap();
+        println!("captured {:?}", output.stdout);
+        return;
+    }
+    let mut again = rerun::command(name_of_test!(), WITH_INPUT, "");
+    alone(|| {
+        let mut again = again.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        again.stdin.take().unwrap().write_all(b"input").unwrap();
+        let output = String::from_utf8(again.wait_with_output().unwrap().stdout).unwrap();
+        assert!(output.contains("captured []"), "{output}");
     });
 }
 
@@ -418,24 +437,23 @@ fn children_are_waited_for_in_any_event_scope_and_pipes_used_in_their_own() {
         // SAFETY: only children of `sinew::process` are moved between the event scopes.
         let scope = unsafe { EventScope::new() }.unwrap();
         let cluster = runtime.cluster(Cluster::builder().processors(1).event_scope(&scope)).unwrap();
-        let mut child = cluster
+        let (child, mut pipe) = cluster
             .spawn(|| {
-                let mut command = Command::new("cat");
-                let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+                let mut child = sleeper().stdout(Stdio::piped()).spawn().unwrap();
                 // The descriptor to wait for is of this event scope.
                 assert_eq!(child.wait_timeout(Duration::ZERO).unwrap(), None);
-                child
+                let pipe = child.stdout.take().unwrap();
+                (child, pipe)
             })
             .join()
             .unwrap();
-        // `wait_timeout` has closed the pipe to the input, so the child ends.
-        let (status, mut child) = runtime.run(move || {
-            let error = child.stdout.as_mut().unwrap().read(&mut [0]).unwrap_err();
+        runtime.run(move || {
+            let error = pipe.read(&mut [0]).unwrap_err();
             assert!(error.get_ref().unwrap().is::<sinew::io::OtherScope>());
-            (child.wait().unwrap(), child)
+            let mut child = child;
+            assert_eq!(child.wait_timeout(Duration::from_millis(1)).unwrap(), None);
+            end(child);
         });
-        assert!(status.success());
-        drop(child.stdout.take());
         let output = cluster.spawn(|| sh("echo there; echo err >&2").output().unwrap()).join().unwrap();
         assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"there\n"[..], &b"err\n"[..]));
         let orphan = cluster.spawn(|| sleeper().kill_on_drop(true).spawn().unwrap()).join().unwrap();

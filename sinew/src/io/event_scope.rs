@@ -33,8 +33,8 @@ use std::{fmt, io, thread};
 /// handles and its clusters do. Then the kernel closes what is still open there. A kernel thread that
 /// a fibre starts belongs to the fibre's event scope.
 ///
-/// The types of [`net`](crate::net) and [`fs`](crate::fs) know their event scope, and may be moved
-/// anywhere. In another event scope they behave as follows:
+/// The types of [`net`](crate::net), [`fs`](crate::fs) and [`process`](crate::process) know their
+/// event scope, and may be moved anywhere. In another event scope they behave as follows:
 ///
 /// | call | effect |
 /// | --- | --- |
@@ -162,8 +162,8 @@ impl EventScope {
     /// - what fibres, tasks, messages and statics hold: a log file that several event scopes write to
     ///   is used in several event scopes.
     ///
-    /// The promise does not cover the types of [`net`](crate::net) and [`fs`](crate::fs), nor the
-    /// standard streams as long as no code replaces or closes them. The caller also promises that no
+    /// The promise does not cover the types of [`net`](crate::net), [`fs`](crate::fs) and
+    /// [`process`](crate::process), nor the standard streams as long as no code replaces or closes them. The caller also promises that no
     /// thread leaves its event scope by itself, by `unshare` or `close_range`.
     ///
     /// # Errors
