@@ -33,8 +33,9 @@ use std::{fmt, io, thread};
 /// handles and its clusters do. Then the kernel closes what is still open there. A kernel thread that
 /// a fibre starts belongs to the fibre's event scope.
 ///
-/// The types of [`net`](crate::net), [`fs`](crate::fs) and [`process`](crate::process) know their
-/// event scope, and may be moved anywhere. In another event scope they behave as follows:
+/// The types of [`net`](crate::net) and [`fs`](crate::fs), and the children and pipes of
+/// [`process`](crate::process), know their event scope, and may be moved anywhere. In another event
+/// scope they behave as follows:
 ///
 /// | call | effect |
 /// | --- | --- |
@@ -162,9 +163,10 @@ impl EventScope {
     /// - what fibres, tasks, messages and statics hold: a log file that several event scopes write to
     ///   is used in several event scopes.
     ///
-    /// The promise does not cover the types of [`net`](crate::net), [`fs`](crate::fs) and
-    /// [`process`](crate::process), nor the standard streams as long as no code replaces or closes them. The caller also promises that no
-    /// thread leaves its event scope by itself, by `unshare` or `close_range`.
+    /// The promise does not cover the types of [`net`](crate::net) and [`fs`](crate::fs), nor the
+    /// children and pipes of [`process`](crate::process), nor the standard streams as long as no code
+    /// replaces or closes them. It does cover the streams that a `Command` was given. The caller also
+    /// promises that no thread leaves its event scope by itself, by `unshare` or `close_range`.
     ///
     /// # Errors
     /// The kernel's. Event scopes need Linux 5.9, and a kernel that can compare descriptor tables
