@@ -339,6 +339,10 @@ fn an_output_that_is_cancelled_or_overdue_or_dropped_kills_its_child() {
             // By a limit. The child may be killed before it has told its number.
             let outcome = time::timeout(Duration::from_millis(50), || command.output());
             assert_eq!(outcome.unwrap_err().kind(), ErrorKind::TimedOut);
+            // The same, while only the second output is open.
+            let mut half_closed = sh("exec sleep 1000 >&-");
+            let outcome = time::timeout(Duration::from_millis(50), || half_closed.kill_on_drop(true).output());
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::TimedOut);
             // By the end of a task.
             let (mut other, announcements, mut other_relay) = announced();
             let task = task::spawn(async move { other.output_async().await });

@@ -2,7 +2,8 @@
 //! other would wait for ever.
 
 use super::{ChildStderr, ChildStdout};
-use crate::fibre;
+use crate::cancel::{self, Cancelled};
+use crate::fibre::{self, FibreBuilder};
 use crate::stack::current_stack;
 use crate::wait::{carried, carrying};
 use std::future::poll_fn;
@@ -29,13 +30,13 @@ pub(super) fn read_both(output: Option<ChildStdout>, errors: Option<ChildStderr>
     let read_errors = || carrying(limits, || read_all(Some(errors)));
     let (output, errors) = if current_stack().is_some() {
         fibre::scope(|scope| {
-            let errors = scope.spawn(read_errors);
+            let errors = FibreBuilder::new().spawn_scoped(scope, read_errors)?;
             let output = read_all(Some(output));
             if output.is_err() {
                 scope.cancel();
             }
-            (output, errors.join())
-        })
+            io::Result::Ok((output, errors.join()))
+        })?
     } else {
         thread::scope(|scope| {
             let errors = thread::Builder::new().spawn_scoped(scope, read_errors)?;
@@ -43,7 +44,15 @@ pub(super) fn read_both(output: Option<ChildStdout>, errors: Option<ChildStderr>
             io::Result::Ok((output, errors.join()))
         })?
     };
-    Ok((output?, errors.unwrap_or_else(|payload| resume_unwind(payload))?))
+    let errors = errors.unwrap_or_else(|payload| resume_unwind(payload));
+    Ok((output?, errors.map_err(own_reason)?))
+}
+
+/// Returns the caller's own reason for an error of the second fibre: a caller whose time is up cancels
+/// that fibre.
+fn own_reason(error: io::Error) -> io::Error {
+    let is_cancelled = error.get_ref().is_some_and(|source| source.is::<Cancelled>());
+    cancel::check().err().filter(|_| is_cancelled).map_or(error, io::Error::from)
 }
 
 fn read_all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
