@@ -470,7 +470,7 @@ fn children_are_waited_for_in_any_event_scope_and_pipes_used_in_their_own() {
 }
 
 #[test]
-fn pipes_are_blocking_for_those_who_get_them_from_us() {
+fn a_pipe_that_becomes_std_s_blocks() {
     alone(|| {
         sinew::run(|| {
             let mut child = sh("echo one; sleep 0.01; echo two").stdout(Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Signals reach everybody who listens. Each test that changes what a signal does to the process runs
+//! Signals reach all listeners. Each test that changes what a signal does to the process runs
 //! in a process of its own.
 #![allow(unsafe_code)]
 

@@ -21,7 +21,7 @@ pub(super) fn adopt(child: Child) {
     let _ = Home::main().spawn("sinew-orphan".to_owned(), || {
         let child = waiting().pop();
         if let Some(mut child) = child {
-            // There is nobody who could be told of an error, nor of the status.
+            // Nobody is left to be told of the status, nor of an error.
             let _ = child.wait();
         }
     });

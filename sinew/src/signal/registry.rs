@@ -1,4 +1,4 @@
-//! Who listens for which signals, and the thread that tells them.
+//! The listeners for signals, and the thread that tells them.
 //!
 //! The *dispatcher* is a kernel thread. It is started for the first listener, and sleeps until the
 //! handler wakes it. It sends each caught signal to the channels of its listeners, as any thread

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 /// A listener for signals. Several listeners of the same signal all see it.
 ///
-/// While a signal has a listener, it does not end the process, or whatever else it would do. A
-/// handler that was installed before, by any library, is called as well. When the last listener is
-/// dropped, the signal does again what it did before.
+/// While a signal has a listener, it does not have its usual effect: SIGTERM does not end the
+/// process. A handler that another library installed before is called as well. When the last
+/// listener is dropped, the signal does again what it did before.
 ///
 /// A listener sees the signals that come after it was made. As in the kernel, a signal that comes
 /// several times before it is received is received once. Different signals are received in the order
