@@ -8,9 +8,12 @@ pub mod fs;
 pub mod io;
 pub mod memory;
 pub mod net;
+pub mod process;
 mod processor;
 mod runtime;
 pub mod sched;
+pub mod shutdown;
+pub mod signal;
 #[doc = include_str!("../docs/soundness.md")]
 pub mod soundness {}
 mod stack;
