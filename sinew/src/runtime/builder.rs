@@ -11,12 +11,13 @@ use crate::processor::driver::{Driver, Drivers};
 use crate::processor::{self, Processor, RuntimeShared};
 use crate::sched::{self, Fair, MAX_PROCESSORS, Scheduler, Topology};
 use crate::stack::arena::{self, Class};
-use crate::wait::{Party, Timers};
+use crate::wait::{self, Party, Timers};
 use std::sync::Arc;
 use std::{fmt, thread};
 
-/// The size of a fibre's stack, unless another is asked for.
-const DEFAULT_STACK: usize = 64 * 1024;
+/// The size of a fibre's stack, unless another is asked for. In a debug build, to compile a regular
+/// expression or to read deeply nested JSON takes more than 64 KiB.
+const DEFAULT_STACK: usize = 256 * 1024;
 
 /// Builds a [`Cluster`]: see [`Runtime::cluster`].
 #[must_use]
@@ -55,7 +56,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Sets the least size of stacks, unless a fibre asks for another size. Without this, 64 KiB;
+    /// Sets the least size of stacks, unless a fibre asks for another size. Without this, 256 KiB;
     /// see [`FibreBuilder::stack_size`](crate::FibreBuilder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = bytes;
@@ -255,6 +256,29 @@ impl Builder {
     pub unsafe fn migrating(mut self) -> Self {
         self.migrating = true;
         self
+    }
+
+    /// Builds the runtime and runs `f` as its first fibre, as [`run`](crate::run) does. Returns what
+    /// `f` returns, when all fibres and tasks of the runtime have finished.
+    ///
+    /// ```
+    /// let runtime = sinew::Runtime::builder().processors(1).stack_size(1024 * 1024);
+    /// assert_eq!(runtime.run(|| 6 * 7), 42);
+    /// ```
+    ///
+    /// # Panics
+    /// As [`run`](crate::run).
+    #[track_caller]
+    pub fn run<F, T>(self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        wait::refuse_tasks();
+        match self.build() {
+            Ok(runtime) => runtime.run(f),
+            Err(error) => panic!("cannot build a runtime: {error}"),
+        }
     }
 
     /// Builds the runtime and starts its processors.

@@ -35,7 +35,7 @@ pub(crate) const GUARD: usize = 33 * PAGE;
 
 const _: () = assert!((SMALLEST_STACK + GUARD) / PAGE % 2 == 1, "slots are odd numbers of pages");
 
-/// 1 TiB of addresses for each size: five million stacks of 64 KiB. Address space costs nothing
+/// 1 TiB of addresses for each size: 2.7 million stacks of 256 KiB. Address space costs nothing
 /// until it is used. Halved until the kernel agrees.
 const LARGEST_PART: usize = 1 << 40;
 const SMALLEST_PART: usize = 1 << 29;
