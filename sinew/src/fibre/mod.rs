@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod builder;
+pub mod context;
 mod handle;
 mod headcount;
 mod join_future;
