@@ -60,7 +60,7 @@ use super::with_record;
 use crate::wait::Switches;
 use std::cell::Cell;
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// What belongs to a fibre, but is kept in the kernel thread while the fibre runs: see the
 /// [module](self).
@@ -83,20 +83,22 @@ pub trait Context: 'static {
 /// a kernel thread that runs no fibre, `attach` has no effect: that thread has no switches.
 pub fn attach(context: Rc<dyn Context>) -> Attached {
     refuse_callbacks();
+    let attached = Attached { context: Rc::downgrade(&context) };
     with_record(|record| {
         if let Some(record) = record
-            && record.locals().attach(Rc::clone(&context))
+            && record.locals().attach(context)
         {
             record.head().watch_switches(&SWITCHES, true);
         }
     });
-    Attached { context }
+    attached
 }
 
 /// Keeps a context attached to its fibre: see [`attach`].
 #[must_use = "the context is detached when this is dropped"]
 pub struct Attached {
-    context: Rc<dyn Context>,
+    /// Weak, so that a context may own its attachment.
+    context: Weak<dyn Context>,
 }
 
 impl Drop for Attached {

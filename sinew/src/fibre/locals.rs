@@ -6,7 +6,7 @@ use super::with_record;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Declares variables of which each fibre has its own:
@@ -268,9 +268,9 @@ impl Locals {
     }
 
     /// Takes a context out. Returns it, and whether no context is left.
-    pub(super) fn detach(&self, context: &Rc<dyn Context>) -> (Option<Rc<dyn Context>>, bool) {
+    pub(super) fn detach(&self, context: &Weak<dyn Context>) -> (Option<Rc<dyn Context>>, bool) {
         let Some(kept) = &mut self.table().kept else { return (None, true) };
-        let place = kept.contexts.iter().rposition(|attached| Rc::ptr_eq(attached, context));
+        let place = kept.contexts.iter().rposition(|attached| Rc::as_ptr(attached).addr() == context.as_ptr().addr());
         (place.map(|place| kept.contexts.remove(place)), kept.contexts.is_empty())
     }
 
