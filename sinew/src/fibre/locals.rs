@@ -5,6 +5,7 @@ use super::context::Context;
 use super::with_record;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::fmt;
+use std::mem::{self, ManuallyDrop};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -164,11 +165,10 @@ impl<T: 'static> fmt::Debug for LocalKey<T> {
 /// The variables and the contexts of one fibre. Only that fibre uses them.
 pub(crate) struct Locals(UnsafeCell<Table>);
 
-#[derive(Default)]
 struct Table {
-    /// Made with the first variable or context. This takes one word of the record: most fibres have
-    /// neither.
-    kept: Option<Box<Kept>>,
+    /// Made with the first variable or context, dropped by `clear`. This takes one word of the record:
+    /// most fibres have neither. The drop of a record does not look at it.
+    kept: ManuallyDrop<Option<Box<Kept>>>,
     /// Says that the fibre is ending.
     closed: bool,
 }
@@ -190,7 +190,7 @@ struct Value {
 
 impl Locals {
     pub(crate) const fn new() -> Self {
-        Locals(UnsafeCell::new(Table { kept: None, closed: false }))
+        Locals(UnsafeCell::new(Table { kept: ManuallyDrop::new(None), closed: false }))
     }
 
     /// # Safety of the body
@@ -240,15 +240,21 @@ impl Locals {
     /// another. By the fibre, when its closure has ended.
     pub(crate) fn clear(&self) {
         self.table().closed = true;
-        let Some(kept) = &mut self.table().kept else { return };
-        let variables = std::mem::take(&mut kept.variables);
+        if self.table().kept.is_some() {
+            self.clear_slow();
+        }
+    }
+
+    #[cold]
+    fn clear_slow(&self) {
+        let variables = self.table().kept.as_mut().map(|kept| mem::take(&mut kept.variables)).unwrap_or_default();
         let result = catch_unwind(AssertUnwindSafe(|| {
             for value in variables.into_iter().flatten() {
                 // SAFETY: the table is closed, so nobody else has the value.
                 unsafe { (value.drop)(value.place) };
             }
             // After the variables: their drop may block.
-            drop(self.take_contexts());
+            drop(self.table().kept.take());
         }));
         if result.is_err() {
             crate::base::fatal("a fibre-local variable panicked when it was dropped");
@@ -269,19 +275,19 @@ impl Locals {
 
     /// Takes a context out. Returns it, and whether no context is left.
     pub(super) fn detach(&self, context: &Weak<dyn Context>) -> (Option<Rc<dyn Context>>, bool) {
-        let Some(kept) = &mut self.table().kept else { return (None, true) };
+        let Some(kept) = self.table().kept.as_mut() else { return (None, true) };
         let place = kept.contexts.iter().rposition(|attached| Rc::as_ptr(attached).addr() == context.as_ptr().addr());
         (place.map(|place| kept.contexts.remove(place)), kept.contexts.is_empty())
     }
 
     /// Takes all contexts out, so that they can be called.
     pub(super) fn take_contexts(&self) -> Vec<Rc<dyn Context>> {
-        self.table().kept.as_mut().map_or_else(Vec::new, |kept| std::mem::take(&mut kept.contexts))
+        self.table().kept.as_mut().map_or_else(Vec::new, |kept| mem::take(&mut kept.contexts))
     }
 
     /// Puts back what [`take_contexts`](Locals::take_contexts) has returned.
     pub(super) fn put_contexts(&self, contexts: Vec<Rc<dyn Context>>) {
-        if let Some(kept) = &mut self.table().kept {
+        if let Some(kept) = self.table().kept.as_mut() {
             kept.contexts = contexts;
         }
     }

@@ -156,13 +156,29 @@ pub(crate) struct Switches {
 /// Written when the first strand asks for it.
 static SWITCHES: OnceLock<&'static Switches> = OnceLock::new();
 
+/// Says whether the switches of a strand are watched. By the strand.
+#[cfg(not(sinew_loom))]
+#[inline(always)]
+fn is_watched(strand: &Strand) -> bool {
+    // Not an atomic load: that costs one instruction more, because compilers do not make it part of a
+    // comparison.
+    // SAFETY: only the strand itself writes the flag, and an `AtomicBool` lies in memory as a `bool`.
+    unsafe { std::ptr::from_ref(strand.flag()).cast::<bool>().read() }
+}
+
+/// A model's flag does not lie in memory as a `bool`.
+#[cfg(sinew_loom)]
+fn is_watched(strand: &Strand) -> bool {
+    strand.flag().load(Relaxed)
+}
+
 /// Gives up the processor, for the reason `after`. By the strand that runs on `stack`.
 ///
 /// The flag of the strand says whether its switches are watched. It is on the line of the strand that
 /// the switch writes to anyway, so a strand that is not watched pays two instructions.
 #[inline(always)]
 pub(crate) fn suspend(stack: Stack, after: After) {
-    if unwinding::is_in_flight() || stack.strand().flag().load(Relaxed) {
+    if unwinding::is_in_flight() || is_watched(stack.strand()) {
         suspend_slow(stack, after);
     } else {
         // SAFETY: `current_stack` returned it, so the caller runs on it.
@@ -174,7 +190,7 @@ pub(crate) fn suspend(stack: Stack, after: After) {
 #[cold]
 #[inline(never)]
 fn suspend_slow(stack: Stack, after: After) {
-    let switches = if stack.strand().flag().load(Relaxed) { SWITCHES.get() } else { None };
+    let switches = if is_watched(stack.strand()) { SWITCHES.get() } else { None };
     if let Some(switches) = switches {
         (switches.before)();
     }
