@@ -43,7 +43,8 @@
 //!   more line gives each fibre its own: `use sinew::fibre_local as thread_local;`.
 //! - A fibre that computes for long without a call that may block keeps its processor. Call
 //!   [`yield_now`] now and then.
-//! - The message of a panic names the kernel thread.
+//! - The message of a panic names the fibre and its kernel thread. If the program has a panic hook of its
+//!   own, that hook decides.
 //! - A name with a NUL byte is an error, not a panic.
 
 pub use crate::fibre::{

@@ -296,6 +296,7 @@ impl Builder {
         fork::watch(processor::beat_next);
         fence::register();
         fibre::install_overflow_handler();
+        fibre::install_panic_hook();
         let shared = Arc::new(RuntimeShared::new(self.migrating, Party::signal_owed));
         let main = Cluster::start(self.cluster.plan_with(others)?, Arc::clone(&shared))?;
         Ok(Runtime { main, shared, leftovers: self.leftovers })

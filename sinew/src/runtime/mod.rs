@@ -36,6 +36,11 @@ use std::{fmt, thread};
 /// the processors. See [`run_migrating`] for the alternative, and [`soundness`](crate::soundness) for
 /// what a fibre shares with the other fibres of its kernel thread.
 ///
+/// # Messages of panics
+/// A panic in a fibre is reported with the fibre's name and the place where it was spawned. For this the
+/// first runtime of a process replaces std's panic hook. It leaves a hook of the program alone, whether
+/// that is set before or after. Such a hook can ask [`current`](crate::current) for the name.
+///
 /// # Forking
 /// Only the thread that forks goes on in the child. So a child that is forked while there is a runtime,
 /// or after there was one, has no runtime. It may exec another program or exit:
