@@ -14,7 +14,8 @@ fn is_first(setup: &Setup) -> bool {
 fn a_regular_expression_is_compiled_on_the_default_stack() {
     wherever(is_first, |rt, _| {
         let matches = rt.run(|| {
-            let pattern = r"(?i)^(?P<user>[\w.+-]{1,64})@(?P<host>(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,})$";
+            let pattern =
+                r"(?i)^(?P<user>[\w.+-]{1,64})@(?P<host>(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,})$";
             let address = regex::Regex::new(pattern).unwrap();
             let parts = address.captures("Ada.Lovelace@analytical.engine.example").unwrap();
             (parts["user"].to_owned(), parts["host"].to_owned())

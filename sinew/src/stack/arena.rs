@@ -250,6 +250,16 @@ pub(crate) fn discard(ranges: impl Iterator<Item = (usize, usize)>) {
     let _ = advise_all(ranges, libc::MADV_DONTNEED);
 }
 
+/// Returns the address of the lowest page in this range of a stack that has memory. A page that the
+/// kernel has swapped out may count as one without memory.
+pub(crate) fn lowest_resident(start: usize, length: usize) -> Option<usize> {
+    let mut pages = vec![0u8; length / PAGE];
+    // SAFETY: the kernel writes one byte for each page of the range.
+    let done = unsafe { libc::mincore(start as *mut libc::c_void, length, pages.as_mut_ptr()) };
+    let first = pages.iter().position(|page| page & 1 != 0)?;
+    (done == 0).then(|| start + first * PAGE)
+}
+
 /// Gives one advice on many ranges, in batches if the kernel allows. After an error the kernel may
 /// have followed it for some of them.
 fn advise_all(mut ranges: impl Iterator<Item = (usize, usize)>, advice: libc::c_int) -> io::Result<()> {

@@ -28,6 +28,8 @@ pub(crate) struct Stackful {
     is_pinned: bool,
     class: Class,
     carries: Cell<Carries>,
+    /// Whether the strand's use of its stack is measured. Owner: the processor that runs the strand.
+    is_measured: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,7 @@ impl Stackful {
             is_pinned,
             class,
             carries: Cell::new(Carries::Nothing),
+            is_measured: Cell::new(false),
         }
     }
 
@@ -105,6 +108,13 @@ impl Stackful {
     #[inline(always)]
     pub(crate) fn class(&self) -> Class {
         self.class
+    }
+
+    /// Returns the cell that says whether the strand's use of its stack is measured. By the processor that
+    /// runs the strand.
+    #[inline(always)]
+    pub(crate) fn is_measured(&self) -> &Cell<bool> {
+        &self.is_measured
     }
 
     /// Binds the strand for life to the processor that starts it, unless the runtime is migrating and

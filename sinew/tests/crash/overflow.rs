@@ -26,7 +26,10 @@ fn the_message_of_an_overflow_names_the_fibre_its_stack_size_its_spawn_site_and_
         sinew::run(|| overflow(FibreBuilder::new().name("digger")));
     });
     let place = concat!("(spawned at ", file!(), ":");
-    outcome.assert_killed(SIGABRT, &["fibre 'digger' has overflowed its stack of 256 KiB", place, "`FibreBuilder::stack_size`"]);
+    outcome.assert_killed(
+        SIGABRT,
+        &["fibre 'digger' has overflowed its stack of 256 KiB", place, "`FibreBuilder::stack_size`"],
+    );
 }
 
 #[test]
