@@ -28,9 +28,9 @@
 //! destructors on their stacks do not run.
 //!
 //! Its stacks have the size of std's, 2 MiB, or the size in the environment variable
-//! `RUST_MIN_STACK`: a program of threads may rely on that. There is room for 131,000 of them. With
+//! `RUST_MIN_STACK`: a program of threads may rely on that. There is room for 490,000 of them. With
 //! `RUST_MIN_STACK=262144`, the size that fibres of [`sinew::run`](crate::run) have, there is room for
-//! two million, and each takes 5 KiB of memory instead of 8.6, page tables included. [`Builder::stack_size`]
+//! two million, and each takes 5 KiB of memory instead of 8.5, page tables included. [`Builder::stack_size`]
 //! sets the size for one fibre.
 //!
 //! [`sinew::spawn`](crate::spawn) and [`sinew::scope`](crate::scope) refuse where there is no runtime.
