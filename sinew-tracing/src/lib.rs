@@ -12,7 +12,7 @@ use tracing_core::{Dispatch, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer;
 
-/// A layer that keeps the entered spans of each fibre apart: see the [crate](crate).
+/// A layer that keeps the entered spans of each fibre apart: see the [crate].
 #[derive(Debug, Default)]
 pub struct FollowFibres {
     /// The subscriber that the layer is part of.

@@ -45,7 +45,7 @@ fn each_spawn_site_has_its_own_mark() {
             assert!((150 * KIB..200 * KIB).contains(&marked.high_water), "{marked}");
             assert_eq!(marked.stack_size, 256 * KIB);
             // The same stack, which has memory from the fibre before.
-            let (fibre, small) = spawn(rt, || fill::<10>());
+            let (fibre, small) = spawn(rt, fill::<10>);
             fibre.join().unwrap();
             let marked = row(small, 1);
             assert!(marked.high_water < 64 * KIB, "{marked}");
