@@ -48,7 +48,7 @@
 //! # What it costs
 //!
 //! A fibre without a context pays two instructions for each switch. A fibre that has one pays its two
-//! calls, and about 15 ns because the CPU predicts two returns wrongly.
+//! calls, and two returns that the CPU predicts wrongly, about 7 ns each.
 //!
 //! # Tasks
 //!
