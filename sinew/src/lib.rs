@@ -26,7 +26,7 @@ mod wait;
 
 pub use fibre::{
     AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Scope, ScopedJoinHandle, SelfJoin,
-    current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
+    context, current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
 };
 pub use io::{blocking, blocking_async};
 pub use processor::cluster::{BuildError, Cluster, HeldUp, MigrateError, ResizeError};
