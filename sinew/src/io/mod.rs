@@ -26,4 +26,4 @@ pub(crate) use event_scope::Home;
 pub(crate) use event_scoped::EventScoped;
 pub(crate) use pollers::Pollers;
 pub(crate) use slots::{Shown, Side};
-pub(crate) use source::{Done, Source};
+pub(crate) use source::{Done, Source, limit_error};

@@ -5,8 +5,11 @@ mod handle;
 mod address;
 mod addrs;
 mod awaited;
+mod duplex;
 #[cfg(feature = "futures-io")]
 mod futures_io;
+mod halves;
+mod line;
 mod listen;
 mod patience;
 mod raw;
@@ -19,6 +22,8 @@ mod unix;
 mod unix_datagram;
 
 pub use addrs::ToSocketAddrs;
+pub use duplex::{Duplex, DuplexSocket};
+pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listen::{Incoming, ListenerBuilder, TcpListener};
 pub use sendfile::sendfile;
 pub use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6};

@@ -78,6 +78,10 @@ impl UnixStream {
         Ok(UnixStream { socket })
     }
 
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<UnixStream> {
         let address = Address::try_from(address)?;
         let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
