@@ -27,7 +27,7 @@ use crate::processor;
 use crate::stack::current_stack;
 use crate::sync::oneshot;
 use crate::time::timeout_async;
-use crate::wait::{self, Limit, Party};
+use crate::wait::{self, Hold, Limit, Party};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -95,6 +95,7 @@ where
         wait::refuse_tasks();
         return f();
     }
+    let _hold = Hold::begin();
     let mut call = LentCall { f: Some(f), result: None, party: None };
     let home = home();
     let mut left_over = None;
@@ -135,6 +136,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    let _hold = Hold::begin();
     let (answer, mut answered) = oneshot::channel();
     let is_queued = {
         let home = home();

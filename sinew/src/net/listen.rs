@@ -6,6 +6,7 @@ use super::patience::accept_patiently;
 use super::raw;
 use super::socket::Socket;
 use super::tcp::{TcpStream, family};
+use crate::time;
 use rustix::net::{SocketType, sockopt};
 use std::iter::FusedIterator;
 use std::net::SocketAddr;
@@ -167,7 +168,7 @@ impl TcpListener {
     /// # Errors
     /// The kernel's, or `TimedOut`.
     pub fn accept_timeout(&self, timeout: Duration) -> io::Result<(TcpStream, SocketAddr)> {
-        match Instant::now().checked_add(timeout) {
+        match time::now().checked_add(timeout) {
             Some(deadline) => self.accept_deadline(deadline),
             None => self.accept(),
         }
