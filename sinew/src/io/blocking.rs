@@ -167,6 +167,13 @@ fn returned<T, E>(received: Result<thread::Result<T>, E>) -> T {
     result.unwrap_or_else(|payload| resume_unwind(payload))
 }
 
+/// Has a thread of the pool run `f`, and does not wait for it.
+pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
+    let home = home();
+    let job = Job::Owned(Box::new(OwnedCall { f: Some(f), result: None, answer: None }));
+    run_if_refused(&home, submit(&home, job, true));
+}
+
 /// The event scope whose pool serves the caller.
 fn home() -> Home {
     let of_cluster = processor::with_current(|processor| processor.map(|processor| processor.cluster().home().clone()));

@@ -4,6 +4,8 @@ mod builder;
 mod plug;
 #[cfg(all(test, not(sinew_loom)))]
 mod simulated;
+#[cfg(all(test, not(sinew_loom)))]
+mod stuck_lookups;
 
 pub use builder::{Builder, ClusterBuilder};
 
