@@ -66,7 +66,7 @@ impl Room {
     }
 
     /// Returns the number of clients.
-    pub fn len(&self) -> usize {
+    pub fn clients(&self) -> usize {
         self.0.lock().unwrap().present.len()
     }
 }

@@ -208,7 +208,7 @@ fn clients_of_the_chat_hear_the_others_and_not_themselves() {
                     spawn(scope, move || {
                         let stream = TcpStream::connect(address).unwrap();
                         let mut socket = pinned(|| tungstenite::client("ws://localhost/", stream).unwrap().0);
-                        wait_until(|| room.len() == CLIENTS);
+                        wait_until(|| room.clients() == CLIENTS);
                         pinned(|| socket.send(Message::text("hello")).unwrap());
                         for _ in 1..CLIENTS {
                             let heard = pinned(|| socket.read().unwrap().into_text().unwrap());
@@ -225,7 +225,7 @@ fn clients_of_the_chat_hear_the_others_and_not_themselves() {
                     spawn(scope, move || pinned(|| session(stream.unwrap(), room)).unwrap());
                 }
             });
-            assert_eq!(room.len(), 0);
+            assert_eq!(room.clients(), 0);
         });
     });
 }
