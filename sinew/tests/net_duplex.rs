@@ -287,7 +287,7 @@ fn the_last_handle_gives_the_session_back_and_its_socket_waits_again() {
             let other = duplex.clone();
             let duplex = duplex.into_inner().err().expect("there is another handle");
             drop(other);
-            let mut session = duplex.into_inner().ok().expect("it is the last handle");
+            let mut session = duplex.into_inner().unwrap();
             sinew::scope(|scope| {
                 scope.spawn(move || session.write_all(&bytes(9, MUCH)).unwrap());
                 receive(&masked(there), 9);

@@ -117,6 +117,9 @@ impl<S> Duplex<S> {
     ///
     /// # Errors
     /// This handle, if there are others.
+    ///
+    /// # Panics
+    /// In a task, if it has to wait.
     pub fn into_inner(self) -> Result<S, Duplex<S>> {
         let mut last = self;
         if Arc::get_mut(&mut last.shared).is_none() {
@@ -189,16 +192,29 @@ impl<S> Duplex<S> {
     /// releases the session, waits for the socket, and calls it again.
     ///
     /// Most session objects keep what they could not send, so the next attempt must not pass it
-    /// again. For a WebSocket of tungstenite:
+    /// again:
     ///
-    /// ```ignore
-    /// let mut message = Some(message);
-    /// socket.write_with(|socket| {
-    ///     if let Some(message) = message.take() {
-    ///         socket.write(message)?;
-    ///     }
-    ///     socket.flush()
+    /// ```
+    /// use sinew::net::{Duplex, UnixStream};
+    /// use std::io::{self, BufWriter, Read, Write};
+    ///
+    /// /// Sends a message through a session object that keeps it.
+    /// fn send(session: &Duplex<BufWriter<UnixStream>>, message: &[u8]) -> io::Result<()> {
+    ///     let mut message = Some(message);
+    ///     session.write_with(|session| {
+    ///         if let Some(message) = message.take() {
+    ///             session.write_all(message)?;
+    ///         }
+    ///         session.flush()
+    ///     })
+    /// }
+    ///
+    /// sinew::run(|| {
+    ///     let (here, mut there) = UnixStream::pair()?;
+    ///     send(&Duplex::new(BufWriter::new(here.clone()), &here), b"hello")?;
+    ///     there.read_exact(&mut [0; 5])
     /// })
+    /// # .unwrap();
     /// ```
     ///
     /// # Errors
