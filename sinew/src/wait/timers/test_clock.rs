@@ -60,7 +60,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Time stands still while a fibre or a task runs, while a descriptor is ready that somebody waits
 /// for, and during a call of [`blocking`](crate::blocking()). The clock does not know of other
 /// kernel threads and other processes. If a fibre waits for one of these, use a
-/// [stopped](TestClock::stopped) clock.
+/// [stopped](TestClock::stopped) clock. With [`Polling::Thread`](crate::io::Polling::Thread) it does not
+/// know of descriptors either.
 ///
 /// A `TestClock` is a handle: its clones are the same clock. Several runtimes may go by one clock.
 #[derive(Clone)]
