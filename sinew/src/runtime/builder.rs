@@ -11,7 +11,7 @@ use crate::processor::driver::{Driver, Drivers};
 use crate::processor::{self, Processor, RuntimeShared};
 use crate::sched::{self, Fair, MAX_PROCESSORS, Scheduler, Topology};
 use crate::stack::arena::{self, Class};
-use crate::wait::{self, Party, Timers};
+use crate::wait::{self, Party, TestClock, Timers};
 use std::sync::Arc;
 use std::{fmt, thread};
 
@@ -32,6 +32,7 @@ pub struct ClusterBuilder {
     polling: Polling,
     event_scope: Option<EventScope>,
     spares: Option<usize>,
+    clock: Option<TestClock>,
 }
 
 impl Cluster {
@@ -47,6 +48,7 @@ impl Cluster {
             polling: Polling::default(),
             event_scope: None,
             spares: None,
+            clock: None,
         }
     }
 }
@@ -114,7 +116,9 @@ impl ClusterBuilder {
         self
     }
 
-    pub(super) fn plan(self) -> Result<ClusterPlan, BuildError> {
+    /// Plans a further cluster of a runtime that goes by `clock`, if that is one.
+    pub(super) fn plan(mut self, clock: Option<&TestClock>) -> Result<ClusterPlan, BuildError> {
+        self.clock = clock.cloned();
         self.plan_with([])
     }
 
@@ -139,7 +143,7 @@ impl ClusterBuilder {
             false => Topology::detect(),
         });
         // Timers first: they are asked for most often.
-        let mut drivers: Vec<Box<dyn Driver>> = vec![Box::new(Timers::new())];
+        let mut drivers: Vec<Box<dyn Driver>> = vec![Box::new(Timers::going_by(self.clock))];
         drivers.extend(others);
         drivers.push(Box::new(Pollers::new(self.polling)));
         Ok(ClusterPlan {
@@ -242,6 +246,12 @@ impl Builder {
     /// See [`ClusterBuilder::event_scope`].
     pub fn event_scope(self, scope: &EventScope) -> Self {
         self.with(|cluster| cluster.event_scope(scope))
+    }
+
+    /// Lets the whole runtime go by a clock for tests: see [`TestClock`](crate::time::TestClock).
+    pub fn test_clock(mut self, clock: &TestClock) -> Self {
+        self.cluster.clock = Some(clock.clone());
+        self
     }
 
     /// Sets what the drop of the runtime does about fibres and tasks that have not finished.

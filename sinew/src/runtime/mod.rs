@@ -4,6 +4,8 @@ mod builder;
 mod plug;
 #[cfg(all(test, not(sinew_loom)))]
 mod simulated;
+#[cfg(all(test, not(sinew_loom)))]
+mod stuck_lookups;
 
 pub use builder::{Builder, ClusterBuilder};
 
@@ -178,7 +180,7 @@ impl Runtime {
     /// # Errors
     /// As [`Builder::build`].
     pub fn cluster(&self, builder: ClusterBuilder) -> Result<Cluster, BuildError> {
-        Cluster::start(builder.plan()?, Arc::clone(&self.shared))
+        Cluster::start(builder.plan(self.main.shared().timers().clock())?, Arc::clone(&self.shared))
     }
 
     /// Returns the number of fibres and tasks that have been spawned and have not finished.

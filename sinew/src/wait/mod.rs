@@ -29,5 +29,6 @@ pub(crate) use queue::{Batch, End, LARGEST_BATCH, Node, Queue, Told, wait_in};
 pub(crate) use request::Cancel;
 pub(crate) use signalled::Signalled;
 pub(crate) use stackful::{Stackful, Switches, suspend, with_stackful, yield_now};
-pub(crate) use timers::{Expiry, Minder, Timer, TimerOwner, Timers};
+pub use timers::TestClock;
+pub(crate) use timers::{Expiry, Hold, Minder, Timer, TimerOwner, Timers};
 pub(crate) use wait::{Outcome, Wait};

@@ -13,7 +13,8 @@ const FACILITIES: [&str; 6] = [
     "madvise-guards",
     "batched-madvise",
     "topology",
-    "membarrier,madvise-guards,batched-madvise,topology",
+    "pidfd",
+    "membarrier,madvise-guards,batched-madvise,topology,pidfd",
 ];
 
 const FIBRES: u32 = 500;
