@@ -112,7 +112,7 @@ impl Fibre {
 
     /// Returns whether the fibre has been [cancelled](Fibre::cancel).
     pub fn is_cancelled(&self) -> bool {
-        self.record().is_some_and(|record| record.cancel().is_requested())
+        self.record().is_some_and(|record| record.cancel().is_cancelled())
     }
 
     /// Returns the fibre's number.

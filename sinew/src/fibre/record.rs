@@ -106,8 +106,12 @@ impl Record {
         let (record, stage) = unsafe { (&raw mut (*memory.as_ptr()).record, &raw mut (*memory.as_ptr()).stage) };
         // SAFETY: as above.
         unsafe { stage.write(UnsafeCell::new(Stage::Closure(closure))) };
+        let head = Stackful::new(Strand::new(&FIBRE, plan.cluster, plan.priority), plan.class, plan.pinned);
         let new = Record {
-            head: Stackful::new(Strand::new(&FIBRE, plan.cluster, plan.priority), plan.class, plan.pinned),
+            head: match &plan.scope {
+                Some(entered) => head.carrying(entered.deadline()),
+                None => head,
+            },
             join: AtomicU64::new(0),
             id: plan.id,
             locals: Locals::new(),

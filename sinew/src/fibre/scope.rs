@@ -5,8 +5,10 @@ use super::Fibre;
 use super::builder::{Elsewhere, FibreBuilder};
 use super::handle::JoinHandle;
 use super::headcount::{self, Headcount, Left};
+use super::record::Record;
+use crate::base::Deadline;
 use crate::processor::spawn::SpawnError;
-use crate::wait::{self, Lent, Limit, Party, Wait};
+use crate::wait::{self, Cancel, Lent, Limit, Outcome, Party, Wait, carried};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,6 +19,8 @@ use std::time::{Duration, Instant};
 /// What a scope and its fibres share. The fibres' records hold it, so it may outlive the scope.
 pub(crate) struct ScopeShared {
     headcount: Headcount,
+    /// The deadline that the owner carried when it opened the scope.
+    deadline: Deadline,
     /// The number of fibres that have panicked and have not been joined.
     panicked: AtomicUsize,
     members: Mutex<Members>,
@@ -28,6 +32,15 @@ pub(crate) struct ScopeShared {
 struct Members {
     fibres: Vec<Fibre>,
     is_cancelled: bool,
+    /// Says that the owner's closure has ended. From then on a panic cancels the others.
+    is_closing: bool,
+}
+
+impl Members {
+    fn cancel(&mut self) {
+        self.is_cancelled = true;
+        Cancel::cancel_all(self.fibres.iter().filter_map(Fibre::record).map(Record::cancel));
+    }
 }
 
 /// A list of members that is shorter than this is not searched for fibres that have finished.
@@ -35,24 +48,33 @@ struct Members {
 const FEW_MEMBERS: usize = 32;
 
 /// A fibre of a scope that is counted and not yet spawned. Its drop takes it out of the count.
-pub(crate) struct Entered(Option<Arc<ScopeShared>>);
+pub(crate) struct Entered {
+    scope: Option<Arc<ScopeShared>>,
+    /// The deadline that the fibre carries from the beginning.
+    deadline: Deadline,
+}
 
 impl Entered {
     fn new(scope: &Arc<ScopeShared>) -> Entered {
         scope.headcount.enter();
-        Entered(Some(Arc::clone(scope)))
+        Entered { scope: Some(Arc::clone(scope)), deadline: carried().deadline.min(scope.deadline) }
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Deadline {
+        self.deadline
     }
 
     /// Passes the place in the count to the fibre, which calls `one_finished` at its end.
     #[inline]
     pub(super) fn into_shared(mut self) -> Option<Arc<ScopeShared>> {
-        self.0.take()
+        self.scope.take()
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if let Some(scope) = &self.0 {
+        if let Some(scope) = &self.scope {
             scope.one_finished();
         }
     }
@@ -60,7 +82,12 @@ impl Drop for Entered {
 
 impl ScopeShared {
     fn new() -> ScopeShared {
-        ScopeShared { headcount: Headcount::new(), panicked: AtomicUsize::new(0), members: Mutex::default() }
+        ScopeShared {
+            headcount: Headcount::new(),
+            deadline: carried().deadline,
+            panicked: AtomicUsize::new(0),
+            members: Mutex::default(),
+        }
     }
 
     /// Takes a fibre out of the count. By the fibre, when it uses nothing of the scope any more.
@@ -72,11 +99,13 @@ impl ScopeShared {
     }
 
     /// Waits until all fibres have finished. By the owner: if it is cancelled meanwhile, it cancels
-    /// them.
+    /// them. If its time is up, it does not: they carry the same deadline, or an earlier one.
     fn wait(&self) {
         let enter = |wait: &Wait| self.headcount.wait(Party::timed(wait).number()) == headcount::Wait::Entered;
-        let pass_on = |_: &Wait| {
-            self.cancel();
+        let pass_on = |wait: &Wait| {
+            if wait.outcome() == Outcome::Cancelled {
+                self.cancel();
+            }
             false
         };
         let _ = wait::block_within(Limit::CARRIED, enter, pass_on);
@@ -100,14 +129,27 @@ impl ScopeShared {
     }
 
     fn cancel(&self) {
+        self.members().cancel();
+    }
+
+    /// Begins the end of the scope: from now on, a panic that was not joined cancels the fibres. If
+    /// there was one, or if the owner panics itself, cancels them now. By the owner, before `wait`.
+    fn close(&self, owner_panics: bool) {
         let mut members = self.members();
-        members.is_cancelled = true;
-        members.fibres.iter().for_each(Fibre::cancel);
+        members.is_closing = true;
+        if owner_panics || self.panicked.load(Ordering::Relaxed) > 0 {
+            members.cancel();
+        }
     }
 
     /// Counts a panic. By a fibre of the scope, before `one_finished`.
     pub(super) fn one_panicked(&self) {
+        // Under the lock, so that this or `close` sees the other.
+        let mut members = self.members();
         self.panicked.fetch_add(1, Ordering::Relaxed);
+        if members.is_closing {
+            members.cancel();
+        }
     }
 
     /// Uncounts a panic: a join has returned its payload.
@@ -165,6 +207,7 @@ where
     let scope = Scope { shared, elsewhere, scope: PhantomData, env: PhantomData };
     let lent = Lent::begin();
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    scope.shared.close(result.is_err());
     scope.shared.wait();
     lent.returned();
     match result {
@@ -199,12 +242,13 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
     {
         let entered = Entered::new(&self.shared);
+        let deadline = entered.deadline;
         // SAFETY: `scope` returns only after `one_finished` was called for this fibre, which is
         // after its closure has ended. The fibre drops the result before that, or the handle does,
         // which cannot outlive 'scope.
         let handle = unsafe { builder.or_on(self.elsewhere).spawn_borrowing(f, Some(entered)) }?;
         self.shared.enter(handle.fibre());
-        Ok(ScopedJoinHandle { handle, scope: PhantomData })
+        Ok(ScopedJoinHandle { handle, deadline, scope: PhantomData })
     }
 
     /// Cancels all fibres of the scope, and each fibre that is spawned in it later. See
@@ -229,6 +273,8 @@ impl fmt::Debug for Scope<'_, '_> {
 /// The right to the result of a fibre of a [`Scope`].
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<T>,
+    /// The deadline that the fibre has carried from the beginning.
+    deadline: Deadline,
     scope: PhantomData<&'scope ()>,
 }
 
@@ -239,7 +285,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     /// As [`JoinHandle::join`].
     pub fn join(self) -> std::thread::Result<T> {
-        self.handle.join_passing_on()
+        self.handle.join_passing_on(self.deadline)
     }
 
     /// See [`JoinHandle::join_timeout`].
@@ -247,7 +293,8 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     /// Returns the handle if the fibre did not finish in time.
     pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, Self> {
-        self.handle.join_timeout(timeout).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
+        let deadline = self.deadline;
+        self.handle.join_timeout(timeout).map_err(|handle| ScopedJoinHandle { handle, deadline, scope: PhantomData })
     }
 
     /// See [`JoinHandle::join_deadline`].
@@ -255,7 +302,9 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     /// Returns the handle if the fibre did not finish in time.
     pub fn join_deadline(self, deadline: Instant) -> Result<std::thread::Result<T>, Self> {
-        self.handle.join_deadline(deadline).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
+        let carried = self.deadline;
+        let back = |handle| ScopedJoinHandle { handle, deadline: carried, scope: PhantomData };
+        self.handle.join_deadline(deadline).map_err(back)
     }
 
     /// See [`JoinHandle::is_finished`].

@@ -50,6 +50,12 @@ impl Stackful {
         }
     }
 
+    /// Makes the strand carry `deadline` from its first wait on. Before the strand starts.
+    pub(crate) fn carrying(self, deadline: Deadline) -> Stackful {
+        self.replace_limits(Limits { deadline, ..Limits::NONE });
+        self
+    }
+
     /// Returns the record of the strand that runs on `stack`.
     #[inline(always)]
     pub(super) fn on<'a>(stack: Stack) -> &'a Stackful {
