@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod builder;
+mod group;
 mod handle;
 mod headcount;
 mod join_future;
@@ -13,6 +14,7 @@ pub(crate) mod record;
 mod scope;
 
 pub use builder::{FibreBuilder, spawn};
+pub use group::{Group, GroupJoinHandle, try_scope};
 pub use handle::{JoinHandle, SelfJoin};
 pub use join_future::Joining;
 pub use locals::{AccessError, LocalKey};

@@ -203,10 +203,19 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     wait::refuse_tasks();
-    let shared = Arc::new(ScopeShared::new());
-    let scope = Scope { shared, elsewhere, scope: PhantomData, env: PhantomData };
+    // SAFETY: `f` gets the scope within `hold` alone.
+    let scope = unsafe { Scope::open(elsewhere) };
+    hold(&scope, || f(&scope))
+}
+
+/// Runs `f`, which spawns fibres in `scope`. Returns when `f` has returned and all fibres of the scope
+/// have finished.
+///
+/// # Panics
+/// As [`scope`].
+pub(super) fn hold<T>(scope: &Scope<'_, '_>, f: impl FnOnce() -> T) -> T {
     let lent = Lent::begin();
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let result = catch_unwind(AssertUnwindSafe(f));
     scope.shared.close(result.is_err());
     scope.shared.wait();
     lent.returned();
@@ -217,7 +226,15 @@ where
     }
 }
 
-impl<'scope> Scope<'scope, '_> {
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Opens a scope.
+    ///
+    /// # Safety
+    /// Fibres are spawned in the scope only within [`hold`].
+    pub(super) unsafe fn open(elsewhere: Option<Elsewhere>) -> Scope<'scope, 'env> {
+        Scope { shared: Arc::new(ScopeShared::new()), elsewhere, scope: PhantomData, env: PhantomData }
+    }
+
     /// Spawns a fibre that may borrow what outlives the scope.
     ///
     /// # Panics
@@ -243,7 +260,7 @@ impl<'scope> Scope<'scope, '_> {
     {
         let entered = Entered::new(&self.shared);
         let deadline = entered.deadline;
-        // SAFETY: `scope` returns only after `one_finished` was called for this fibre, which is
+        // SAFETY: `hold` returns only after `one_finished` was called for this fibre, which is
         // after its closure has ended. The fibre drops the result before that, or the handle does,
         // which cannot outlive 'scope.
         let handle = unsafe { builder.or_on(self.elsewhere).spawn_borrowing(f, Some(entered)) }?;

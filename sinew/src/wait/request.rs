@@ -48,11 +48,7 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(crate) fn new() -> Self {
-        Cancel {
-            waiting: AtomicPtr::new(std::ptr::null_mut()),
-            requests: AtomicU32::new(0),
-            busy: Flag::new(false),
-        }
+        Cancel { waiting: AtomicPtr::new(std::ptr::null_mut()), requests: AtomicU32::new(0), busy: Flag::new(false) }
     }
 
     /// Returns whether waits of the fibre fail: it has been cancelled or interrupted.
