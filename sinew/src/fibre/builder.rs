@@ -177,6 +177,9 @@ impl FibreBuilder {
             // SAFETY: the fibre has this `T` and `F`, and no handle yet.
             let handle = unsafe { JoinHandle::new(strand, ResultOf::new::<F>()) };
             origin.start(ready);
+            if let Some(roll) = origin.cluster().runtime().roll() {
+                handle.fibre().enter(roll);
+            }
             Ok(handle)
         });
         // A closure that was refused is dropped here, where its drop may block or panic.

@@ -25,9 +25,10 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 
 use crate::base::Deadline;
 use crate::processor;
+use crate::processor::roll::{Ending, Roll};
 use crate::stack::current_stack;
 use crate::strand::{After, StrandArc, fresh_ids};
-use crate::wait::{self, budget};
+use crate::wait::{self, Cancel, budget};
 use record::Record;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -128,6 +129,17 @@ impl Fibre {
     /// Returns whether the fibre has finished. For a kernel thread, returns `false`.
     pub(crate) fn is_finished(&self) -> bool {
         self.record().is_some_and(|record| record.join().is_done())
+    }
+
+    /// Enters the roll of the fibre's runtime.
+    pub(crate) fn enter(&self, roll: &Roll) {
+        static ENDING: Ending = Ending {
+            is_finished: |fibre| handle::record_of(fibre).join().is_done(),
+            ask: |fibres| Cancel::cancel_all(fibres.iter().map(|fibre| handle::record_of(fibre).cancel())),
+        };
+        if let Who::Fibre(strand) = &self.0 {
+            roll.enter(strand, &ENDING);
+        }
     }
 
     /// Returns the fibre's name, if it was given one.

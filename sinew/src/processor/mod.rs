@@ -13,6 +13,7 @@ mod lane;
 mod models;
 mod plug;
 mod post;
+pub(crate) mod roll;
 mod running;
 mod shared;
 pub(crate) mod spawn;

@@ -273,6 +273,9 @@ impl Builder {
         fence::register();
         fibre::install_overflow_handler();
         let shared = Arc::new(RuntimeShared::new(self.migrating, Party::signal_owed));
+        if matches!(self.leftovers, Leftovers::Cancel(_)) {
+            shared.keep_roll();
+        }
         let main = Cluster::start(self.cluster.plan_with(others)?, Arc::clone(&shared))?;
         Ok(Runtime { main, shared, leftovers: self.leftovers })
     }

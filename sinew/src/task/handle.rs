@@ -170,7 +170,8 @@ fn debug(f: &mut fmt::Formatter<'_>, name: &str, task: &StrandArc) -> fmt::Resul
         .finish()
 }
 
-fn abort(task: &StrandArc) {
+/// Asks the task to end.
+pub(super) fn abort(task: &StrandArc) {
     let strand = task.strand();
     if let Some(ready) = strand.woken(Life::of(strand).abort()) {
         processor::make_ready(ready);

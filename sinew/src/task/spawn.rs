@@ -1,11 +1,12 @@
 //! Spawning.
 
-use super::handle::JoinHandle;
-use super::memory::{create, create_bound};
+use super::handle::{JoinHandle, abort};
+use super::memory::{create, create_bound, join_of};
 use crate::processor::cluster::Cluster;
+use crate::processor::roll::Ending;
 use crate::processor::spawn::{Origin, SpawnError};
 use crate::processor::with_current;
-use crate::strand::Priority;
+use crate::strand::{Priority, StrandArc};
 
 /// Starts a task on the cluster of the caller, which is a fibre or another task.
 ///
@@ -68,11 +69,22 @@ where
         };
         let (ready, taker) = create_bound(&origin, processor, future);
         processor.make_ready(ready);
+        enter_roll(&origin, taker.task());
         Ok(JoinHandle::new(taker))
     });
     match spawned {
         Ok(handle) => handle,
         Err((error, _future)) => refused(&error),
+    }
+}
+
+/// Enters a task into the roll of its runtime, if that keeps one.
+#[inline]
+fn enter_roll(origin: &Origin<'_>, task: &StrandArc) {
+    static ENDING: Ending =
+        Ending { is_finished: |task| join_of(task.strand()).is_done(), ask: |tasks| tasks.iter().for_each(abort) };
+    if let Some(roll) = origin.cluster().runtime().roll() {
+        roll.enter(task, &ENDING);
     }
 }
 
@@ -134,6 +146,7 @@ impl TaskBuilder {
             };
             let (ready, taker) = create(&origin, self.priority, future);
             origin.start(ready);
+            enter_roll(&origin, taker.task());
             Ok(JoinHandle::new(taker))
         });
         // A future that was refused is dropped here, where its drop may block or panic.
