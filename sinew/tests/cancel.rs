@@ -7,10 +7,12 @@ use sinew::FibreBuilder;
 use sinew::cancel::{self, Cancelled};
 use sinew::net::UnixStream;
 use sinew::sync::{AcquireError, Semaphore};
+use sinew::task::{self, JoinError, JoinSet};
 use sinew::time::{self, Interval};
+use std::future::pending;
 use std::io::Read;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -328,6 +330,58 @@ fn a_socket_of_a_scoped_fibre_reports_an_inherited_deadline() {
         let error = error.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
         assert_eq!(error.get_ref().unwrap().downcast_ref(), Some(&Cancelled::Overdue));
+    });
+}
+
+#[test]
+fn the_tasks_of_a_set_inherit_a_deadline() {
+    everywhere(|rt, _| {
+        let overdue = |set: &mut JoinSet<()>| {
+            let ended = std::iter::from_fn(|| set.join_next());
+            let overdue = ended.filter(|ended| ended.as_ref().is_err_and(JoinError::is_overdue));
+            overdue.count()
+        };
+        rt.run(|| {
+            let (mut set, deadline) = (JoinSet::new(), Instant::now() + 5 * MS);
+            time::deadline(deadline, || {
+                (0..400).for_each(|_| drop(set.spawn(pending())));
+                set.spawn_local(pending());
+            });
+            // This one has no limit.
+            set.spawn(async {});
+            assert_eq!(overdue(&mut set), 401);
+            assert!(Instant::now() >= deadline);
+        });
+    });
+}
+
+#[test]
+fn tasks_of_tasks_inherit_a_deadline() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let inner = Arc::new(Mutex::new(JoinSet::<()>::new()));
+            let spawning = || {
+                let inner = Arc::clone(&inner);
+                // Ready at its first poll, so the limit does not end it.
+                async move {
+                    inner.lock().unwrap().spawn(pending());
+                    cancel::check()
+                }
+            };
+            let mut outer = JoinSet::new();
+            time::timeout(Duration::ZERO, || outer.spawn(spawning()));
+            let in_set = outer.join_next().unwrap().unwrap();
+            let alone = task::spawn(time::timeout_async(Duration::ZERO, spawning())).join().unwrap().unwrap();
+            assert_eq!([in_set, alone], [Err(Cancelled::Overdue); 2]);
+            let mut inner = inner.lock().unwrap();
+            assert_eq!(inner.len(), 2);
+            while let Some(ended) = inner.join_next() {
+                assert!(ended.unwrap_err().is_overdue());
+            }
+            // Plain tasks have no limit, nor have others that run on the same kernel thread.
+            let plain = time::timeout(Duration::ZERO, || task::spawn(async { cancel::check() }));
+            assert_eq!(plain.join().unwrap(), Ok(()));
+        });
     });
 }
 

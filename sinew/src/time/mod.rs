@@ -5,6 +5,7 @@ mod sleep;
 mod timeout;
 
 pub use interval::Interval;
+pub(crate) use sleep::until_async;
 pub use sleep::{Elapsed, Sleep, Timeout, deadline_async, sleep_async, sleep_until_async, timeout_async};
 pub use timeout::{deadline, timeout, try_sleep};
 
