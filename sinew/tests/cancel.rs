@@ -306,6 +306,16 @@ fn a_deadline_is_not_inherited_by_plain_fibres_nor_through_a_shield() {
 }
 
 #[test]
+fn a_deadline_of_its_caller_counts_in_the_first_fibre_of_a_runtime() {
+    everywhere(|rt, _| {
+        let overdue = Err(Cancelled::Overdue);
+        assert_eq!(time::timeout(Duration::ZERO, || rt.run(cancel::check)), overdue);
+        assert_eq!(rt.run(|| time::timeout(Duration::ZERO, || rt.run(cancel::check))), overdue);
+        assert_eq!(rt.run(cancel::check), Ok(()));
+    });
+}
+
+#[test]
 fn a_join_whose_time_is_up_cancels_a_fibre_that_does_not_carry_the_limit() {
     everywhere(|rt, _| {
         let slept = rt.run(|| {

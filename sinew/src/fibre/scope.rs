@@ -171,6 +171,9 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// Runs `f` with a scope. Fibres that are spawned in the scope may borrow from outside of it.
 /// Returns when `f` has returned and all fibres of the scope have finished.
 ///
+/// The fibres inherit the time limits of the scope's owner and of their spawner: see
+/// [`cancel`](crate::cancel). For fibres that return errors, see [`try_scope`](crate::try_scope).
+///
 /// ```
 /// sinew::run(|| {
 ///     let mut words = vec!["fibres", "borrow"];
@@ -186,7 +189,9 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// # Panics
 ///
 /// - If `f` panics, or if a fibre of the scope panicked and was not joined. In both cases all fibres
-///   of the scope have finished before.
+///   of the scope have finished before. They are [cancelled](crate::cancel), so that the scope does
+///   not wait for ever for fibres that wait for the one that panicked. This happens when `f` has
+///   ended. Before that, a panic ends its fibre only, and `f` may join it.
 /// - If a fibre is spawned where there is no runtime: see [`spawn`](super::spawn).
 /// - In a task, which may not block its processor. `f` is not called then.
 pub fn scope<'env, F, T>(f: F) -> T

@@ -15,7 +15,7 @@ use crate::processor::spawn::SpawnError;
 use crate::processor::{RuntimeShared, with_current};
 use crate::sync::oneshot;
 use crate::task;
-use crate::wait::{self, Lent};
+use crate::wait::{self, Lent, Limits, carried, carrying};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -123,7 +123,8 @@ impl Runtime {
     }
 
     /// Runs `f` as a fibre, waits for it, and returns what it returns. The caller may be a kernel thread
-    /// or a fibre, and `f` may borrow from it. Fibres that `f` has started run on when it returns.
+    /// or a fibre, and `f` may borrow from it. Fibres that `f` has started run on when it returns. A
+    /// [time limit](crate::time::timeout) of the caller counts in `f`.
     ///
     /// # Panics
     /// If `f` does, with the same payload. Without calling `f`: in a task, which may not block its
@@ -136,6 +137,8 @@ impl Runtime {
         T: Send,
     {
         wait::refuse_tasks();
+        let limits = Limits { deadline: carried().deadline, ..Limits::NONE };
+        let f = move || carrying(limits, f);
         // SAFETY: `join` returns only when the fibre has ended, and takes its result. The fibre is new,
         // so it does not join itself. Nothing unwinds before that.
         let root = SpawnError::expect_none(unsafe { FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None) });

@@ -24,7 +24,7 @@
 #![allow(unsafe_code)]
 
 use super::{Outcome, Party, Wait};
-use crate::base::atomic::{AcqRel, Acquire, AtomicPtr, AtomicU32, Flag, Relaxed, Release, spin_loop};
+use crate::base::atomic::{Acquire, AtomicPtr, AtomicU32, Flag, Relaxed, Release, spin_loop};
 use crate::base::fence;
 use crate::strand::Owed;
 
@@ -173,7 +173,7 @@ impl Cancel {
     /// Takes one [interrupt](Cancel::interrupt) back. By the fibre, after the call of `interrupt` has
     /// returned.
     pub(crate) fn end_interrupt(&self) {
-        // AcqRel keeps the chain of releases that `is_requested` reads.
-        self.requests.fetch_sub(1, AcqRel);
+        // Relaxed: an exchange keeps what the requests before it released.
+        self.requests.fetch_sub(1, Relaxed);
     }
 }
