@@ -60,7 +60,7 @@ fn the_first_error_cancels_the_others_and_is_returned() {
             };
             let result = rt.run(|| {
                 try_scope(|group| {
-                    let others: Vec<_> = (0..20).map(|_| group.spawn(&sleeping)).collect();
+                    let others: Vec<_> = (0..20).map(|_| group.spawn(sleeping)).collect();
                     group.spawn(|| Err::<(), _>(Fault::Own(7)));
                     if joins {
                         // The error of a fibre that was cancelled is not the first one.

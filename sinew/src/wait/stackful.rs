@@ -37,23 +37,18 @@ enum Carries {
 }
 
 impl Stackful {
+    /// Makes the head of a strand that carries `deadline` from its first wait on.
     #[inline(always)]
-    pub(crate) fn new(strand: Strand, class: Class, is_pinned: bool) -> Stackful {
+    pub(crate) fn new(strand: Strand, class: Class, is_pinned: bool, deadline: Deadline) -> Stackful {
         Stackful {
             strand,
             cancel: Cancel::new(),
-            deadline: Cell::new(Deadline::at_ns(0)),
+            deadline: Cell::new(deadline),
             pins: Cell::new(0),
             is_pinned,
             class,
-            carries: Cell::new(Carries::Nothing),
+            carries: Cell::new(if deadline.is_never() { Carries::Nothing } else { Carries::Deadline }),
         }
-    }
-
-    /// Makes the strand carry `deadline` from its first wait on. Before the strand starts.
-    pub(crate) fn carrying(self, deadline: Deadline) -> Stackful {
-        self.replace_limits(Limits { deadline, ..Limits::NONE });
-        self
     }
 
     /// Returns the record of the strand that runs on `stack`.
