@@ -1,6 +1,7 @@
 //! Spawning.
 #![allow(unsafe_code)]
 
+use super::enter_roll;
 use super::handle::JoinHandle;
 use super::record::{Plan, Record, ResultOf};
 use super::scope::{Entered, Scope, ScopedJoinHandle};
@@ -176,10 +177,10 @@ impl FibreBuilder {
             let (ready, strand) = unsafe { Record::create(plan, f) };
             // SAFETY: the fibre has this `T` and `F`, and no handle yet.
             let handle = unsafe { JoinHandle::new(strand, ResultOf::new::<F>()) };
-            origin.start(ready);
             if let Some(roll) = origin.cluster().runtime().roll() {
-                handle.fibre().enter(roll);
+                enter_roll(roll, ready.strand());
             }
+            origin.start(ready);
             Ok(handle)
         });
         // A closure that was refused is dropped here, where its drop may block or panic.

@@ -27,7 +27,7 @@ use crate::base::Deadline;
 use crate::processor;
 use crate::processor::roll::{Ending, Roll};
 use crate::stack::current_stack;
-use crate::strand::{After, StrandArc, fresh_ids};
+use crate::strand::{After, Strand, StrandArc, fresh_ids};
 use crate::wait::{self, Cancel, budget};
 use record::Record;
 use std::fmt;
@@ -131,17 +131,6 @@ impl Fibre {
         self.record().is_some_and(|record| record.join().is_done())
     }
 
-    /// Enters the roll of the fibre's runtime.
-    pub(crate) fn enter(&self, roll: &Roll) {
-        static ENDING: Ending = Ending {
-            is_finished: |fibre| handle::record_of(fibre).join().is_done(),
-            ask: |fibres| Cancel::cancel_all(fibres.iter().map(|fibre| handle::record_of(fibre).cancel())),
-        };
-        if let Who::Fibre(strand) = &self.0 {
-            roll.enter(strand, &ENDING);
-        }
-    }
-
     /// Returns the fibre's name, if it was given one.
     pub fn name(&self) -> Option<&str> {
         match &self.0 {
@@ -154,6 +143,17 @@ impl Fibre {
     pub fn is_kernel_thread(&self) -> bool {
         matches!(self.0, Who::Kernel(_))
     }
+}
+
+/// Enters a new fibre into the roll of its runtime. Few runtimes keep one.
+#[cold]
+#[inline(never)]
+fn enter_roll(roll: &Roll, fibre: &Strand) {
+    static ENDING: Ending = Ending {
+        is_finished: |fibre| handle::record_of(fibre).join().is_done(),
+        ask: |fibres| Cancel::cancel_all(fibres.iter().map(|fibre| handle::record_of(fibre).cancel())),
+    };
+    roll.enter(fibre, &ENDING);
 }
 
 impl fmt::Debug for Fibre {

@@ -55,6 +55,7 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
+    #[inline]
     fn new(scope: &Arc<ScopeShared>) -> Entered {
         scope.headcount.enter();
         Entered { scope: Some(Arc::clone(scope)), deadline: carried().deadline.min(scope.deadline) }

@@ -5,7 +5,7 @@
 //! another lock. Instead a list drops the strands that have finished each time it has doubled. So the
 //! roll holds at most about twice the largest number of strands that lived at once, and their records.
 
-use crate::strand::StrandArc;
+use crate::strand::{Strand, StrandArc};
 use std::sync::{Mutex, PoisonError};
 
 /// The number of lists. Processors that spawn at the same time rarely want the same one. Unmeasured.
@@ -40,20 +40,21 @@ impl Roll {
         Roll { lists: [const { Mutex::new(List { strands: Vec::new(), search_at: SHORT, is_ending: false }) }; LISTS] }
     }
 
-    /// Enters a strand that has been started.
-    pub(crate) fn enter(&self, strand: &StrandArc, ending: &'static Ending) {
+    /// Enters a new strand, before it is started.
+    pub(crate) fn enter(&self, strand: &Strand, ending: &'static Ending) {
         // Strands are aligned to 64 bytes.
-        let number = std::ptr::from_ref(strand.strand()).addr() / 64 % LISTS;
+        let number = std::ptr::from_ref(strand).addr() / 64 % LISTS;
+        let strand = StrandArc::new(strand);
         let mut list = self.lists[number].lock().unwrap_or_else(PoisonError::into_inner);
         if list.is_ending {
             drop(list);
-            return (ending.ask)(std::slice::from_ref(strand));
+            return (ending.ask)(&[strand]);
         }
         if list.strands.len() >= list.search_at {
             list.strands.retain(|(strand, ending)| !(ending.is_finished)(strand));
             list.search_at = 2 * list.strands.len() + SHORT;
         }
-        list.strands.push((strand.clone(), ending));
+        list.strands.push((strand, ending));
     }
 
     /// Asks all strands to end, and each strand that enters later.

@@ -3,10 +3,10 @@
 use super::handle::{JoinHandle, abort};
 use super::memory::{create, create_bound, join_of};
 use crate::processor::cluster::Cluster;
-use crate::processor::roll::Ending;
+use crate::processor::roll::{Ending, Roll};
 use crate::processor::spawn::{Origin, SpawnError};
 use crate::processor::with_current;
-use crate::strand::{Priority, StrandArc};
+use crate::strand::{Priority, Strand};
 
 /// Starts a task on the cluster of the caller, which is a fibre or another task.
 ///
@@ -68,8 +68,10 @@ where
             Err(error) => return Err((error, future)),
         };
         let (ready, taker) = create_bound(&origin, processor, future);
+        if let Some(roll) = origin.cluster().runtime().roll() {
+            enter_roll(roll, ready.strand());
+        }
         processor.make_ready(ready);
-        enter_roll(&origin, taker.task());
         Ok(JoinHandle::new(taker))
     });
     match spawned {
@@ -78,14 +80,13 @@ where
     }
 }
 
-/// Enters a task into the roll of its runtime, if that keeps one.
-#[inline]
-fn enter_roll(origin: &Origin<'_>, task: &StrandArc) {
+/// Enters a new task into the roll of its runtime. Few runtimes keep one.
+#[cold]
+#[inline(never)]
+fn enter_roll(roll: &Roll, task: &Strand) {
     static ENDING: Ending =
         Ending { is_finished: |task| join_of(task.strand()).is_done(), ask: |tasks| tasks.iter().for_each(abort) };
-    if let Some(roll) = origin.cluster().runtime().roll() {
-        roll.enter(task, &ENDING);
-    }
+    roll.enter(task, &ENDING);
 }
 
 #[track_caller]
@@ -145,8 +146,10 @@ impl TaskBuilder {
                 Err(error) => return Err((error, future)),
             };
             let (ready, taker) = create(&origin, self.priority, future);
+            if let Some(roll) = origin.cluster().runtime().roll() {
+                enter_roll(roll, ready.strand());
+            }
             origin.start(ready);
-            enter_roll(&origin, taker.task());
             Ok(JoinHandle::new(taker))
         });
         // A future that was refused is dropped here, where its drop may block or panic.

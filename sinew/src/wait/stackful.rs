@@ -75,6 +75,7 @@ impl Stackful {
     }
 
     /// Returns the limits that the strand carries into its waits. By the strand.
+    #[inline]
     pub(super) fn limits(&self) -> Limits {
         match self.carries.get() {
             Carries::Nothing => Limits::NONE,
