@@ -184,7 +184,7 @@ impl<'scope, 'env, E: Send> Group<'scope, 'env, E> {
     /// Spawns as [`spawn`](Group::spawn) does if there is a place, and does not wait.
     ///
     /// # Errors
-    /// Returns `f` if the group has a [limit](Group::set_limit), and so many fibres are running.
+    /// Returns `f` if the group has a [limit](Group::set_limit), and all places are taken.
     ///
     /// # Panics
     /// As [`spawn`](Group::spawn).

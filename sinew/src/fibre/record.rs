@@ -108,7 +108,7 @@ impl Record {
         // SAFETY: as above.
         unsafe { stage.write(UnsafeCell::new(Stage::Closure(closure))) };
         // Only fibres of a scope inherit one.
-        let deadline = plan.scope.as_ref().map_or(Deadline::NEVER, Entered::deadline);
+        let deadline = plan.scope.as_ref().map_or(Deadline::NEVER, Entered::inherited);
         let new = Record {
             head: Stackful::new(Strand::new(&FIBRE, plan.cluster, plan.priority), plan.class, plan.pinned, deadline),
             join: AtomicU64::new(0),

@@ -48,34 +48,30 @@ impl Members {
 const FEW_MEMBERS: usize = 32;
 
 /// A fibre of a scope that is counted and not yet spawned. Its drop takes it out of the count.
-pub(crate) struct Entered {
-    scope: Option<Arc<ScopeShared>>,
-    /// The deadline that the fibre carries from the beginning.
-    deadline: Deadline,
-}
+pub(crate) struct Entered(Option<Arc<ScopeShared>>);
 
 impl Entered {
-    #[inline]
     fn new(scope: &Arc<ScopeShared>) -> Entered {
         scope.headcount.enter();
-        Entered { scope: Some(Arc::clone(scope)), deadline: carried().deadline.min(scope.deadline) }
+        Entered(Some(Arc::clone(scope)))
     }
 
+    /// Returns the deadline that the fibre inherits. By the spawner.
     #[inline]
-    pub(super) fn deadline(&self) -> Deadline {
-        self.deadline
+    pub(super) fn inherited(&self) -> Deadline {
+        self.0.as_ref().map_or(Deadline::NEVER, |scope| scope.inherited())
     }
 
     /// Passes the place in the count to the fibre, which calls `one_finished` at its end.
     #[inline]
     pub(super) fn into_shared(mut self) -> Option<Arc<ScopeShared>> {
-        self.scope.take()
+        self.0.take()
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if let Some(scope) = &self.scope {
+        if let Some(scope) = &self.0 {
             scope.one_finished();
         }
     }
@@ -89,6 +85,12 @@ impl ScopeShared {
             panicked: AtomicUsize::new(0),
             members: Mutex::default(),
         }
+    }
+
+    /// Returns the deadline that a fibre of the scope inherits from the caller, its spawner.
+    #[inline]
+    fn inherited(&self) -> Deadline {
+        carried().deadline.min(self.deadline)
     }
 
     /// Takes a fibre out of the count. By the fibre, when it uses nothing of the scope any more.
@@ -265,7 +267,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         T: Send + 'scope,
     {
         let entered = Entered::new(&self.shared);
-        let deadline = entered.deadline;
+        let deadline = self.shared.inherited();
         // SAFETY: `hold` returns only after `one_finished` was called for this fibre, which is
         // after its closure has ended. The fibre drops the result before that, or the handle does,
         // which cannot outlive 'scope.
