@@ -1,4 +1,5 @@
-//! A scope of fibres: fibres borrow the halves of a slice and sort them at the same time.
+//! Scopes of fibres. Fibres borrow the halves of a slice and sort them at the same time. A group of
+//! fibres looks for a fault in the result, and stops at the first one.
 
 fn sort(numbers: &mut [u32]) {
     if numbers.len() <= 64 {
@@ -29,9 +30,32 @@ fn merge(numbers: &mut [u32], middle: usize) {
     }
 }
 
+/// Looks at the parts of a slice, four at a time.
+fn check(numbers: &[u32]) -> Result<(), String> {
+    sinew::try_scope(|group| {
+        group.set_limit(4);
+        for (number, part) in numbers.chunks(50_000).enumerate() {
+            group.spawn(move || {
+                for pair in part.windows(2) {
+                    // Notices that another part has a fault.
+                    sinew::cancel::check().map_err(|cancelled| cancelled.to_string())?;
+                    if pair[0] > pair[1] {
+                        return Err(format!("part {number} is not sorted: {} before {}", pair[0], pair[1]));
+                    }
+                }
+                Ok(())
+            });
+        }
+        Ok(())
+    })
+}
+
 fn main() {
     let mut numbers: Vec<u32> = (0..1_000_000u32).map(|n| n.wrapping_mul(2_654_435_761)).collect();
-    sinew::run(|| sort(&mut numbers));
-    assert!(numbers.is_sorted());
+    sinew::run(|| {
+        println!("{}", check(&numbers).unwrap_err());
+        sort(&mut numbers);
+        check(&numbers).unwrap();
+    });
     println!("{} numbers sorted", numbers.len());
 }

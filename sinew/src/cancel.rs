@@ -11,11 +11,44 @@
 //!
 //! - [`Fibre::cancel`](crate::Fibre::cancel) and [`Scope::cancel`](crate::Scope::cancel) ask. A
 //!   request cannot be taken back: the blocking calls that notice it fail from then on.
+//! - [`try_scope`](crate::try_scope) asks all fibres of a group when the first of them fails.
+//! - [`Leftovers::Cancel`](crate::Leftovers::Cancel) asks what is left when a runtime is dropped.
 //! - [`time::timeout`](crate::time::timeout) and [`time::deadline`](crate::time::deadline) run a part
 //!   of the program with a time limit. The limit ends with that part.
 //! - [`shield`] runs a part that is to be left alone, such as the farewell to a peer or the flush of
 //!   a buffer. Time limits that begin inside of it still count.
 //! - [`check`] is for code that computes and does not block.
+//!
+//! # How it follows the structure of the program
+//!
+//! A fibre that waits for fibres that work for it passes its own cancellation on to them: see the row
+//! for scopes below.
+//!
+//! A time limit is *inherited*. A fibre of a [`scope`](crate::scope()) or of a
+//! [`Group`](crate::Group) carries the earlier one of two deadlines from its beginning: that which the
+//! owner carried when it opened the scope, and that which the spawner carries. So each fibre sees the
+//! deadline itself, when it comes, as [`Cancelled::Overdue`]. The tasks of a
+//! [`JoinSet`](crate::task::JoinSet) inherit the deadline of their spawner. A fibre or a task keeps what
+//! it has inherited for life, even if the part of its spawner with that limit ends before.
+//!
+//! A plain [`spawn`](crate::spawn) and a plain [`task::spawn`](crate::task::spawn()) inherit nothing:
+//! what they start may outlive the part with the limit. Nothing passes a [`shield`], except the
+//! deadline of a scope that was opened outside of it.
+//!
+//! ```
+//! use sinew::{cancel::Cancelled, time};
+//! use std::time::Duration;
+//! const LONG: Duration = Duration::from_secs(60);
+//! sinew::run(|| {
+//!     let slept = time::timeout(Duration::from_millis(5), || {
+//!         sinew::scope(|scope| {
+//!             let fibres = [0; 3].map(|_| scope.spawn(|| time::try_sleep(LONG)));
+//!             fibres.map(|fibre| fibre.join().unwrap())
+//!         })
+//!     });
+//!     assert_eq!(slept, [Err(Cancelled::Overdue); 3]);
+//! });
+//! ```
 //!
 //! # Which calls notice
 //!
@@ -25,16 +58,17 @@
 //!
 //! | call | what a cancelled or overdue fibre gets |
 //! | --- | --- |
-//! | `recv` and `send` of channels | the error for a closed channel; `send` returns the message in it |
+//! | `recv` and `send` of channels, `recv` of a [`oneshot`](crate::sync::oneshot), iterators over a receiver | the error for a closed channel; `send` returns the message in it |
 //! | their forms with a limit | the same; the error for the limit if a carried deadline has passed |
 //! | [`Select::run`](crate::sync::Select::run) | its first arm is done as if its channel were closed |
 //! | its forms with a limit | the same; `None` if a carried deadline has passed |
 //! | `Semaphore::wait_timeout`, `acquire_timeout`, their `_many` and `_deadline` forms | [`AcquireError`](crate::sync::AcquireError) |
-//! | sockets of [`net`](crate::net): `connect`, `accept`, `read`, `write`, `send`, `recv`, and all that is made of these | an [`io::Error`] made from [`Cancelled`]; no byte and no connection is lost |
+//! | sockets of [`net`](crate::net), TCP, UDP and Unix: `connect`, `accept`, `incoming`, `read`, `write`, `peek`, `send`, `recv`, [`sendfile`](crate::net::sendfile), and all that is made of these, such as `write_all` and [`io::copy`](crate::io::copy) | an [`io::Error`] made from [`Cancelled`]; no byte and no connection is lost |
+//! | a socket with a timeout of its own | the same; `WouldBlock` if that timeout is over |
 //! | [`Pollable`](crate::io::Pollable): `readable`, `writable`, `read_with`, `write_with`, and their forms with a limit | the same |
 //! | [`io::stdin`](crate::io::stdin), `stdout` and `stderr` on a pipe or a socket | the same |
 //! | [`time::try_sleep`](crate::time::try_sleep), `Interval::try_tick` | [`Cancelled`], also if there is nothing to wait for |
-//! | a [`scope`](crate::scope) that waits for its fibres, `ScopedJoinHandle::join` | goes on waiting, and cancels the fibres |
+//! | a [`scope`](crate::scope()) or [`try_scope`](crate::try_scope) that waits for its fibres, `join` of a fibre of these, [`Group::spawn`](crate::Group::spawn) that waits for a place | goes on waiting, and cancels the fibres. Fibres that carry the deadline themselves are not cancelled when it comes |
 //!
 //! All other calls wait on:
 //!
@@ -45,9 +79,6 @@
 //! | `join` of a fibre of no scope, `join` of a task, `JoinSet::join_next`, [`block_on`](crate::block_on()) | the same; the forms with a limit keep to their own limit |
 //! | [`blocking`](crate::blocking()), [`fs`](crate::fs), the lookup of a host's name, `stdin` and its kin on a terminal or a file | a thread of the pool runs the call, and cannot be stopped |
 //!
-//! The rule for scopes lets cancellation follow the structure of the program: a fibre that waits for
-//! fibres that work for it passes its own cancellation on to them.
-//!
 //! Tasks are not cancelled but [aborted](crate::task::JoinHandle::abort).
 //!
 //! # What others do
@@ -56,7 +87,9 @@
 //! and composable, and in every signature. Java interrupts a thread: one flag, which any library may
 //! swallow. Its structured scopes cancel what was forked in them; so do scopes here. Trio has the
 //! clearest model: scopes with deadlines and shields that nest. It raises an exception. Deadlines
-//! and shields nest here too, and the exception is an error value. `may` unwinds the coroutine by a
+//! and shields nest here too, and the exception is an error value. In Trio and Kotlin a child has the
+//! limits of the scope that it is spawned in, not those of its spawner. Here it has both, because a
+//! spawner with a limit usually joins the child within that limit. `may` unwinds the coroutine by a
 //! panic, which poisons its locks.
 //!
 //! The kind of the [`io::Error`] is not `Interrupted`: std's `read_exact`, `write_all` and `copy` try

@@ -25,8 +25,9 @@ pub mod time;
 mod wait;
 
 pub use fibre::{
-    AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Scope, ScopedJoinHandle, SelfJoin,
-    context, current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
+    AccessError, Fibre, FibreBuilder, FibreId, Group, GroupJoinHandle, JoinHandle, Joining, LocalKey, Scope,
+    ScopedJoinHandle, SelfJoin, context, current, migrate_to, park, park_timeout, pinned, scope, spawn, try_scope,
+    yield_now,
 };
 pub use io::{blocking, blocking_async};
 pub use processor::cluster::{BuildError, Cluster, HeldUp, MigrateError, ResizeError};

@@ -3,11 +3,16 @@
 mod fixture;
 
 use fixture::{LONG, Random, everywhere, wait_until};
+use sinew::FibreBuilder;
 use sinew::cancel::{self, Cancelled};
+use sinew::net::UnixStream;
 use sinew::sync::{AcquireError, Semaphore};
+use sinew::task::{self, JoinError, JoinSet};
 use sinew::time::{self, Interval};
-use std::sync::Arc;
+use std::future::pending;
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -212,13 +217,181 @@ fn a_fibre_that_waits_for_scoped_fibres_passes_its_cancellation_on() {
             ended.load(Ordering::Relaxed)
         };
         assert_eq!((nested(true), nested(false)), (2, 2));
-        // It passes a deadline on as well.
-        let began = Instant::now();
+    });
+}
+
+/// Sleeps until a limit ends that. Returns why it ended, whether `deadline` had come then, and whether
+/// the fibre had been cancelled.
+fn sleep_until_ended(deadline: Instant) -> (Result<(), Cancelled>, bool, bool) {
+    let slept = time::try_sleep(LONG);
+    (slept, Instant::now() >= deadline, sinew::current().is_cancelled())
+}
+
+/// What `sleep_until_ended` returns if its fibre carries the deadline.
+const OVERDUE: (Result<(), Cancelled>, bool, bool) = (Err(Cancelled::Overdue), true, false);
+
+#[test]
+fn each_of_400_scoped_fibres_sees_the_deadline_of_their_owner_itself() {
+    everywhere(|rt, _| {
+        let run = |joins: bool| {
+            let deadline = Instant::now() + 20 * MS;
+            let mut seen = [(Ok(()), false, false); 400];
+            time::deadline(deadline, || {
+                sinew::scope(|scope| {
+                    let fibres = seen.iter_mut().map(|seen| {
+                        let builder = FibreBuilder::new().cluster(rt.main_cluster());
+                        builder.spawn_scoped(scope, move || *seen = sleep_until_ended(deadline)).unwrap()
+                    });
+                    let fibres: Vec<_> = fibres.collect();
+                    if joins {
+                        fibres.into_iter().for_each(|fibre| fibre.join().unwrap());
+                    }
+                });
+            });
+            seen
+        };
+        for joins in [true, false] {
+            assert_eq!(rt.run(|| run(joins)), [OVERDUE; 400]);
+            // The owner may be a kernel thread.
+            assert_eq!(run(joins), [OVERDUE; 400]);
+        }
+    });
+}
+
+#[test]
+fn fibres_of_fibres_carry_the_deadline_and_the_earliest_one_counts() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let deadline = Instant::now() + 5 * MS;
+            let sleep = || sleep_until_ended(deadline);
+            let nested = time::deadline(deadline, || {
+                sinew::scope(|outer| {
+                    let child = outer.spawn(|| {
+                        let inner = sinew::scope(|inner| inner.spawn(sleep).join().unwrap());
+                        (inner, outer.spawn(sleep).join().unwrap())
+                    });
+                    child.join().unwrap()
+                })
+            });
+            assert_eq!(nested, (OVERDUE, OVERDUE));
+            // The limit of the fibre itself, of its spawner, and of its scope.
+            let deadline = Instant::now() + 5 * MS;
+            let sleep = || sleep_until_ended(deadline);
+            let limited = || time::deadline(deadline, sleep);
+            let own = time::timeout(LONG, || sinew::scope(|scope| scope.spawn(limited).join().unwrap()));
+            let spawner = time::timeout(LONG, || {
+                sinew::scope(|scope| time::deadline(deadline, || scope.spawn(sleep)).join().unwrap())
+            });
+            let of_scope = time::deadline(deadline, || {
+                sinew::scope(|scope| cancel::shield(|| scope.spawn(sleep)).join().unwrap())
+            });
+            assert_eq!([own, spawner, of_scope], [OVERDUE; 3]);
+        });
+    });
+}
+
+#[test]
+fn a_deadline_is_not_inherited_by_plain_fibres_nor_through_a_shield() {
+    everywhere(|rt, _| {
+        let checks = rt.run(|| {
+            time::timeout(Duration::ZERO, || {
+                let plain = sinew::spawn(cancel::check).join().unwrap();
+                let shielded = cancel::shield(|| sinew::scope(|scope| scope.spawn(cancel::check).join().unwrap()));
+                let inherited = sinew::scope(|scope| scope.spawn(cancel::check).join().unwrap());
+                [plain, shielded, inherited]
+            })
+        });
+        assert_eq!(checks, [Ok(()), Ok(()), Err(Cancelled::Overdue)]);
+    });
+}
+
+#[test]
+fn a_deadline_of_its_caller_counts_in_the_first_fibre_of_a_runtime() {
+    everywhere(|rt, _| {
+        let overdue = Err(Cancelled::Overdue);
+        assert_eq!(time::timeout(Duration::ZERO, || rt.run(cancel::check)), overdue);
+        assert_eq!(rt.run(|| time::timeout(Duration::ZERO, || rt.run(cancel::check))), overdue);
+        assert_eq!(rt.run(cancel::check), Ok(()));
+    });
+}
+
+#[test]
+fn a_join_whose_time_is_up_cancels_a_fibre_that_does_not_carry_the_limit() {
+    everywhere(|rt, _| {
         let slept = rt.run(|| {
-            time::timeout(2 * MS, || sinew::scope(|scope| scope.spawn(|| time::try_sleep(LONG)).join().unwrap()))
+            time::timeout(LONG, || {
+                sinew::scope(|scope| {
+                    let fibre = scope.spawn(|| time::try_sleep(LONG));
+                    time::timeout(2 * MS, || fibre.join().unwrap())
+                })
+            })
         });
         assert_eq!(slept, Err(Cancelled::Requested));
-        assert!(began.elapsed() >= 2 * MS);
+    });
+}
+
+#[test]
+fn a_socket_of_a_scoped_fibre_reports_an_inherited_deadline() {
+    everywhere(|rt, _| {
+        let error = rt.run(|| {
+            let (mut ours, _theirs) = UnixStream::pair().unwrap();
+            time::timeout(2 * MS, || sinew::scope(|scope| scope.spawn(|| ours.read(&mut [0])).join().unwrap()))
+        });
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        assert_eq!(error.get_ref().unwrap().downcast_ref(), Some(&Cancelled::Overdue));
+    });
+}
+
+#[test]
+fn the_tasks_of_a_set_inherit_a_deadline() {
+    everywhere(|rt, _| {
+        let overdue = |set: &mut JoinSet<()>| {
+            let ended = std::iter::from_fn(|| set.join_next());
+            let overdue = ended.filter(|ended| ended.as_ref().is_err_and(JoinError::is_overdue));
+            overdue.count()
+        };
+        rt.run(|| {
+            let (mut set, deadline) = (JoinSet::new(), Instant::now() + 5 * MS);
+            time::deadline(deadline, || {
+                (0..400).for_each(|_| drop(set.spawn(pending())));
+                set.spawn_local(pending());
+            });
+            // This one has no limit.
+            set.spawn(async {});
+            assert_eq!(overdue(&mut set), 401);
+            assert!(Instant::now() >= deadline);
+        });
+    });
+}
+
+#[test]
+fn tasks_of_tasks_inherit_a_deadline() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let inner = Arc::new(Mutex::new(JoinSet::<()>::new()));
+            let spawning = || {
+                let inner = Arc::clone(&inner);
+                // Ready at its first poll, so the limit does not end it.
+                async move {
+                    inner.lock().unwrap().spawn(pending());
+                    cancel::check()
+                }
+            };
+            let mut outer = JoinSet::new();
+            time::timeout(Duration::ZERO, || outer.spawn(spawning()));
+            let in_set = outer.join_next().unwrap().unwrap();
+            let alone = task::spawn(time::timeout_async(Duration::ZERO, spawning())).join().unwrap().unwrap();
+            assert_eq!([in_set, alone], [Err(Cancelled::Overdue); 2]);
+            let mut inner = inner.lock().unwrap();
+            assert_eq!(inner.len(), 2);
+            while let Some(ended) = inner.join_next() {
+                assert!(ended.unwrap_err().is_overdue());
+            }
+            // Plain tasks have no limit, nor have others that run on the same kernel thread.
+            let plain = time::timeout(Duration::ZERO, || task::spawn(async { cancel::check() }));
+            assert_eq!(plain.join().unwrap(), Ok(()));
+        });
     });
 }
 

@@ -2,8 +2,10 @@
 
 mod fixture;
 
-use fixture::{alone, everywhere, everywhere_owning, message, wait_until};
+use fixture::{LONG, alone, everywhere, everywhere_owning, message, wait_until};
+use sinew::cancel::{self, Cancelled};
 use sinew::task::TaskBuilder;
+use sinew::time;
 use sinew::{FibreBuilder, Runtime, ScopedJoinHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -129,6 +131,78 @@ fn a_scope_whose_closure_panics_still_waits_for_its_fibres() {
             });
         });
         assert_eq!((said.as_str(), finished.load(Ordering::Relaxed)), ("closure", 10));
+    });
+}
+
+#[test]
+fn a_panic_cancels_the_fibres_that_the_scope_waits_for() {
+    everywhere(|rt, _| {
+        for panics_late in [false, true] {
+            let slept = Mutex::new(Vec::new());
+            let said = panic_of(|| {
+                rt.run(|| {
+                    let closing = AtomicBool::new(false);
+                    sinew::scope(|scope| {
+                        for _ in 0..10 {
+                            scope.spawn(|| {
+                                let ended = time::try_sleep(LONG);
+                                slept.lock().unwrap().push(ended);
+                            });
+                        }
+                        let panicking: ScopedJoinHandle<'_, ()> = scope.spawn(|| {
+                            wait_until(|| !panics_late || closing.load(Ordering::Relaxed));
+                            resume_unwind(Box::new("lost"))
+                        });
+                        if !panics_late {
+                            wait_until(|| panicking.is_finished());
+                        }
+                        closing.store(true, Ordering::Relaxed);
+                    });
+                });
+            });
+            assert_eq!(said, "a scoped fibre panicked");
+            assert_eq!(slept.into_inner().unwrap(), [Err(Cancelled::Requested); 10]);
+        }
+    });
+}
+
+#[test]
+fn a_panic_of_the_closure_cancels_the_fibres() {
+    everywhere(|rt, _| {
+        let slept = Mutex::new(None);
+        let said = panic_of(|| {
+            rt.run(|| {
+                sinew::scope(|scope| {
+                    scope.spawn(|| *slept.lock().unwrap() = Some(time::try_sleep(LONG)));
+                    resume_unwind(Box::new("closure"));
+                });
+            });
+        });
+        assert_eq!((said.as_str(), slept.into_inner().unwrap()), ("closure", Some(Err(Cancelled::Requested))));
+    });
+}
+
+#[test]
+fn a_panic_cancels_nothing_before_the_closure_ends_or_if_it_was_joined() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let go = AtomicBool::new(false);
+            let checked = sinew::scope(|scope| {
+                let other = scope.spawn(|| {
+                    wait_until(|| go.load(Ordering::Relaxed));
+                    cancel::check()
+                });
+                let panicking: ScopedJoinHandle<'_, ()> = scope.spawn(|| resume_unwind(Box::new("joined")));
+                assert!(panicking.join().is_err());
+                // One that ends after the closure of the scope.
+                scope.spawn(|| {
+                    go.store(true, Ordering::Relaxed);
+                    assert_eq!(other.join().unwrap(), Ok(()));
+                });
+                cancel::check()
+            });
+            assert_eq!(checked, Ok(()));
+        });
     });
 }
 

@@ -2,10 +2,14 @@
 
 mod fixture;
 
-use fixture::{SOON, alone, begin_sleep, everywhere, everywhere_owning, happens_within, spin_until, wait_until};
+use fixture::{
+    LONG, SOON, Setup, alone, begin_sleep, everywhere, everywhere_owning, happens_within, spin_until, wait_until,
+};
+use sinew::cancel::Cancelled;
 use sinew::task::TaskBuilder;
-use sinew::{FibreBuilder, Leftovers};
+use sinew::{FibreBuilder, Leftovers, Runtime, time};
 use std::cell::Cell;
+use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -88,6 +92,95 @@ fn detached_fibres_may_run_on_after_the_drop() {
         go.store(true, Ordering::Relaxed);
         // The fixture waits for the end of the runtime.
         assert!(happens_within(SOON, || over.load(Ordering::Relaxed)));
+    });
+}
+
+/// Returns a runtime of this set-up that cancels what is left, and waits for it no longer than `limit`.
+fn cancelling(setup: Setup, limit: Duration) -> Runtime {
+    setup.builder().leftovers(Leftovers::Cancel(limit)).build().unwrap()
+}
+
+#[test]
+fn leftover_fibres_are_cancelled_and_leftover_tasks_are_aborted() {
+    everywhere_owning(|rt, setup| {
+        drop(rt);
+        let rt = cancelling(setup, LONG);
+        let begun = Arc::new(AtomicUsize::new(0));
+        let sleeping = |_| {
+            let begun = Arc::clone(&begun);
+            rt.spawn(move || {
+                begun.fetch_add(1, Ordering::Relaxed);
+                time::try_sleep(LONG)
+            })
+        };
+        let mut fibres: Vec<_> = (0..300).map(sleeping).collect();
+        let tasks: Vec<_> = (0..10).map(|_| rt.spawn_task(pending::<()>())).collect();
+        let spawning = rt.spawn(|| {
+            let slept = time::try_sleep(LONG);
+            // What a leftover spawns is cancelled and aborted, too.
+            let late = sinew::spawn(|| time::try_sleep(LONG)).join().unwrap();
+            let task = sinew::task::spawn(pending::<()>()).join();
+            (slept, late, task.unwrap_err().is_aborted())
+        });
+        wait_until(|| begun.load(Ordering::Relaxed) == 300);
+        // These may not have begun.
+        fibres.extend((0..10).map(sleeping));
+        drop(rt);
+        let requested = Err(Cancelled::Requested);
+        assert!(fibres.into_iter().all(|fibre| fibre.is_finished() && fibre.join().unwrap() == requested));
+        assert!(tasks.into_iter().all(|task| task.join().unwrap_err().is_aborted()));
+        assert_eq!(spawning.join().unwrap(), (requested, requested, true));
+    });
+}
+
+#[test]
+fn leftovers_that_do_not_notice_outlive_the_limit_and_end_the_runtime_later() {
+    everywhere_owning(|rt, setup| {
+        drop(rt);
+        let rt = cancelling(setup, Duration::from_millis(1));
+        let go = Arc::new(AtomicBool::new(false));
+        let may_end = Arc::clone(&go);
+        let deaf = rt.spawn(move || {
+            wait_until(|| may_end.load(Ordering::Relaxed));
+            sinew::current().is_cancelled()
+        });
+        drop(rt);
+        assert!(!deaf.is_finished());
+        go.store(true, Ordering::Relaxed);
+        // The fixture waits for the end of the runtime.
+        assert!(deaf.join().unwrap());
+    });
+}
+
+#[test]
+fn a_runtime_that_cancels_leftovers_may_be_dropped_in_its_own_fibre() {
+    everywhere_owning(|rt, setup| {
+        drop(rt);
+        let (give, take) = sinew::sync::mpsc::channel::<Runtime>();
+        let rt = cancelling(setup, LONG);
+        let sleeping = rt.spawn(|| time::try_sleep(LONG));
+        let handle = rt.spawn(move || {
+            drop(take.recv().unwrap());
+            time::try_sleep(LONG)
+        });
+        give.send(rt).unwrap();
+        let requested = Err(Cancelled::Requested);
+        assert_eq!((handle.join().unwrap(), sleeping.join().unwrap()), (requested, requested));
+    });
+}
+
+#[test]
+fn a_runtime_that_cancels_leftovers_forgets_fibres_that_have_finished() {
+    everywhere_owning(|rt, setup| {
+        drop(rt);
+        let rt = cancelling(setup, LONG);
+        let spawn = |count: u32| (0..count).for_each(|_| rt.run(|| sinew::spawn(|| ()).join().unwrap()));
+        spawn(500);
+        let before = sinew::memory::usage().record_bytes;
+        spawn(5000);
+        let more = sinew::memory::usage().record_bytes - before;
+        // The records of 10,000 fibres have 192 bytes each. Processors keep some for the next fibres.
+        assert!(more < 1 << 20, "{more} bytes");
     });
 }
 

@@ -1,6 +1,7 @@
 //! Spawning.
 #![allow(unsafe_code)]
 
+use super::enter_roll;
 use super::handle::JoinHandle;
 use super::record::{Plan, Record, ResultOf};
 use super::scope::{Entered, Scope, ScopedJoinHandle};
@@ -181,6 +182,9 @@ impl FibreBuilder {
             let (ready, strand) = unsafe { Record::create(plan, f) };
             // SAFETY: the fibre has this `T` and `F`, and no handle yet.
             let handle = unsafe { JoinHandle::new(strand, ResultOf::new::<F>()) };
+            if let Some(roll) = origin.cluster().runtime().roll() {
+                enter_roll(roll, ready.strand());
+            }
             origin.start(ready);
             Ok(handle)
         });

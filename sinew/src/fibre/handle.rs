@@ -8,7 +8,7 @@ use crate::stack::current_stack;
 use crate::strand::StrandArc;
 use crate::strand::join::Wait;
 use crate::wait::budget;
-use crate::wait::{self, Limit, Outcome, Party};
+use crate::wait::{self, Limit, Outcome, Party, carried};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
@@ -112,13 +112,16 @@ impl<T> JoinHandle<T> {
     }
 
     /// Joins as [`join`](JoinHandle::join) does. If the caller is cancelled, cancels the fibre and
-    /// goes on waiting.
-    pub(super) fn join_passing_on(self) -> std::thread::Result<T> {
+    /// goes on waiting. The same if the caller's deadline comes, unless the fibre carries it itself, or an
+    /// earlier one.
+    pub(super) fn join_passing_on(self, carried_by_fibre: Deadline) -> std::thread::Result<T> {
         if !self.is_finished() && !self.is_caller() {
             let join = self.record().join();
             let enter = |wait: &wait::Wait| join.wait(Party::timed(wait).number()) == Wait::Entered;
-            let pass_on = |_: &wait::Wait| {
-                self.fibre.cancel();
+            let pass_on = |wait: &wait::Wait| {
+                if wait.outcome() == Outcome::Cancelled || carried_by_fibre > carried().deadline {
+                    self.fibre.cancel();
+                }
                 false
             };
             let _ = wait::block_within(Limit::CARRIED, enter, pass_on);

@@ -2,6 +2,7 @@
 
 mod builder;
 pub mod context;
+mod group;
 mod handle;
 mod headcount;
 mod join_future;
@@ -15,6 +16,7 @@ pub(crate) mod record;
 mod scope;
 
 pub use builder::{FibreBuilder, spawn};
+pub use group::{Group, GroupJoinHandle, try_scope};
 pub use handle::{JoinHandle, SelfJoin};
 pub use join_future::Joining;
 pub use locals::{AccessError, LocalKey};
@@ -26,9 +28,10 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 
 use crate::base::Deadline;
 use crate::processor;
+use crate::processor::roll::{Ending, Roll};
 use crate::stack::current_stack;
-use crate::strand::{After, StrandArc, fresh_ids};
-use crate::wait::{self, budget};
+use crate::strand::{After, Strand, StrandArc, fresh_ids};
+use crate::wait::{self, Cancel, budget};
 use record::Record;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -115,7 +118,7 @@ impl Fibre {
 
     /// Returns whether the fibre has been [cancelled](Fibre::cancel).
     pub fn is_cancelled(&self) -> bool {
-        self.record().is_some_and(|record| record.cancel().is_requested())
+        self.record().is_some_and(|record| record.cancel().is_cancelled())
     }
 
     /// Returns the fibre's number.
@@ -143,6 +146,17 @@ impl Fibre {
     pub fn is_kernel_thread(&self) -> bool {
         matches!(self.0, Who::Kernel(_))
     }
+}
+
+/// Enters a new fibre into the roll of its runtime. Few runtimes keep one.
+#[cold]
+#[inline(never)]
+fn enter_roll(roll: &Roll, fibre: &Strand) {
+    static ENDING: Ending = Ending {
+        is_finished: |fibre| handle::record_of(fibre).join().is_done(),
+        ask: |fibres| Cancel::cancel_all(fibres.iter().map(|fibre| handle::record_of(fibre).cancel())),
+    };
+    roll.enter(fibre, &ENDING);
 }
 
 impl fmt::Debug for Fibre {

@@ -7,6 +7,7 @@
 
 use super::locals::Locals;
 use super::scope::{Entered, ScopeShared};
+use crate::base::Deadline;
 use crate::base::atomic::{AtomicU64, Relaxed};
 use crate::processor::cluster::ClusterShared;
 use crate::processor::{self, Processor, put_memory};
@@ -106,8 +107,10 @@ impl Record {
         let (record, stage) = unsafe { (&raw mut (*memory.as_ptr()).record, &raw mut (*memory.as_ptr()).stage) };
         // SAFETY: as above.
         unsafe { stage.write(UnsafeCell::new(Stage::Closure(closure))) };
+        // Only fibres of a scope inherit one.
+        let deadline = plan.scope.as_ref().map_or(Deadline::NEVER, Entered::inherited);
         let new = Record {
-            head: Stackful::new(Strand::new(&FIBRE, plan.cluster, plan.priority), plan.class, plan.pinned),
+            head: Stackful::new(Strand::new(&FIBRE, plan.cluster, plan.priority), plan.class, plan.pinned, deadline),
             join: AtomicU64::new(0),
             id: plan.id,
             locals: Locals::new(),

@@ -5,8 +5,10 @@ use super::Fibre;
 use super::builder::{Elsewhere, FibreBuilder};
 use super::handle::JoinHandle;
 use super::headcount::{self, Headcount, Left};
+use super::record::Record;
+use crate::base::Deadline;
 use crate::processor::spawn::SpawnError;
-use crate::wait::{self, Lent, Limit, Party, Wait};
+use crate::wait::{self, Cancel, Lent, Limit, Outcome, Party, Wait, carried};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,6 +19,8 @@ use std::time::{Duration, Instant};
 /// What a scope and its fibres share. The fibres' records hold it, so it may outlive the scope.
 pub(crate) struct ScopeShared {
     headcount: Headcount,
+    /// The deadline that the owner carried when it opened the scope.
+    deadline: Deadline,
     /// The number of fibres that have panicked and have not been joined.
     panicked: AtomicUsize,
     members: Mutex<Members>,
@@ -28,6 +32,15 @@ pub(crate) struct ScopeShared {
 struct Members {
     fibres: Vec<Fibre>,
     is_cancelled: bool,
+    /// Says that the owner's closure has ended. From then on a panic cancels the others.
+    is_closing: bool,
+}
+
+impl Members {
+    fn cancel(&mut self) {
+        self.is_cancelled = true;
+        Cancel::cancel_all(self.fibres.iter().filter_map(Fibre::record).map(Record::cancel));
+    }
 }
 
 /// A list of members that is shorter than this is not searched for fibres that have finished.
@@ -41,6 +54,12 @@ impl Entered {
     fn new(scope: &Arc<ScopeShared>) -> Entered {
         scope.headcount.enter();
         Entered(Some(Arc::clone(scope)))
+    }
+
+    /// Returns the deadline that the fibre inherits. By the spawner.
+    #[inline]
+    pub(super) fn inherited(&self) -> Deadline {
+        self.0.as_ref().map_or(Deadline::NEVER, |scope| scope.inherited())
     }
 
     /// Passes the place in the count to the fibre, which calls `one_finished` at its end.
@@ -60,7 +79,18 @@ impl Drop for Entered {
 
 impl ScopeShared {
     fn new() -> ScopeShared {
-        ScopeShared { headcount: Headcount::new(), panicked: AtomicUsize::new(0), members: Mutex::default() }
+        ScopeShared {
+            headcount: Headcount::new(),
+            deadline: carried().deadline,
+            panicked: AtomicUsize::new(0),
+            members: Mutex::default(),
+        }
+    }
+
+    /// Returns the deadline that a fibre of the scope inherits from the caller, its spawner.
+    #[inline]
+    fn inherited(&self) -> Deadline {
+        carried().deadline.min(self.deadline)
     }
 
     /// Takes a fibre out of the count. By the fibre, when it uses nothing of the scope any more.
@@ -72,11 +102,13 @@ impl ScopeShared {
     }
 
     /// Waits until all fibres have finished. By the owner: if it is cancelled meanwhile, it cancels
-    /// them.
+    /// them. If its time is up, it does not: they carry the same deadline, or an earlier one.
     fn wait(&self) {
         let enter = |wait: &Wait| self.headcount.wait(Party::timed(wait).number()) == headcount::Wait::Entered;
-        let pass_on = |_: &Wait| {
-            self.cancel();
+        let pass_on = |wait: &Wait| {
+            if wait.outcome() == Outcome::Cancelled {
+                self.cancel();
+            }
             false
         };
         let _ = wait::block_within(Limit::CARRIED, enter, pass_on);
@@ -100,14 +132,27 @@ impl ScopeShared {
     }
 
     fn cancel(&self) {
+        self.members().cancel();
+    }
+
+    /// Begins the end of the scope: from now on, a panic that was not joined cancels the fibres. If
+    /// there was one, or if the owner panics itself, cancels them now. By the owner, before `wait`.
+    fn close(&self, owner_panics: bool) {
         let mut members = self.members();
-        members.is_cancelled = true;
-        members.fibres.iter().for_each(Fibre::cancel);
+        members.is_closing = true;
+        if owner_panics || self.panicked.load(Ordering::Relaxed) > 0 {
+            members.cancel();
+        }
     }
 
     /// Counts a panic. By a fibre of the scope, before `one_finished`.
     pub(super) fn one_panicked(&self) {
+        // Under the lock, so that this or `close` sees the other.
+        let mut members = self.members();
         self.panicked.fetch_add(1, Ordering::Relaxed);
+        if members.is_closing {
+            members.cancel();
+        }
     }
 
     /// Uncounts a panic: a join has returned its payload.
@@ -129,6 +174,9 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// Runs `f` with a scope. Fibres that are spawned in the scope may borrow from outside of it.
 /// Returns when `f` has returned and all fibres of the scope have finished.
 ///
+/// The fibres inherit the time limits of the scope's owner and of their spawner: see
+/// [`cancel`](crate::cancel). For fibres that return errors, see [`try_scope`](crate::try_scope).
+///
 /// ```
 /// sinew::run(|| {
 ///     let mut words = vec!["fibres", "borrow"];
@@ -144,7 +192,9 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// # Panics
 ///
 /// - If `f` panics, or if a fibre of the scope panicked and was not joined. In both cases all fibres
-///   of the scope have finished before.
+///   of the scope have finished before. They are [cancelled](crate::cancel), so that the scope does
+///   not wait for ever for fibres that wait for the one that panicked. This happens when `f` has
+///   ended. Before that, a panic ends its fibre only, and `f` may join it.
 /// - If a fibre is spawned where there is no runtime: see [`spawn`](super::spawn).
 /// - In a task, which may not block its processor. `f` is not called then.
 pub fn scope<'env, F, T>(f: F) -> T
@@ -161,10 +211,20 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     wait::refuse_tasks();
-    let shared = Arc::new(ScopeShared::new());
-    let scope = Scope { shared, elsewhere, scope: PhantomData, env: PhantomData };
+    // SAFETY: `f` gets the scope within `hold` alone.
+    let scope = unsafe { Scope::open(elsewhere) };
+    hold(&scope, || f(&scope))
+}
+
+/// Runs `f`, which spawns fibres in `scope`. Returns when `f` has returned and all fibres of the scope
+/// have finished.
+///
+/// # Panics
+/// As [`scope`].
+pub(super) fn hold<T>(scope: &Scope<'_, '_>, f: impl FnOnce() -> T) -> T {
     let lent = Lent::begin();
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let result = catch_unwind(AssertUnwindSafe(f));
+    scope.shared.close(result.is_err());
     scope.shared.wait();
     lent.returned();
     match result {
@@ -174,7 +234,15 @@ where
     }
 }
 
-impl<'scope> Scope<'scope, '_> {
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Opens a scope.
+    ///
+    /// # Safety
+    /// Fibres are spawned in the scope only within [`hold`].
+    pub(super) unsafe fn open(elsewhere: Option<Elsewhere>) -> Scope<'scope, 'env> {
+        Scope { shared: Arc::new(ScopeShared::new()), elsewhere, scope: PhantomData, env: PhantomData }
+    }
+
     /// Spawns a fibre that may borrow what outlives the scope.
     ///
     /// # Panics
@@ -199,12 +267,13 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
     {
         let entered = Entered::new(&self.shared);
-        // SAFETY: `scope` returns only after `one_finished` was called for this fibre, which is
+        let deadline = self.shared.inherited();
+        // SAFETY: `hold` returns only after `one_finished` was called for this fibre, which is
         // after its closure has ended. The fibre drops the result before that, or the handle does,
         // which cannot outlive 'scope.
         let handle = unsafe { builder.or_on(self.elsewhere).spawn_borrowing(f, Some(entered)) }?;
         self.shared.enter(handle.fibre());
-        Ok(ScopedJoinHandle { handle, scope: PhantomData })
+        Ok(ScopedJoinHandle { handle, deadline, scope: PhantomData })
     }
 
     /// Cancels all fibres of the scope, and each fibre that is spawned in it later. See
@@ -229,6 +298,8 @@ impl fmt::Debug for Scope<'_, '_> {
 /// The right to the result of a fibre of a [`Scope`].
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<T>,
+    /// The deadline that the fibre has carried from the beginning.
+    deadline: Deadline,
     scope: PhantomData<&'scope ()>,
 }
 
@@ -239,7 +310,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     /// As [`JoinHandle::join`].
     pub fn join(self) -> std::thread::Result<T> {
-        self.handle.join_passing_on()
+        self.handle.join_passing_on(self.deadline)
     }
 
     /// See [`JoinHandle::join_timeout`].
@@ -247,7 +318,8 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     /// Returns the handle if the fibre did not finish in time.
     pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, Self> {
-        self.handle.join_timeout(timeout).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
+        let deadline = self.deadline;
+        self.handle.join_timeout(timeout).map_err(|handle| ScopedJoinHandle { handle, deadline, scope: PhantomData })
     }
 
     /// See [`JoinHandle::join_deadline`].
@@ -255,7 +327,9 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     /// Returns the handle if the fibre did not finish in time.
     pub fn join_deadline(self, deadline: Instant) -> Result<std::thread::Result<T>, Self> {
-        self.handle.join_deadline(deadline).map_err(|handle| ScopedJoinHandle { handle, scope: PhantomData })
+        let carried = self.deadline;
+        let back = |handle| ScopedJoinHandle { handle, deadline: carried, scope: PhantomData };
+        self.handle.join_deadline(deadline).map_err(back)
     }
 
     /// See [`JoinHandle::is_finished`].

@@ -17,6 +17,7 @@ mod newcomers;
 mod plug;
 mod post;
 mod rest;
+pub(crate) mod roll;
 mod running;
 mod settling;
 mod shared;

@@ -2,10 +2,11 @@
 
 use super::cluster::ClusterShared;
 use super::drain::{Drain, Way};
+use super::roll::Roll;
 use super::warden::Warden;
 use crate::strand::Owed;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The part of a runtime that its clusters share.
 pub(crate) struct RuntimeShared {
@@ -13,17 +14,37 @@ pub(crate) struct RuntimeShared {
     clusters: Mutex<Vec<Arc<ClusterShared>>>,
     drain: Drain,
     warden: Warden,
+    /// The live strands, if the runtime keeps a roll. Set before the first strand is spawned.
+    roll: OnceLock<Roll>,
     /// Signals the party that waits for the end. Parties belong to the layer above.
     signal: fn(Owed),
 }
 
 impl RuntimeShared {
     pub(crate) fn new(migrating: bool, signal: fn(Owed)) -> RuntimeShared {
-        RuntimeShared { migrating, clusters: Mutex::default(), drain: Drain::new(), warden: Warden::new(), signal }
+        RuntimeShared {
+            migrating,
+            clusters: Mutex::default(),
+            drain: Drain::new(),
+            warden: Warden::new(),
+            roll: OnceLock::new(),
+            signal,
+        }
     }
 
     pub(crate) fn is_migrating(&self) -> bool {
         self.migrating
+    }
+
+    /// Makes the runtime keep a roll of its strands. Before the first strand is spawned.
+    pub(crate) fn keep_roll(&self) {
+        self.roll.get_or_init(Roll::new);
+    }
+
+    /// Returns the roll of the runtime's strands, if it keeps one.
+    #[inline]
+    pub(crate) fn roll(&self) -> Option<&Roll> {
+        self.roll.get()
     }
 
     fn clusters(&self) -> MutexGuard<'_, Vec<Arc<ClusterShared>>> {

@@ -330,6 +330,9 @@ impl Builder {
         fibre::install_overflow_handler();
         fibre::install_panic_hook();
         let shared = Arc::new(RuntimeShared::new(self.migrating, Party::signal_owed));
+        if matches!(self.leftovers, Leftovers::Cancel(_)) {
+            shared.keep_roll();
+        }
         let main = Cluster::start(self.cluster.plan_with(others)?, Arc::clone(&shared))?;
         Ok(Runtime { main, shared, leftovers: self.leftovers })
     }

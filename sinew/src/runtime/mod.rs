@@ -10,14 +10,17 @@ mod stuck_lookups;
 pub use builder::{Builder, ClusterBuilder};
 
 use crate::base::{fatal, fork};
+use crate::cancel::shield;
 use crate::fibre::{self, FibreBuilder, JoinHandle};
 use crate::processor::cluster::{BuildError, Cluster};
 use crate::processor::spawn::SpawnError;
 use crate::processor::{RuntimeShared, with_current};
+use crate::sync::oneshot;
 use crate::task;
-use crate::wait::{self, Lent};
+use crate::wait::{self, Lent, Limits, carried, carrying};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 use std::{fmt, thread};
 
 /// Builds a runtime with one processor for each CPU that the process may use and runs `f` as its first
@@ -117,7 +120,8 @@ impl Runtime {
     }
 
     /// Runs `f` as a fibre, waits for it, and returns what it returns. The caller may be a kernel thread
-    /// or a fibre, and `f` may borrow from it. Fibres that `f` has started run on when it returns.
+    /// or a fibre, and `f` may borrow from it. Fibres that `f` has started run on when it returns. A
+    /// [time limit](crate::time::timeout) of the caller counts in `f`.
     ///
     /// # Panics
     /// If `f` does, with the same payload. Without calling `f`: in a task, which may not block its
@@ -130,6 +134,8 @@ impl Runtime {
         T: Send,
     {
         wait::refuse_tasks();
+        let limits = Limits { deadline: carried().deadline, ..Limits::NONE };
+        let f = move || carrying(limits, f);
         // SAFETY: `join` returns only when the fibre has ended, and takes its result. The fibre is new,
         // so it does not join itself. Nothing unwinds before that.
         let root = SpawnError::expect_none(unsafe { FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None) });
@@ -197,14 +203,31 @@ impl Drop for Runtime {
             processor
                 .is_none_or(|processor| fibre::is_running() && !std::ptr::eq(processor.cluster().runtime(), &*shared))
         });
-        if !may_wait || self.leftovers == Leftovers::LetRun {
-            let reaper = thread::Builder::new().name("sinew-reaper".to_owned()).spawn(move || end(&shared));
-            if let Err(error) = reaper {
-                fatal(&format!("no thread to end a runtime with: {error}"));
+        match self.leftovers {
+            Leftovers::Wait if may_wait => end(&shared),
+            Leftovers::Wait | Leftovers::LetRun => reap(move || end(&shared)),
+            Leftovers::Cancel(limit) => {
+                if let Some(roll) = shared.roll() {
+                    roll.end();
+                }
+                let (ended, is_over) = oneshot::channel::<()>();
+                reap(move || {
+                    end(&shared);
+                    drop(ended);
+                });
+                if may_wait {
+                    // An error either way: the runtime has ended, or the time is up.
+                    let _ = shield(|| is_over.recv_timeout(limit));
+                }
             }
-        } else {
-            end(&shared);
         }
+    }
+}
+
+/// Runs `end`, which ends a runtime, on a kernel thread of its own.
+fn reap(end: impl FnOnce() + Send + 'static) {
+    if let Err(error) = thread::Builder::new().name("sinew-reaper".to_owned()).spawn(end) {
+        fatal(&format!("no thread to end a runtime with: {error}"));
     }
 }
 
@@ -227,6 +250,22 @@ pub enum Leftovers {
     Wait,
     /// It returns at once. The runtime ends by itself after the last of them.
     LetRun,
+    /// It [cancels](crate::cancel) the fibres, aborts the tasks, and waits for them, but no longer than
+    /// this. The same happens to those that they spawn meanwhile. If some are left then, it returns as
+    /// `LetRun` does.
+    ///
+    /// For this a runtime keeps a list of its fibres and tasks. Each spawn enters one, under a lock.
+    ///
+    /// ```
+    /// use sinew::{Leftovers, Runtime, time};
+    /// use std::time::Duration;
+    /// const LONG: Duration = Duration::from_secs(60);
+    /// let runtime = Runtime::builder().processors(1).leftovers(Leftovers::Cancel(LONG)).build().unwrap();
+    /// let session = runtime.spawn(|| time::try_sleep(LONG));
+    /// drop(runtime);
+    /// assert!(session.join().unwrap().is_err());
+    /// ```
+    Cancel(Duration),
 }
 
 /// Waits for the last strand, then stops all processors.

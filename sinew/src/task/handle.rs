@@ -31,12 +31,17 @@ pub struct JoinError(Why);
 
 enum Why {
     Aborted,
+    Overdue,
     Panicked(Box<dyn Any + Send + 'static>),
 }
 
 impl JoinError {
     pub(super) fn aborted() -> JoinError {
         JoinError(Why::Aborted)
+    }
+
+    pub(super) fn overdue() -> JoinError {
+        JoinError(Why::Overdue)
     }
 
     pub(super) fn panicked(payload: Box<dyn Any + Send + 'static>) -> JoinError {
@@ -49,6 +54,13 @@ impl JoinError {
         matches!(self.0, Why::Aborted)
     }
 
+    /// Returns whether the task was ended by a time limit. Only tasks of a [`JoinSet`](super::JoinSet)
+    /// have one.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        matches!(self.0, Why::Overdue)
+    }
+
     /// Returns whether the task panicked: while it was polled, or while its future was dropped.
     #[must_use]
     pub fn is_panic(&self) -> bool {
@@ -58,11 +70,11 @@ impl JoinError {
     /// Returns the payload of the panic, for `std::panic::resume_unwind`.
     ///
     /// # Errors
-    /// The error itself, if the task was aborted.
+    /// The error itself, if the task did not panic.
     pub fn into_panic(self) -> Result<Box<dyn Any + Send + 'static>, JoinError> {
         match self.0 {
             Why::Panicked(payload) => Ok(payload),
-            Why::Aborted => Err(self),
+            Why::Aborted | Why::Overdue => Err(self),
         }
     }
 }
@@ -71,6 +83,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let payload = match &self.0 {
             Why::Aborted => return f.write_str("the task was aborted"),
+            Why::Overdue => return f.write_str("the time of the task was up"),
             Why::Panicked(payload) => payload,
         };
         let message = payload.downcast_ref::<&str>().copied();
@@ -170,7 +183,8 @@ fn debug(f: &mut fmt::Formatter<'_>, name: &str, task: &StrandArc) -> fmt::Resul
         .finish()
 }
 
-fn abort(task: &StrandArc) {
+/// Asks the task to end.
+pub(super) fn abort(task: &StrandArc) {
     let strand = task.strand();
     if let Some(ready) = strand.woken(Life::of(strand).abort()) {
         processor::make_ready(ready);

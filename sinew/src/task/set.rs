@@ -3,8 +3,10 @@
 use super::block_on::block_on;
 use super::handle::{AbortHandle, JoinError, JoinHandle};
 use super::spawn::{spawn, spawn_local};
+use crate::base::Deadline;
 use crate::sync::mpsc::{Receiver, Sender, channel};
-use crate::time::{Elapsed, deadline_async, timeout_async};
+use crate::time::{Elapsed, deadline_async, timeout_async, until_async};
+use crate::wait::carried;
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
@@ -27,9 +29,24 @@ use std::time::{Duration, Instant};
 ///     assert_eq!(total, 385);
 /// });
 /// ```
+///
+/// A task inherits the time limit of its spawner: of a fibre in [`timeout`](crate::time::timeout), and
+/// of a task in [`timeout_async`] or of a set. At the end of that time the task's future is dropped. Then
+/// [`JoinError::is_overdue`] returns `true`. The task itself carries the limit: `cancel::check` notices
+/// it, and the tasks that it spawns in a set inherit it.
+///
+/// ```
+/// use sinew::{task::JoinSet, time};
+/// use std::{future::pending, time::Duration};
+/// sinew::run(|| {
+///     let mut set = JoinSet::<()>::new();
+///     time::timeout(Duration::from_millis(2), || set.spawn(pending()));
+///     assert!(set.join_next().unwrap().unwrap_err().is_overdue());
+/// });
+/// ```
 pub struct JoinSet<T> {
     /// The tasks that have not been joined, by number.
-    handles: HashMap<u64, JoinHandle<T>>,
+    handles: HashMap<u64, JoinHandle<Result<T, Elapsed>>>,
     /// The number of the task that was spawned last.
     last: u64,
     /// The numbers of the tasks that have ended, or are about to.
@@ -70,7 +87,11 @@ impl<T: 'static> JoinSet<T> {
         T: Send,
     {
         let notice = self.notice();
-        self.enter(spawn(noticed(notice, future)))
+        let deadline = carried().deadline;
+        self.enter(match deadline.is_never() {
+            true => spawn(noticed(notice, future)),
+            false => spawn(noticed_until(deadline, notice, future)),
+        })
     }
 
     /// Starts a task as [`spawn_local`](super::spawn_local()) does.
@@ -83,7 +104,11 @@ impl<T: 'static> JoinSet<T> {
         F: Future<Output = T> + 'static,
     {
         let notice = self.notice();
-        self.enter(spawn_local(noticed(notice, future)))
+        let deadline = carried().deadline;
+        self.enter(match deadline.is_never() {
+            true => spawn_local(noticed(notice, future)),
+            false => spawn_local(noticed_until(deadline, notice, future)),
+        })
     }
 
     fn notice(&mut self) -> Notice {
@@ -91,7 +116,7 @@ impl<T: 'static> JoinSet<T> {
         Notice { number: self.last, notices: self.notices.clone() }
     }
 
-    fn enter(&mut self, handle: JoinHandle<T>) -> AbortHandle {
+    fn enter(&mut self, handle: JoinHandle<Result<T, Elapsed>>) -> AbortHandle {
         let abort = handle.abort_handle();
         self.handles.insert(self.last, handle);
         abort
@@ -170,7 +195,7 @@ impl<T> JoinSet<T> {
             let joining = Joining { notices: &self.notices, number: Some(number), handle };
             let result = joining.await;
             self.handles.remove(&number);
-            return Some(result);
+            return Some(result.and_then(|ended| ended.map_err(|Elapsed| JoinError::overdue())));
         }
         None
     }
@@ -214,9 +239,15 @@ impl<T> Drop for Joining<'_, T> {
     }
 }
 
-async fn noticed<F: Future>(notice: Notice, future: F) -> F::Output {
+async fn noticed<F: Future>(notice: Notice, future: F) -> Result<F::Output, Elapsed> {
     let _notice = notice;
-    future.await
+    Ok(future.await)
+}
+
+/// As [`noticed`], for a task that inherits a deadline.
+async fn noticed_until<F: Future>(deadline: Deadline, notice: Notice, future: F) -> Result<F::Output, Elapsed> {
+    let _notice = notice;
+    until_async(deadline, future).await
 }
 
 impl<T: 'static> Default for JoinSet<T> {

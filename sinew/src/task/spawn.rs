@@ -1,11 +1,12 @@
 //! Spawning.
 
-use super::handle::JoinHandle;
-use super::memory::{create, create_bound};
+use super::handle::{JoinHandle, abort};
+use super::memory::{create, create_bound, join_of};
 use crate::processor::cluster::Cluster;
+use crate::processor::roll::{Ending, Roll};
 use crate::processor::spawn::{Origin, SpawnError};
 use crate::processor::with_current;
-use crate::strand::Priority;
+use crate::strand::{Priority, Strand};
 
 /// Starts a task on the cluster of the caller, which is a fibre or another task.
 ///
@@ -67,6 +68,9 @@ where
             Err(error) => return Err((error, future)),
         };
         let (ready, taker) = create_bound(&origin, processor, future);
+        if let Some(roll) = origin.cluster().runtime().roll() {
+            enter_roll(roll, ready.strand());
+        }
         processor.make_ready(ready);
         Ok(JoinHandle::new(taker))
     });
@@ -74,6 +78,15 @@ where
         Ok(handle) => handle,
         Err((error, _future)) => refused(&error),
     }
+}
+
+/// Enters a new task into the roll of its runtime. Few runtimes keep one.
+#[cold]
+#[inline(never)]
+fn enter_roll(roll: &Roll, task: &Strand) {
+    static ENDING: Ending =
+        Ending { is_finished: |task| join_of(task.strand()).is_done(), ask: |tasks| tasks.iter().for_each(abort) };
+    roll.enter(task, &ENDING);
 }
 
 #[track_caller]
@@ -133,6 +146,9 @@ impl TaskBuilder {
                 Err(error) => return Err((error, future)),
             };
             let (ready, taker) = create(&origin, self.priority, future);
+            if let Some(roll) = origin.cluster().runtime().roll() {
+                enter_roll(roll, ready.strand());
+            }
             origin.start(ready);
             Ok(JoinHandle::new(taker))
         });

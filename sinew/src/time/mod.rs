@@ -6,6 +6,7 @@ mod timeout;
 
 pub use crate::wait::TestClock;
 pub use interval::Interval;
+pub(crate) use sleep::until_async;
 pub use sleep::{Elapsed, Sleep, Timeout, deadline_async, sleep_async, sleep_until_async, timeout_async};
 pub use timeout::{deadline, timeout, try_sleep};
 

@@ -6,7 +6,7 @@
 
 use crate::base::Deadline;
 use crate::wait::budget;
-use crate::wait::{Awaiting, Expiry, TestClock, Timer, TimerOwner};
+use crate::wait::{Awaiting, Expiry, Limits, TestClock, Timer, TimerOwner, carried, carrying};
 use std::fmt;
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -152,7 +152,8 @@ impl From<Elapsed> for std::io::Error {
 /// futures. A future of this crate that is dropped because its time is up loses nothing: what it was
 /// given (a permit, a lock, a message) goes to the next in the queue.
 ///
-/// The future returns [`Elapsed`] if the time was up first.
+/// The future returns [`Elapsed`] if the time was up first. Tasks that it has spawned in a
+/// [`JoinSet`](crate::task::JoinSet) have the same limit.
 ///
 /// ```
 /// use sinew::{sync::mpsc, time};
@@ -168,6 +169,11 @@ pub fn timeout_async<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F:
 /// Awaits `future` as [`timeout_async`] does, but no longer than until `deadline`.
 pub fn deadline_async<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout { future: future.into_future(), limit: sleep_until_async(deadline) }
+}
+
+/// Awaits `future` as [`deadline_async`] does.
+pub(crate) fn until_async<F: Future>(deadline: Deadline, future: F) -> Timeout<F> {
+    Timeout { future, limit: Sleep::until(deadline) }
 }
 
 /// The future of [`timeout_async`] and [`deadline_async`].
@@ -187,7 +193,10 @@ impl<F: Future> Future for Timeout<F> {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.future), Pin::new_unchecked(&mut this.limit))
         };
-        if let Poll::Ready(value) = future.poll(context) {
+        // For tasks that the future spawns in a set.
+        let outer = carried();
+        let limits = Limits { deadline: outer.deadline.min(limit.deadline), ..outer };
+        if let Poll::Ready(value) = carrying(limits, || future.poll(context)) {
             return Poll::Ready(Ok(value));
         }
         limit.poll(context).map(|()| Err(Elapsed))

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// report it fail; see [`cancel`](crate::cancel) for the list of these calls. Returns what `f`
 /// returns.
 ///
-/// Limits nest: the earlier one counts.
+/// Limits nest: the earlier one counts. Fibres that `f` spawns in a scope, and tasks that it spawns in a
+/// set, inherit the limit.
 ///
 /// ```
 /// use sinew::{sync::mpsc, time};

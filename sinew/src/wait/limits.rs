@@ -79,11 +79,19 @@ impl Limits {
 thread_local!(static OF_THREAD: Cell<Limits> = const { Cell::new(Limits::NONE) });
 
 /// Returns what the caller carries.
+#[inline]
 pub(crate) fn carried() -> Limits {
     match current_stack() {
         Some(stack) => Stackful::on(stack).limits(),
-        None => OF_THREAD.get(),
+        None => carried_by_thread(),
     }
+}
+
+/// Returns what the calling kernel thread carries, which runs no fibre.
+#[cold]
+#[inline(never)]
+fn carried_by_thread() -> Limits {
+    OF_THREAD.get()
 }
 
 /// Runs `f` with these limits.

@@ -41,16 +41,17 @@ enum Carries {
 }
 
 impl Stackful {
+    /// Makes the head of a strand that carries `deadline` from its first wait on.
     #[inline(always)]
-    pub(crate) fn new(strand: Strand, class: Class, is_pinned: bool) -> Stackful {
+    pub(crate) fn new(strand: Strand, class: Class, is_pinned: bool, deadline: Deadline) -> Stackful {
         Stackful {
             strand,
             cancel: Cancel::new(),
-            deadline: Cell::new(Deadline::at_ns(0)),
+            deadline: Cell::new(deadline),
             pins: Cell::new(0),
             is_pinned,
             class,
-            carries: Cell::new(Carries::Nothing),
+            carries: Cell::new(if deadline.is_never() { Carries::Nothing } else { Carries::Deadline }),
             is_measured: Cell::new(false),
         }
     }
@@ -79,6 +80,7 @@ impl Stackful {
     }
 
     /// Returns the limits that the strand carries into its waits. By the strand.
+    #[inline]
     pub(super) fn limits(&self) -> Limits {
         match self.carries.get() {
             Carries::Nothing => Limits::NONE,

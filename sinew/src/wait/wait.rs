@@ -90,7 +90,7 @@ impl Wait {
 
     /// Returns how the wait ended. By the owner, after it has been signalled.
     #[inline]
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         const TIMED_OUT: u32 = Outcome::TimedOut as u32;
         const CANCELLED: u32 = Outcome::Cancelled as u32;
         // Acquire pairs with the Release in `tell`, which does not signal after a limit.

@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-const FACILITIES: [&str; 6] = [
+const FACILITIES: [&str; 7] = [
     "",
     "membarrier",
     "madvise-guards",

@@ -81,6 +81,34 @@ fn a_request_ends_the_wait_that_it_comes_before_or_within() {
 }
 
 #[test]
+fn an_interrupt_ends_the_wait_that_it_comes_before_or_within_until_it_is_taken_back() {
+    check(2, 3, |turn| {
+        let [fibre, other] = Fibre::new();
+        let again = Arc::clone(&fibre);
+        let wait = move || fibre.wait(new());
+        let (outcome, ()) = turn.two(wait, move || other.cancel.interrupt());
+        assert_eq!(outcome, Outcome::Cancelled);
+        again.cancel.end_interrupt();
+        assert!(!again.cancel.is_requested());
+    });
+}
+
+#[test]
+fn two_cancellers_end_a_wait_once() {
+    check(3, 2, |turn| {
+        let [fibre, one, two] = Fibre::new();
+        let wait = move || fibre.wait(new()) == Outcome::Cancelled;
+        let first = move || cancel(&one.cancel);
+        let second = move || {
+            Cancel::cancel_all([&two.cancel].into_iter());
+            false
+        };
+        let [is_cancelled, _, _] = turn.all([Box::new(wait), Box::new(first), Box::new(second)]);
+        assert!(is_cancelled);
+    });
+}
+
+#[test]
 fn no_thread_uses_a_wait_that_has_been_left() {
     check(2, 3, |turn| {
         let [fibre, other] = Fibre::new();
@@ -96,6 +124,25 @@ fn no_thread_uses_a_wait_that_has_been_left() {
         };
         let (outcome, cancelled) = turn.two(wait, move || cancel(&other.cancel));
         assert_eq!(cancelled, outcome == Outcome::Cancelled);
+    });
+}
+
+#[test]
+fn a_fibre_that_sees_an_interrupt_sees_what_led_to_it() {
+    check(2, 4, |turn| {
+        let [fibre, other] = Fibre::new();
+        let reason = Arc::new(Watched::new(0));
+        let its = Arc::clone(&reason);
+        let look = move || {
+            if fibre.cancel.is_requested() {
+                assert_eq!(reason.get(), 7);
+            }
+        };
+        let interrupt = move || {
+            its.set(7);
+            other.cancel.interrupt();
+        };
+        turn.two(look, interrupt);
     });
 }
 
