@@ -11,6 +11,7 @@ mod models;
 mod overflow;
 pub(crate) mod record;
 mod scope;
+mod select;
 
 pub use builder::{FibreBuilder, spawn};
 pub use handle::{JoinHandle, SelfJoin};

@@ -10,6 +10,7 @@ mod futures_io;
 mod listen;
 mod patience;
 mod raw;
+mod select;
 mod sendfile;
 pub(crate) mod socket;
 mod tcp;

@@ -2,6 +2,7 @@
 
 mod arms;
 mod barrier;
+pub mod broadcast;
 mod channel;
 mod condvar;
 mod lazy_lock;
@@ -16,13 +17,16 @@ pub mod oneshot;
 mod owned_guards;
 mod owned_permit;
 mod poison;
+mod polled;
 mod raw_mutex;
 mod raw_rwlock;
 mod raw_semaphore;
 mod rwlock;
 mod select;
+mod selectable;
 mod semaphore;
 mod wait_group;
+pub mod watch;
 
 pub use barrier::{Barrier, BarrierTimeout, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
@@ -34,6 +38,7 @@ pub use owned_guards::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGu
 pub use owned_permit::OwnedPermit;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use select::{Select, SelectReceiver, SelectSender};
+pub use selectable::{SelectJoin, SelectReader, SelectWriter};
 pub use semaphore::{AcquireError, BinarySemaphore, Permit, Semaphore};
 pub use std::sync::{Arc, LockResult, PoisonError, TryLockError, TryLockResult, Weak, atomic};
 pub use wait_group::WaitGroup;
