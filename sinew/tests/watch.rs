@@ -196,8 +196,11 @@ fn no_change_of_several_senders_is_lost() {
         let (sender, receiver) = watch::channel(0);
         fixture::on_fibres_and_threads(rt, 4, 2, |_| {
             for _ in 0..ROUNDS {
-                sender.send_modify(|count| *count += 1);
-                sinew::yield_now();
+                sender.send_modify(|count| {
+                    // The other senders come meanwhile.
+                    sinew::yield_now();
+                    *count += 1;
+                });
             }
         });
         assert_eq!(*receiver.borrow(), 6 * ROUNDS);
