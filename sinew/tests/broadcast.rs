@@ -4,7 +4,7 @@ mod fixture;
 
 use fixture::{LONG, Random, alone, everywhere, message, wait_until};
 use proptest::prelude::*;
-use sinew::sync::broadcast::{self, Receiver, RecvError, RecvTimeoutError, SendError, Sender, TryRecvError};
+use sinew::sync::broadcast::{self, Receiver, RecvError, RecvTimeoutError, SendError, TryRecvError};
 use sinew::{block_on, task, time};
 use std::collections::VecDeque;
 use std::panic::catch_unwind;
@@ -327,7 +327,7 @@ impl Model {
 fn run(capacity: usize, steps: &[Step]) -> Result<(), TestCaseError> {
     let alive = Arc::new(());
     let (sender, receiver) = broadcast::channel(capacity);
-    let (mut senders, mut receivers): (Vec<Sender<(u32, Arc<()>)>>, Vec<_>) = (vec![sender], vec![receiver]);
+    let (mut senders, mut receivers) = (vec![sender], vec![receiver]);
     let mut model = Model { capacity, receivers: vec![Behind::default()] };
     for (&step, number) in steps.iter().zip(0..) {
         let sender = |end: usize| (!senders.is_empty()).then(|| end % senders.len());
