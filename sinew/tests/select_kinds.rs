@@ -331,6 +331,24 @@ fn any_future_is_an_arm() {
 }
 
 #[test]
+fn a_future_that_wakes_itself_gives_other_fibres_a_turn() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let stops = Arc::clone(&stop);
+            let other = sinew::spawn(move || stops.store(true, Ordering::Relaxed));
+            let until_stopped = async {
+                while !stop.load(Ordering::Relaxed) {
+                    task::yield_now_async().await;
+                }
+            };
+            Select::new().after(LONG, || ()).future(until_stopped, |()| ()).run();
+            other.join().unwrap();
+        });
+    });
+}
+
+#[test]
 fn the_other_channels_are_arms_by_their_futures() {
     everywhere(|rt, _| {
         rt.run(|| {

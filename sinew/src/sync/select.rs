@@ -330,7 +330,11 @@ impl<'a, R> Select<'a, R> {
                 return Some(self.complete(arm));
             }
             let why = match outcome {
-                Outcome::Told => continue,
+                Outcome::Told => {
+                    // A future that wakes itself has not let the fibre wait.
+                    budget::spend(budget::MESSAGE);
+                    continue;
+                }
                 Outcome::Cancelled => Cancelled::Requested,
                 Outcome::TimedOut if self.arms.iter().any(|arm| arm.deadline().is_past()) => continue,
                 Outcome::TimedOut if own.is_past() => return None,
