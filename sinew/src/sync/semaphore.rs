@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 /// .unwrap();
 /// ```
 ///
-/// The forms with `_owned` in their names return an [`OwnedPermit`], which holds the semaphore
-/// by an [`Arc`](std::sync::Arc) and may go to another fibre.
+/// The forms with `_owned` in their names return an [`OwnedPermit`](super::OwnedPermit). It holds
+/// the semaphore by an [`Arc`](std::sync::Arc) and may go to another fibre.
 pub struct Semaphore {
     raw: RawSemaphore,
 }
