@@ -119,8 +119,8 @@ fn locks_that_are_always_free_give_way() {
             each_gives_way(|| *rwlock.write_timeout(LONG).unwrap() += 1);
             each_gives_way(|| *rwlock.write_deadline(never).unwrap() += 1);
             let semaphore = Semaphore::new(2);
-            each_gives_way(|| drop(semaphore.acquire()));
-            each_gives_way(|| drop(semaphore.acquire_many(2)));
+            each_gives_way(|| drop(semaphore.acquire().unwrap()));
+            each_gives_way(|| drop(semaphore.acquire_many(2).unwrap()));
             each_gives_way(|| drop(semaphore.acquire_timeout(LONG).unwrap()));
             each_gives_way(|| {
                 semaphore.wait();

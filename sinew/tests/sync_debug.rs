@@ -67,11 +67,11 @@ fn places_print_their_values_as_stds_do() {
 fn semaphores_print_their_permits_and_waiters() {
     everywhere(|rt, _| {
         let semaphore = Arc::new(Semaphore::new(3));
-        let permit = semaphore.acquire_many(2);
+        let permit = semaphore.acquire_many(2).unwrap();
         prints(&permit, "Permit { semaphore: Semaphore { available: 1, waiters: 0 }, count: 2 }");
         let waits = || {
             let semaphore = Arc::clone(&semaphore);
-            rt.spawn(move || drop(semaphore.acquire_many(2)))
+            rt.spawn(move || drop(semaphore.acquire_many(2).unwrap()))
         };
         let waiters = [waits(), waits()];
         will_print(&semaphore, "Semaphore { available: 1, waiters: 2 }");

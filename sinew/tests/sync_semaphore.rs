@@ -18,7 +18,7 @@ fn no_more_holders_than_permits() {
         let (inside, most, entries) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         let counts = Arc::new((inside, most, entries));
         let enter = |counts: &(AtomicUsize, AtomicUsize, AtomicUsize), semaphore: &Semaphore, count: usize| {
-            let permit = semaphore.acquire_many(count);
+            let permit = semaphore.acquire_many(count).unwrap();
             assert_eq!(permit.count(), count);
             let now = counts.0.fetch_add(count, Ordering::Relaxed) + count;
             counts.1.fetch_max(now, Ordering::Relaxed);
@@ -84,7 +84,7 @@ fn waiters_are_served_in_order_of_arrival() {
                         let starts = Arc::clone(&started);
                         let fibre = sinew::spawn(move || {
                             starts.store(true, Ordering::Relaxed);
-                            semaphore.acquire_many(1 + n % 3).forget();
+                            semaphore.acquire_many(1 + n % 3).unwrap().forget();
                             order.lock().unwrap().push(n);
                         });
                         wait_until(|| started.load(Ordering::Relaxed));
@@ -110,7 +110,7 @@ fn a_waiter_that_times_out_does_not_hold_up_those_behind_it() {
             let greedy = Arc::clone(&semaphore);
             let many = rt.spawn(move || greedy.acquire_many_timeout(2, MS).map(|_| ()));
             let modest = Arc::clone(&semaphore);
-            let one = rt.spawn(move || modest.acquire().count());
+            let one = rt.spawn(move || modest.acquire().unwrap().count());
             assert_eq!(one.join().unwrap(), 1);
             // It may have got both permits after the other one was done.
             let _ = many.join().unwrap();

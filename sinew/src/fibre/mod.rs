@@ -14,6 +14,7 @@ mod overflow;
 mod panic_message;
 pub(crate) mod record;
 mod scope;
+mod select;
 
 pub use builder::{FibreBuilder, spawn};
 pub use group::{Group, GroupJoinHandle, try_scope};

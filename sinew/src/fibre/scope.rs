@@ -304,6 +304,10 @@ pub struct ScopedJoinHandle<'scope, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
+    pub(super) fn handle_mut(&mut self) -> &mut JoinHandle<T> {
+        &mut self.handle
+    }
+
     /// Joins as [`JoinHandle::join`] does. If the caller is [cancelled](crate::cancel) while it
     /// waits, it cancels the fibre and goes on waiting.
     ///

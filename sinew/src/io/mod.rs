@@ -11,6 +11,7 @@ mod pollable;
 mod poller;
 mod pollers;
 mod pool;
+mod select;
 mod slots;
 mod source;
 mod stdio;

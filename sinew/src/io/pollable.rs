@@ -350,7 +350,7 @@ fn may_be_polled(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// Asks the kernel at this moment.
-fn is_ready(descriptor: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
+pub(super) fn is_ready(descriptor: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
     let events = if side == Side::Read { PollFlags::IN | PollFlags::RDHUP } else { PollFlags::OUT };
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     Ok(rustix::event::poll(&mut [PollFd::from_borrowed_fd(descriptor, events)], Some(&at_once))? > 0)

@@ -4,6 +4,12 @@
 /// The methods and traits of a handle to a socket: a struct with a field `socket`.
 macro_rules! handle {
     ($Type:ident, $std:path) => {
+        impl $crate::net::socket::HasSocket for $Type {
+            fn shared_socket(&self) -> &$crate::net::socket::Socket {
+                &self.socket
+            }
+        }
+
         impl $Type {
             /// Returns another handle to the same socket. It shares everything with this one,
             /// the timeouts included, and takes no descriptor of its own.

@@ -14,6 +14,7 @@ mod listen;
 pub(crate) mod lookup;
 mod patience;
 mod raw;
+mod select;
 mod sendfile;
 pub(crate) mod socket;
 mod tcp;

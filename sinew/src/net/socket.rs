@@ -29,6 +29,11 @@ pub(crate) struct Socket {
     shared: Arc<Shared>,
 }
 
+/// A handle to a socket.
+pub(crate) trait HasSocket {
+    fn shared_socket(&self) -> &Socket;
+}
+
 struct Shared {
     source: Source,
     /// The timeouts in nanoseconds, by [`Side`]; 0 is for ever.

@@ -1,5 +1,5 @@
 //! The arms of a [`Select`](super::Select): nodes in the queues of several channels,
-//! all with one [`Wait`].
+//! all with one [`Wait`]. Futures and timers are arms, too: see [`polled`](super::polled).
 //!
 //! ```text
 //!   1  attempt each arm; done, if one can be done at once
@@ -22,42 +22,82 @@
 #![allow(unsafe_code)]
 
 use super::channel::{Buffer, Core};
+use crate::base::Deadline;
+use crate::cancel::Cancelled;
 use crate::wait::{End, Limit, Node, Outcome, Wait, block_within_and};
 use std::sync::mpsc::{RecvError, SendError, TryRecvError, TrySendError};
+use std::task::Context;
+
+/// How an arm says that the caller was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reports {
+    /// It cannot.
+    Nothing,
+    /// By the error of its operation.
+    Error,
+    /// It is there for nothing else.
+    Cancellation,
+}
 
 /// One operation of a select.
 pub(super) trait Arm<R> {
     /// Does the operation if that needs no waiting. Returns whether it is done. Not to be called
-    /// between `enter` and `leave`.
-    fn attempt(&mut self) -> bool;
+    /// between `enter` and `leave`. A future is polled with `context`.
+    fn attempt(&mut self, context: &mut Context<'_>) -> bool;
 
     /// Enters the channel's queue, unless the operation can be done now. Returns whether it
-    /// has entered.
+    /// has entered. An arm that is not a channel has no queue.
     ///
     /// # Safety
     /// Neither the arm nor `wait` moves or ends before `leave` is called.
-    unsafe fn enter(&self, wait: &Wait) -> bool;
+    unsafe fn enter(&self, _wait: &Wait) -> bool {
+        true
+    }
 
     /// Leaves the channel's queue, if it is in it.
-    fn leave(&self);
+    fn leave(&self) {}
 
     /// Returns whether the other side has done the operation. Not to be called between `enter`
     /// and `leave`.
-    fn is_done(&mut self) -> bool;
+    fn is_done(&mut self) -> bool {
+        false
+    }
+
+    /// Returns the time at which the arm can be done.
+    fn deadline(&self) -> Deadline {
+        Deadline::NEVER
+    }
+
+    /// Returns how the arm says that the caller was cancelled.
+    fn reports(&self) -> Reports;
+
+    /// Notes that the caller was cancelled: `complete` is to say so.
+    fn give_up(&mut self, _why: Cancelled) {}
 
     /// Calls the closure, with an error if the operation has not been done.
     fn complete(self: Box<Self>) -> R;
 }
 
-/// Steps 2 to 4: waits until an arm is told, or can be done.
-pub(super) fn wait_for_any<R>(arms: &[Box<dyn Arm<R> + '_>], limit: Limit) -> Outcome {
+/// Steps 2 to 4: waits until an arm is told, or can be done. `woken` tells of futures that are to
+/// be polled again.
+pub(super) fn wait_for_any<R, B: Buffer<()>>(
+    arms: &[Box<dyn Arm<R> + '_>],
+    woken: Option<&Core<(), B>>,
+    limit: Limit,
+) -> Outcome {
+    let woken = woken.map(|woken| RecvArm::new(woken, |_| ()));
     let enter = |wait: &Wait| {
         // SAFETY: the arms are borrowed, and the wait lives, until `clear` has been called.
         let all_wait = arms.iter().all(|arm| unsafe { arm.enter(wait) });
+        // SAFETY: as above.
+        let all_wait = all_wait && woken.as_ref().is_none_or(|woken| unsafe { woken.enter(wait) });
         // If the wait is settled already, the other side has done an arm and is about to signal.
         all_wait || wait.settle(Outcome::Told).is_none()
     };
-    let clear = || arms.iter().for_each(|arm| arm.leave());
+    let clear = || {
+        arms.iter().for_each(|arm| arm.leave());
+        woken.iter().for_each(Arm::leave);
+    };
     block_within_and(limit, enter, |_| true, clear)
 }
 
@@ -88,7 +128,7 @@ impl<'a, T, B, F> SendArm<'a, T, B, F> {
 }
 
 impl<T, B: Buffer<T>, R, F: FnOnce(Result<T, RecvError>) -> R> Arm<R> for RecvArm<'_, T, B, F> {
-    fn attempt(&mut self) -> bool {
+    fn attempt(&mut self, _: &mut Context<'_>) -> bool {
         match self.core.try_recv() {
             Ok(message) => {
                 *self.node.note_mut() = Some(message);
@@ -119,6 +159,10 @@ impl<T, B: Buffer<T>, R, F: FnOnce(Result<T, RecvError>) -> R> Arm<R> for RecvAr
         self.node.note_mut().is_some()
     }
 
+    fn reports(&self) -> Reports {
+        Reports::Error
+    }
+
     fn complete(self: Box<Self>) -> R {
         let RecvArm { node, then, .. } = *self;
         then(node.into_note().ok_or(RecvError))
@@ -126,7 +170,7 @@ impl<T, B: Buffer<T>, R, F: FnOnce(Result<T, RecvError>) -> R> Arm<R> for RecvAr
 }
 
 impl<T, B: Buffer<T>, R, F: FnOnce(Result<(), SendError<T>>) -> R> Arm<R> for SendArm<'_, T, B, F> {
-    fn attempt(&mut self) -> bool {
+    fn attempt(&mut self, _: &mut Context<'_>) -> bool {
         let note = self.node.note_mut();
         let message = note.take().expect("an unsent message is in the note");
         match self.core.try_send(message) {
@@ -159,6 +203,10 @@ impl<T, B: Buffer<T>, R, F: FnOnce(Result<(), SendError<T>>) -> R> Arm<R> for Se
 
     fn is_done(&mut self) -> bool {
         self.node.note_mut().is_none()
+    }
+
+    fn reports(&self) -> Reports {
+        Reports::Error
     }
 
     fn complete(self: Box<Self>) -> R {

@@ -42,7 +42,7 @@ struct State {
 /// Whether the caller was the last to arrive.
 pub struct BarrierWaitResult(bool);
 
-/// The time was up before all parties had arrived.
+/// The caller gave up before all parties had arrived: the time was up, or it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarrierTimeout;
 
@@ -76,6 +76,16 @@ impl Barrier {
     /// As `wait_timeout`.
     pub fn wait_deadline(&self, deadline: Instant) -> Result<BarrierWaitResult, BarrierTimeout> {
         self.wait_within(Limit::until(Deadline::at(deadline)))
+    }
+
+    /// As [`wait`](Barrier::wait), but notices [cancellation](crate::cancel). A party that gives
+    /// up is not counted any more.
+    ///
+    /// # Errors
+    /// If the caller would have to wait and is cancelled, or a deadline that it carries has
+    /// passed.
+    pub fn wait_cancellable(&self) -> Result<BarrierWaitResult, BarrierTimeout> {
+        self.wait_within(Limit::CARRIED)
     }
 
     fn wait_within(&self, limit: Limit) -> Result<BarrierWaitResult, BarrierTimeout> {

@@ -30,7 +30,7 @@ struct State {
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Returns whether the time was up.
+    /// Returns whether the time was up, or the caller was cancelled.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0
@@ -140,6 +140,44 @@ impl Condvar {
         self.wait_until(guard, Deadline::at(deadline))
     }
 
+    /// As [`wait`](Condvar::wait), but notices [cancellation](crate::cancel). The result says
+    /// `timed_out` if the caller was cancelled, or if a deadline that it carries has passed. The
+    /// mutex is locked again in every case.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn wait_cancellable<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+        self.wait_limited(guard, Limit::CARRIED)
+    }
+
+    /// Waits until `condition` is false, but notices [cancellation](crate::cancel). The result
+    /// says `timed_out` only if the condition is still true.
+    ///
+    /// # Errors
+    /// As [`wait`](Condvar::wait).
+    pub fn wait_cancellable_while<'a, T, F>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        mut condition: F,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        let (mut guard, mut result) = (guard, WaitTimeoutResult(false));
+        loop {
+            if !condition(&mut *guard) {
+                return Ok((guard, WaitTimeoutResult(false)));
+            }
+            if result.timed_out() {
+                return Ok((guard, result));
+            }
+            (guard, result) = self.wait_cancellable(guard)?;
+        }
+    }
+
     /// Waits until `condition` is false, but for no longer than `timeout`. The result says that
     /// the time was up only if the condition is still true.
     ///
@@ -197,8 +235,15 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         deadline: Deadline,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
-        let outcome = self.wait_within(&guard, Limit::until(deadline));
-        let result = WaitTimeoutResult(outcome == Outcome::TimedOut);
+        self.wait_limited(guard, Limit::until(deadline))
+    }
+
+    fn wait_limited<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        limit: Limit,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+        let result = WaitTimeoutResult(self.wait_within(&guard, limit) != Outcome::Told);
         match guard.mutex().poison().check(guard) {
             Ok(guard) => Ok((guard, result)),
             Err(poisoned) => Err(PoisonError::new((poisoned.into_inner(), result))),

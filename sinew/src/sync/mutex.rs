@@ -171,9 +171,23 @@ impl<T: ?Sized> Mutex<T> {
         self.lock_until(Deadline::at(deadline))
     }
 
+    /// As [`lock`](Mutex::lock), but notices [cancellation](crate::cancel).
+    ///
+    /// # Errors
+    /// `WouldBlock` if the caller would have to wait and is cancelled, or a deadline that it
+    /// carries has passed; else as `lock`.
+    pub fn lock_cancellable(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        guard_if(self.take(Limit::CARRIED), || self.guard())
+    }
+
     fn lock_until(&self, deadline: Deadline) -> TryLockResult<MutexGuard<'_, T>> {
+        guard_if(self.take(Limit::until(deadline)), || self.guard())
+    }
+
+    /// Waits for the lock within `limit`. Returns whether the caller has it.
+    pub(super) fn take(&self, limit: Limit) -> bool {
         budget::spend(budget::LOCK);
-        guard_if(self.raw.lock_within(Limit::until(deadline)), || self.guard())
+        self.raw.lock_within(limit)
     }
 
     /// Makes the guard. The caller has the lock.
@@ -221,6 +235,11 @@ impl<T: ?Sized> Mutex<T> {
 
     pub(super) fn poison(&self) -> &Poison {
         &self.poison
+    }
+
+    /// Returns where the value is, for an owned guard.
+    pub(super) fn value(&self) -> *mut T {
+        self.value.get()
     }
 }
 

@@ -191,6 +191,23 @@ impl Once {
         self.wait_within(Poison::Ignore, Limit::until(Deadline::at(deadline)))
     }
 
+    /// As [`wait`](Once::wait), but notices [cancellation](crate::cancel). Returns whether a
+    /// closure has run. If not, the caller is cancelled, or a deadline that it carries has passed.
+    ///
+    /// # Panics
+    /// As `wait`.
+    #[track_caller]
+    pub fn wait_cancellable(&self) -> bool {
+        self.wait_within(Poison::Panic, Limit::CARRIED)
+    }
+
+    /// As [`wait_force`](Once::wait_force), but notices cancellation as
+    /// [`wait_cancellable`](Once::wait_cancellable) does.
+    #[track_caller]
+    pub fn wait_force_cancellable(&self) -> bool {
+        self.wait_within(Poison::Ignore, Limit::CARRIED)
+    }
+
     /// As [`wait`](Once::wait), for tasks.
     ///
     /// # Panics

@@ -87,6 +87,14 @@ impl<T> OnceLock<T> {
         self.get()
     }
 
+    /// As [`wait`](OnceLock::wait), but notices [cancellation](crate::cancel). Returns `None` if
+    /// the caller would have to wait and is cancelled, or a deadline that it carries has passed.
+    #[track_caller]
+    pub fn wait_cancellable(&self) -> Option<&T> {
+        self.once.wait_within(Poison::Ignore, Limit::CARRIED);
+        self.get()
+    }
+
     /// As [`wait`](OnceLock::wait), for tasks.
     pub async fn wait_async(&self) -> &T {
         self.once.wait_for(Poison::Ignore).await;

@@ -171,14 +171,54 @@ impl<T: ?Sized> RwLock<T> {
         self.write_until(Deadline::at(deadline))
     }
 
+    /// As [`read`](RwLock::read), but notices [cancellation](crate::cancel).
+    ///
+    /// # Errors
+    /// `WouldBlock` if the caller would have to wait and is cancelled, or a deadline that it
+    /// carries has passed; else as `read`.
+    pub fn read_cancellable(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        guard_if(self.take_to_read(Limit::CARRIED), || self.reading())
+    }
+
+    /// As [`write`](RwLock::write), but notices [cancellation](crate::cancel).
+    ///
+    /// # Errors
+    /// As [`read_cancellable`](RwLock::read_cancellable).
+    pub fn write_cancellable(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        guard_if(self.take_to_write(Limit::CARRIED), || self.writing())
+    }
+
     fn read_until(&self, deadline: Deadline) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        budget::spend(budget::LOCK);
-        guard_if(self.raw.read(Limit::until(deadline)), || self.reading())
+        guard_if(self.take_to_read(Limit::until(deadline)), || self.reading())
     }
 
     fn write_until(&self, deadline: Deadline) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        guard_if(self.take_to_write(Limit::until(deadline)), || self.writing())
+    }
+
+    /// Waits until the caller may read, within `limit`. Returns whether it may.
+    pub(super) fn take_to_read(&self, limit: Limit) -> bool {
         budget::spend(budget::LOCK);
-        guard_if(self.raw.write(Limit::until(deadline)), || self.writing())
+        self.raw.read(limit)
+    }
+
+    /// Waits until the caller may write, within `limit`. Returns whether it may.
+    pub(super) fn take_to_write(&self, limit: Limit) -> bool {
+        budget::spend(budget::LOCK);
+        self.raw.write(limit)
+    }
+
+    pub(super) fn raw(&self) -> &RawRwLock {
+        &self.raw
+    }
+
+    pub(super) fn poison(&self) -> &Poison {
+        &self.poison
+    }
+
+    /// Returns where the value is, for an owned guard.
+    pub(super) fn value(&self) -> *mut T {
+        self.value.get()
     }
 
     /// Makes the guard. The caller has the lock to read.

@@ -14,26 +14,31 @@ use std::time::{Duration, Instant};
 /// [`acquire`](Semaphore::acquire) returns a guard that posts when it is dropped:
 ///
 /// ```
-/// use sinew::sync::Semaphore;
+/// use sinew::sync::{AcquireError, Semaphore};
 /// let connections = Semaphore::new(2);
 /// sinew::run(|| {
-///     let first = connections.acquire();
-///     let second = connections.acquire();
+///     let first = connections.acquire()?;
+///     let second = connections.acquire()?;
 ///     assert!(connections.try_acquire().is_none());
 ///     drop(first);
 ///     assert_eq!(connections.available(), 1);
 ///     drop(second);
-/// });
+///     Ok::<(), AcquireError>(())
+/// })
+/// .unwrap();
 /// ```
+///
+/// The forms with `_owned` in their names return an [`OwnedPermit`](super::OwnedPermit). It holds
+/// the semaphore by an [`Arc`](std::sync::Arc) and may go to another fibre.
 pub struct Semaphore {
     raw: RawSemaphore,
 }
 
-/// Why permits were not had within a limit.
+/// Why a caller did not get permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The time was up first: that of the call, or a deadline that the fibre carries.
+    /// The time was up first: that of the call, or a deadline that the caller carries.
     TimedOut,
     /// The fibre was cancelled first.
     Cancelled,
@@ -91,10 +96,19 @@ impl Semaphore {
         }
     }
 
-    /// Waits for a permit and takes it (P).
+    /// Waits for a permit and takes it (P). Does not notice [cancellation](crate::cancel).
     #[inline]
     pub fn wait(&self) {
         let _ = take(&self.raw, 1, Limit::NONE);
+    }
+
+    /// As [`wait`](Semaphore::wait), but notices [cancellation](crate::cancel).
+    ///
+    /// # Errors
+    /// If the caller would have to wait and is cancelled, or a deadline that it carries has
+    /// passed; no permit is taken then.
+    pub fn wait_cancellable(&self) -> Result<(), AcquireError> {
+        take_until(&self.raw, 1, Deadline::NEVER)
     }
 
     /// As [`wait`](Semaphore::wait), but for no longer than `timeout`.
@@ -136,9 +150,12 @@ impl Semaphore {
     }
 
     /// Waits for a permit. The guard gives it back.
-    pub fn acquire(&self) -> Permit<'_> {
-        self.wait();
-        self.permit(1)
+    ///
+    /// # Errors
+    /// If the caller would have to wait and is [cancelled](crate::cancel), or a deadline that it
+    /// carries has passed; no permit is taken then.
+    pub fn acquire(&self) -> Result<Permit<'_>, AcquireError> {
+        self.wait_cancellable().map(|()| self.permit(1))
     }
 
     /// As [`acquire`](Semaphore::acquire), but for no longer than `timeout`.
@@ -173,13 +190,14 @@ impl Semaphore {
     /// Waits for `count` permits at once. Callers that come later wait behind this one, even
     /// if they want fewer.
     ///
+    /// # Errors
+    /// As [`acquire`](Semaphore::acquire).
+    ///
     /// # Panics
     /// If `count` is more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS): it would wait for ever.
     /// This holds for all forms whose names have `many` in them.
-    pub fn acquire_many(&self, count: usize) -> Permit<'_> {
-        check(count);
-        let _ = take(&self.raw, count, Limit::NONE);
-        self.permit(count)
+    pub fn acquire_many(&self, count: usize) -> Result<Permit<'_>, AcquireError> {
+        self.acquire_many_until(count, Deadline::NEVER)
     }
 
     /// As [`acquire_many`](Semaphore::acquire_many), but for no longer than `timeout`.
@@ -201,21 +219,36 @@ impl Semaphore {
     /// As [`acquire_many`](Semaphore::acquire_many), for tasks. A future that is dropped before
     /// its end has taken nothing.
     pub async fn acquire_many_async(&self, count: usize) -> Permit<'_> {
-        check(count);
-        self.raw.take_async(count, MOST).await;
+        self.take_many_async(count).await;
         self.permit(count)
     }
 
     /// Takes `count` permits if they are there and nobody waits.
     pub fn try_acquire_many(&self, count: usize) -> Option<Permit<'_>> {
-        check(count);
         // Not `then_some`, as above.
-        self.raw.try_take(count).then(|| self.permit(count))
+        self.try_take_many(count).then(|| self.permit(count))
     }
 
     fn acquire_many_until(&self, count: usize, deadline: Deadline) -> Result<Permit<'_>, AcquireError> {
+        self.take_many_until(count, deadline).map(|()| self.permit(count))
+    }
+
+    /// Waits for `count` permits and takes them.
+    pub(super) fn take_many_until(&self, count: usize, deadline: Deadline) -> Result<(), AcquireError> {
         check(count);
-        take_until(&self.raw, count, deadline).map(|()| self.permit(count))
+        take_until(&self.raw, count, deadline)
+    }
+
+    /// As [`take_many_until`](Semaphore::take_many_until), for tasks.
+    pub(super) async fn take_many_async(&self, count: usize) {
+        check(count);
+        self.raw.take_async(count, MOST).await;
+    }
+
+    /// Takes `count` permits if they are there and nobody waits. Returns whether it did.
+    pub(super) fn try_take_many(&self, count: usize) -> bool {
+        check(count);
+        self.raw.try_take(count)
     }
 
     /// Makes the guard of `count` permits that have been taken.
@@ -270,9 +303,18 @@ impl BinarySemaphore {
         }
     }
 
-    /// Waits for the permit and takes it.
+    /// Waits for the permit and takes it. Does not notice [cancellation](crate::cancel).
     pub fn wait(&self) {
         let _ = take(&self.raw, 1, Limit::NONE);
+    }
+
+    /// As [`wait`](BinarySemaphore::wait), but notices [cancellation](crate::cancel).
+    ///
+    /// # Errors
+    /// If the caller would have to wait and is cancelled, or a deadline that it carries has
+    /// passed; the permit is not taken then.
+    pub fn wait_cancellable(&self) -> Result<(), AcquireError> {
+        take_until(&self.raw, 1, Deadline::NEVER)
     }
 
     /// As [`wait`](BinarySemaphore::wait), but for no longer than `timeout`.

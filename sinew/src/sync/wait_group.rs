@@ -69,7 +69,7 @@ impl WaitGroup {
     /// # Errors
     /// The party, which counts again, if the time was up first.
     pub fn wait_timeout(self, timeout: Duration) -> Result<(), WaitGroup> {
-        self.wait_until(Deadline::after(timeout))
+        self.wait_within(Limit::until(Deadline::after(timeout)))
     }
 
     /// As [`wait`](WaitGroup::wait), but only until `deadline`.
@@ -77,13 +77,22 @@ impl WaitGroup {
     /// # Errors
     /// As [`wait_timeout`](WaitGroup::wait_timeout).
     pub fn wait_deadline(self, deadline: Instant) -> Result<(), WaitGroup> {
-        self.wait_until(Deadline::at(deadline))
+        self.wait_within(Limit::until(Deadline::at(deadline)))
     }
 
-    fn wait_until(self, deadline: Deadline) -> Result<(), WaitGroup> {
+    /// As [`wait`](WaitGroup::wait), but notices [cancellation](crate::cancel).
+    ///
+    /// # Errors
+    /// The party, which counts again, if the caller would have to wait and is cancelled, or a
+    /// deadline that it carries has passed.
+    pub fn wait_cancellable(self) -> Result<(), WaitGroup> {
+        self.wait_within(Limit::CARRIED)
+    }
+
+    fn wait_within(self, limit: Limit) -> Result<(), WaitGroup> {
         let group = Arc::clone(&self.group);
         drop(self);
-        if group.wait_within(Limit::until(deadline)) || !group.join() {
+        if group.wait_within(limit) || !group.join() {
             return Ok(());
         }
         Err(WaitGroup { group })

@@ -5,7 +5,7 @@ use super::memory::{Taker, join_of};
 use crate::base::Deadline;
 use crate::processor;
 use crate::strand::StrandArc;
-use crate::strand::join::Wait;
+use crate::strand::join::{Join, Wait};
 use crate::wait::{self, Enrolled, Limit, Outcome, Party};
 use std::any::Any;
 use std::fmt;
@@ -167,6 +167,12 @@ impl<T> JoinHandle<T> {
             return Err(self);
         }
         Ok(self.take())
+    }
+
+    /// Returns the join word. The handle's own waker is not in it.
+    pub(super) fn free_word(&mut self) -> Join<'_> {
+        self.enrolled.leave(self.taker.join());
+        self.taker.join()
     }
 
     /// Takes the result of a task that has ended.

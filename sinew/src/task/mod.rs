@@ -6,6 +6,7 @@ mod life;
 mod memory;
 #[cfg(all(test, sinew_loom))]
 mod models;
+mod select;
 mod set;
 mod spawn;
 

@@ -2,6 +2,7 @@
 
 use super::Party;
 use crate::strand::join::{Join, Wait};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// The waker that a joining future has left in a join word, as a [`Party`] that owns it. The side that
@@ -53,5 +54,33 @@ impl Enrolled {
         {
             party.discard();
         }
+    }
+}
+
+/// A future that is ready when a strand has finished. It takes no result. The join word has no other
+/// waiter meanwhile.
+pub(crate) struct Finishing<'a> {
+    join: Join<'a>,
+    enrolled: Enrolled,
+}
+
+impl<'a> Finishing<'a> {
+    pub(crate) fn new(join: Join<'a>) -> Self {
+        Finishing { join, enrolled: Enrolled::NONE }
+    }
+}
+
+impl Future for Finishing<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let join = self.join;
+        self.enrolled.poll(join, context)
+    }
+}
+
+impl Drop for Finishing<'_> {
+    fn drop(&mut self) {
+        self.enrolled.leave(self.join);
     }
 }

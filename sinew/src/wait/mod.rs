@@ -21,7 +21,7 @@ mod wait;
 
 pub(crate) use awaiting::{Awaiting, wait_in_async};
 pub(crate) use block::{block, block_within, block_within_and, park_thread, park_until, refuse_tasks, sleep};
-pub(crate) use enrolled::Enrolled;
+pub(crate) use enrolled::{Enrolled, Finishing};
 pub(crate) use lent::Lent;
 pub(crate) use limits::{Limit, Limits, carried, carrying};
 pub(crate) use party::{Party, Resumed, call};

@@ -161,7 +161,7 @@ mod tests {
     fn a_session_whose_turn_does_not_come_gets_an_error() {
         sinew::run(|| {
             let listings = Listings::new();
-            let _busy = listings.readers.acquire_many(MOST_AT_A_TIME);
+            let _busy = listings.readers.acquire_many(MOST_AT_A_TIME).unwrap();
             let outcome = listings.find(b"a", Instant::now(), Duration::from_millis(1), || panic!("not its turn"));
             assert_eq!(outcome.map(|_| ()), Err(Errno::AGAIN));
         });

@@ -1,9 +1,9 @@
-//! `Select`: one wait in the queues of several channels. A model's random numbers are all the
-//! same, so the arms are attempted in one order.
+//! `Select`: one wait in the queues of several channels, and in that of the waker of its futures. A
+//! model's random numbers are all the same, so the arms are attempted in one order.
 
 use super::{Message, message};
 use crate::base::models::check;
-use crate::sync::{Select, mpmc, mpsc};
+use crate::sync::{Select, mpmc, mpsc, watch};
 use std::time::Duration;
 
 #[test]
@@ -73,5 +73,45 @@ fn a_select_whose_time_is_up_takes_the_message_or_leaves_it_to_the_next() {
         let left = first.try_recv().ok().map(|left| left.get());
         assert_eq!(taken.or(left), Some(7));
         assert!(taken.is_none() || left.is_none(), "the message came twice");
+    });
+}
+
+#[test]
+fn a_select_misses_no_wake_up_of_a_future() {
+    check(2, 2, |turn| {
+        let (sender, mut seen) = watch::channel(0);
+        let (_open, quiet) = mpsc::channel::<Message>();
+        let select = move || {
+            let select = Select::new().recv(&quiet, |_| false);
+            select.future(seen.changed_async(), |changed| changed.is_ok()).run() && *seen.borrow() == 1
+        };
+        let (sent, has_changed) = turn.two(move || sender.send(1).map(|()| sender).is_ok(), select);
+        assert!(sent && has_changed);
+    });
+}
+
+#[test]
+fn a_select_takes_a_message_or_sees_a_change_and_leaves_the_other() {
+    check(3, 2, |turn| {
+        let ((sender, mut seen), (messages, receiver)) = (watch::channel(0), mpsc::channel());
+        let select = move || {
+            let select = Select::new().recv(&receiver, |message: Result<Message, _>| message.unwrap().get());
+            let first = select.future(seen.changed_async(), |changed| changed.map_or(0, |()| 2)).run();
+            let second = match first {
+                1 => seen.changed().map_or(0, |()| 2),
+                _ => receiver.recv().unwrap().get(),
+            };
+            assert_eq!(first + second, 3);
+            None
+        };
+        let change = move || {
+            sender.send(1).unwrap();
+            Some((Some(sender), None))
+        };
+        let send = move || {
+            messages.send(message(1)).unwrap();
+            Some((None, Some(messages)))
+        };
+        turn.all([Box::new(select), Box::new(change), Box::new(send)]);
     });
 }
