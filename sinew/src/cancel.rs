@@ -60,13 +60,18 @@
 //! | --- | --- |
 //! | `recv` and `send` of channels, `recv` of a [`oneshot`](crate::sync::oneshot), iterators over a receiver | the error for a closed channel; `send` returns the message in it |
 //! | their forms with a limit | the same; the error for the limit if a carried deadline has passed |
-//! | [`Select::run`](crate::sync::Select::run) | its first arm is done as if its channel were closed |
-//! | its forms with a limit | the same; `None` if a carried deadline has passed |
-//! | `Semaphore::wait_timeout`, `acquire_timeout`, their `_many` and `_deadline` forms | [`AcquireError`](crate::sync::AcquireError) |
+//! | `recv` of a [`broadcast`](crate::sync::broadcast); `changed` and `wait_for` of a [`watch`](crate::sync::watch) | the error for a closed channel |
+//! | [`Select::run`](crate::sync::Select::run) | the arm of `cancelled`; else the first arm of a channel or socket, with its error; else it waits on |
+//! | its forms with a limit | the same; `None` if a carried deadline has passed and there is no arm of `cancelled`, or if no arm can say it |
+//! | `Semaphore::acquire` and `acquire_many`, their `_owned`, `_timeout` and `_deadline` forms; `wait_timeout`, `wait_deadline` | [`AcquireError`](crate::sync::AcquireError) |
+//! | the forms whose names end in `_cancellable`, of locks, condition variables, barriers, wait groups, `Once` and semaphores | the error or value of their forms with a limit |
 //! | sockets of [`net`](crate::net), TCP, UDP and Unix: `connect`, `accept`, `incoming`, `read`, `write`, `peek`, `send`, `recv`, [`sendfile`](crate::net::sendfile), and all that is made of these, such as `write_all` and [`io::copy`](crate::io::copy) | an [`io::Error`] made from [`Cancelled`]; no byte and no connection is lost |
 //! | a socket with a timeout of its own | the same; `WouldBlock` if that timeout is over |
 //! | [`Pollable`](crate::io::Pollable): `readable`, `writable`, `read_with`, `write_with`, and their forms with a limit | the same |
 //! | [`io::stdin`](crate::io::stdin), `stdout` and `stderr` on a pipe or a socket | the same |
+//! | [`Signals`](crate::signal::Signals): `recv` and its forms; [`signal::ctrl_c`](crate::signal::ctrl_c) | the same |
+//! | [`process`](crate::process): `Child::wait` and its forms, `output`, `status`, reads and writes of pipes | the same; the child is killed if it is dropped and `kill_on_drop` is set |
+//! | [`net::lookup`](crate::net::lookup), and each call that looks up a host's name | the same; a thread of the pool finishes the lookup |
 //! | [`time::try_sleep`](crate::time::try_sleep), `Interval::try_tick` | [`Cancelled`], also if there is nothing to wait for |
 //! | a [`scope`](crate::scope()) or [`try_scope`](crate::try_scope) that waits for its fibres, `join` of a fibre of these, [`Group::spawn`](crate::Group::spawn) that waits for a place | goes on waiting, and cancels the fibres. Fibres that carry the deadline themselves are not cancelled when it comes |
 //!
@@ -74,10 +79,10 @@
 //!
 //! | call | why |
 //! | --- | --- |
-//! | locks, condition variables, barriers, wait groups, `Once`, `Semaphore::wait` and `acquire` | their results have no room for it. A loop around a condition variable would never sleep again if it returned early, and a lock is held for a moment only |
+//! | locks, condition variables, barriers, wait groups, `Once`, `Semaphore::wait` | their results have no room for it; each has a `_cancellable` form. A loop around a condition variable would never sleep again if it returned early, and a lock is held for a moment only |
 //! | `sleep`, `park`, `Interval::tick` | the same |
 //! | `join` of a fibre of no scope, `join` of a task, `JoinSet::join_next`, [`block_on`](crate::block_on()) | the same; the forms with a limit keep to their own limit |
-//! | [`blocking`](crate::blocking()), [`fs`](crate::fs), the lookup of a host's name, `stdin` and its kin on a terminal or a file | a thread of the pool runs the call, and cannot be stopped |
+//! | [`blocking`](crate::blocking()), [`fs`](crate::fs), `process::Command::spawn`, `stdin` and its kin on a terminal or a file | a thread of the pool runs the call, and cannot be stopped |
 //!
 //! Tasks are not cancelled but [aborted](crate::task::JoinHandle::abort).
 //!

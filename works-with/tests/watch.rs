@@ -1,5 +1,6 @@
 //! `watch`: the last value, and waiting until it changes.
 
+#[path = "../../sinew/tests/fixture/mod.rs"]
 mod fixture;
 
 use fixture::{LONG, alone, everywhere, wait_until};

@@ -1,5 +1,6 @@
 //! `broadcast`: every receiver gets every message, and a slow one is told what it has missed.
 
+#[path = "../../sinew/tests/fixture/mod.rs"]
 mod fixture;
 
 use fixture::{LONG, Random, alone, everywhere, message, wait_until};
