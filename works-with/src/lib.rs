@@ -1,6 +1,36 @@
 //! Crates of others on Sinew: one test for each, and examples. `docs/works-with.md` has the list.
 
-/// The README of the project: its code is compiled and run by `cargo test`.
+/// The README of the project and the chapters of the guide: their code is compiled and run by
+/// `cargo test`.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct ReadMe;
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct ReadMe;
+
+    #[doc = include_str!("../../docs/guide/src/README.md")]
+    struct Guide;
+
+    #[doc = include_str!("../../docs/guide/src/first-server.md")]
+    struct FirstServer;
+
+    #[doc = include_str!("../../docs/guide/src/porting.md")]
+    struct Porting;
+
+    #[doc = include_str!("../../docs/guide/src/cancellation.md")]
+    struct Cancellation;
+
+    #[doc = include_str!("../../docs/guide/src/full-duplex.md")]
+    struct FullDuplex;
+
+    #[doc = include_str!("../../docs/guide/src/fibre-or-task.md")]
+    struct FibreOrTask;
+
+    #[doc = include_str!("../../docs/guide/src/migrating.md")]
+    struct Migrating;
+
+    #[doc = include_str!("../../docs/guide/src/testing.md")]
+    struct Testing;
+
+    #[doc = include_str!("../../docs/guide/src/deployment.md")]
+    struct Deployment;
+}
