@@ -5,6 +5,7 @@
 
 use crate::fixture::{Patience, Scratch};
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
@@ -28,11 +29,11 @@ pub struct Server {
 impl Server {
     /// Starts a Redis server. Says so and returns `None` if it is not installed.
     pub fn redis() -> Option<Server> {
-        let program = find("redis-server", "/usr/bin")?;
+        let (setpriv, program) = (find("setpriv", "/usr/bin")?, find("redis-server", "/usr/bin")?);
         let files = Scratch::new();
         let directory = files.path().to_owned();
         start(files, None, libc::SIGKILL, "Ready to accept connections", |port| {
-            let mut command = guarded(&program);
+            let mut command = guarded(&setpriv, &program);
             command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
             command.arg("--dir").arg(&directory);
             command
@@ -42,6 +43,7 @@ impl Server {
     /// Starts a PostgreSQL server whose user `sinew` needs no password. Says so and returns `None` if
     /// it is not installed.
     pub fn postgres() -> Option<Server> {
+        let setpriv = find("setpriv", "/usr/bin")?;
         let newest = newest_postgres().unwrap_or_default();
         let (initdb, postgres) = (find("initdb", &newest)?, find("postgres", &newest)?);
         let files = Scratch::new();
@@ -58,7 +60,7 @@ impl Server {
         let sockets = files.path().to_owned();
         // SIGQUIT ends the server without a checkpoint. It leaves no shared memory behind.
         start(files, user, libc::SIGQUIT, "ready to accept connections", |port| {
-            let mut command = guarded(&postgres);
+            let mut command = guarded(&setpriv, &postgres);
             command.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-F"]);
             command.arg("-k").arg(&sockets);
             command
@@ -114,8 +116,8 @@ fn start(
 }
 
 /// Returns a command whose process the kernel kills if this thread ends first.
-fn guarded(program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
+fn guarded(setpriv: &Path, program: &Path) -> Command {
+    let mut command = Command::new(setpriv);
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
 }
@@ -133,7 +135,7 @@ fn find(program: &str, directory: &str) -> Option<PathBuf> {
     let mut directories = std::env::split_paths(&path).chain([PathBuf::from(directory)]);
     let found = directories.find_map(|directory| Some(directory.join(program)).filter(|file| file.is_file()));
     if found.is_none() {
-        eprintln!("skipped: {program} is not installed");
+        say(&format!("skipped: {program} is not installed"));
     }
     found
 }
@@ -160,7 +162,12 @@ fn user() -> Option<(u32, u32)> {
     };
     let found = find("postgres").or_else(|| find("nobody"));
     if found.is_none() {
-        eprintln!("skipped: there is no user for the server");
+        say("skipped: there is no user for the server");
     }
     found
+}
+
+/// Prints a line that the test harness does not capture.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
