@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::experiments::{self, Depth, Experiment};
+use crate::manual::Manual;
 use crate::names::nearest;
 use crate::peers::{self, Contender};
 use crate::run::plan::Wish;
@@ -38,6 +39,8 @@ pub enum Command {
         /// Later results of the same machine
         new: PathBuf,
     },
+    #[command(flatten)]
+    Manual(Manual),
     /// One measurement, in this process
     #[command(hide = true)]
     Measure { parent: u32, case: String },

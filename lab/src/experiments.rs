@@ -19,6 +19,7 @@ mod memcached;
 mod memory;
 mod migrate;
 mod mutex;
+mod placement;
 mod pollers;
 mod scalability;
 mod serving;
@@ -48,6 +49,7 @@ pub static ALL: &[&Experiment] = &[
     &churn::CHURN,
     &locality::LOCALITY,
     &transfer::TRANSFER,
+    &placement::PLACEMENT,
     &spawn::SPAWN,
     &burst::BURST,
     &memory::MEMORY,
@@ -114,6 +116,10 @@ pub struct Experiment {
     pub bars: &'static [Bar],
     /// Returns why a peer cannot do it, if it cannot.
     pub cannot: fn(&Contender) -> Option<&'static str>,
+    /// Returns why a peer may not complete, if that is known. The words follow a colon.
+    pub incomplete: fn(&Contender) -> Option<&'static str>,
+    /// Why other runtimes take no part. The words follow a colon.
+    pub others: &'static str,
 }
 
 /// The defaults of an experiment.
@@ -138,6 +144,8 @@ pub const PLAIN: Experiment = Experiment {
     models: &[],
     bars: &[],
     cannot: |_| None,
+    incomplete: |_| None,
+    others: "",
 };
 
 /// The number of variants.

@@ -7,6 +7,7 @@ mod compare;
 mod experiments;
 mod kernel;
 mod load;
+mod manual;
 mod measure;
 mod names;
 mod peers;
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
         Some(Command::Run(run)) => run.wish(cpus()).and_then(|wish| conduct(wish, &run.output, run.bars)),
         Some(Command::Compare { old, new }) => compare(&old, &new),
         Some(Command::Measure { parent, case }) => measure(parent, &case),
+        Some(Command::Manual(asked)) => {
+            manual::run::<Cli>(asked).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
+        }
         Some(Command::Serve { parent, case }) => serve(parent, &case),
     };
     result.unwrap_or_else(|complaint| {

@@ -146,9 +146,11 @@ pub struct Contender {
     pub kind: Kind,
     /// Strands that can exist at once.
     pub most_strands: usize,
+    /// Why there are no more. The words follow a comma.
+    pub most_why: &'static str,
     /// The policies of its locks; the first is the default.
     pub policies: &'static [&'static str],
-    /// Whether its strands can move between clusters.
+    /// Whether its strands can move from one cluster to another.
     pub has_clusters: bool,
     pub in_tour: bool,
 }
@@ -168,6 +170,9 @@ pub enum Kind {
     Command(&'static str),
 }
 
+/// The peer that a user gets by default: the runtime of `sinew::run`.
+pub const DEFAULT: &str = "sinew/default";
+
 const ONE_POLICY: &[&str] = &["default"];
 const MILLIONS: usize = 2_000_000;
 
@@ -176,6 +181,7 @@ const PLAIN: Contender = Contender {
     about: "",
     kind: Kind::Inside,
     most_strands: MILLIONS,
+    most_why: "which is what the lab ever needs",
     policies: ONE_POLICY,
     has_clusters: false,
     in_tour: true,
@@ -185,10 +191,26 @@ const SINEW: Contender = Contender { policies: fibres::POLICIES, has_clusters: t
 
 /// All peers, in the order of tables and colours.
 pub static ALL: &[Contender] = &[
-    Contender { name: "sinew/fair", about: "Sinew's fibres, the default scheduler, migrating", ..SINEW },
-    Contender { name: "sinew/inverted", about: "Sinew's fibres, the inverted ready stack", ..SINEW },
-    Contender { name: "sinew/shared", about: "Sinew's fibres, one queue: the baseline", ..SINEW },
-    Contender { name: "sinew/tasks", about: "Sinew's tasks, without stacks, on the default scheduler", ..PLAIN },
+    Contender {
+        name: DEFAULT,
+        about: "what you get: Sinew's fibres as sinew::run runs them; a fibre stays where it began",
+        has_clusters: false,
+        ..SINEW
+    },
+    Contender { name: "sinew/fair", about: "the same scheduler, but fibres migrate: one unsafe line", ..SINEW },
+    Contender {
+        name: "sinew/inverted",
+        about: "Sinew's migrating fibres, the inverted ready stack",
+        in_tour: false,
+        ..SINEW
+    },
+    Contender {
+        name: "sinew/shared",
+        about: "Sinew's migrating fibres, one queue: the baseline",
+        in_tour: false,
+        ..SINEW
+    },
+    Contender { name: "sinew/tasks", about: "Sinew's tasks, without stacks, on the default runtime", ..PLAIN },
     Contender {
         name: "sinew/tasks/inverted",
         about: "Sinew's tasks on the inverted ready stack",
@@ -200,15 +222,15 @@ pub static ALL: &[Contender] = &[
     Contender {
         name: "may",
         about: "may's stackful coroutines",
-        // Each stack has its own guard; the mappings run out near 32,000.
         most_strands: 20_000,
+        most_why: "because each stack has a guard of its own and the process runs out of mappings near 32,000",
         ..PLAIN
     },
     Contender {
         name: "threads",
         about: "kernel threads with stacks of 64 KiB, std's locks and channels",
-        // Each has four mappings; they run out near 16,000.
         most_strands: 12_000,
+        most_why: "because each thread has four mappings and the process runs out of them near 16,000",
         ..PLAIN
     },
     Contender {

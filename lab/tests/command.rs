@@ -131,6 +131,34 @@ fn an_unknown_variant_is_named() {
     );
 }
 
+#[test]
+fn the_bash_completion_is_accepted_by_bash() {
+    let folder = Folder::new("completion");
+    let script = folder.file("script");
+    let output = lab(&["completions", "bash"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for word in ["run", "compare", "list", "--peers", "--no-such"] {
+        assert_eq!(stdout(&output).contains(word), word != "--no-such", "{word}");
+    }
+    std::fs::write(&script, &output.stdout).expect("a file");
+    let checked = std::process::Command::new("bash").args(["-n", &script]).output().expect("bash");
+    assert!(checked.status.success() && checked.stderr.is_empty(), "{}", stderr(&checked));
+}
+
+#[test]
+fn man_pages_name_every_command_that_is_shown() {
+    let folder = Folder::new("man");
+    let output = lab(&["man", folder.path().to_str().expect("a plain path")]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let own = std::fs::read_to_string(folder.file("sinew-lab.1")).expect("a page");
+    for command in ["list", "run", "compare", "completions", "man"] {
+        assert!(own.contains(&format!("sinew\\-lab\\-{command}(1)")), "{command} in {own}");
+        assert!(Path::new(&folder.file(&format!("sinew-lab-{command}.1"))).exists(), "{command}");
+    }
+    // The commands that the lab starts itself are hidden.
+    assert!(!own.contains("measure(1)") && !Path::new(&folder.file("sinew-lab-measure.1")).exists());
+}
+
 /// Writes a file of results: `yield` of two peers at these rates.
 fn results(path: &str, sinew: f64, tokio: f64) {
     let row = |peer: &str, rate: f64| {

@@ -14,19 +14,21 @@ use lab::{Folder, command, lab, stderr, stdout};
 use serde_json::Value;
 
 /// Experiments and peers that cannot do them, by design.
-const CANNOT: [(&str, &str); 8] = [
+const CANNOT: [(&str, &str); 10] = [
+    ("migrate", "sinew/default"),
     ("migrate", "tokio"),
     ("migrate", "may"),
     ("migrate", "threads"),
     ("migrate", "sinew/tasks"),
     ("migrate", "sinew/tasks/inverted"),
     ("migrate", "sinew/tasks/shared"),
+    ("placement", "threads"),
     ("waiters", "may"),
     ("waiters", "threads"),
 ];
 
 /// Sinew's fibres, which some experiments are made for.
-const FIBRES: [&str; 3] = ["sinew/fair", "sinew/inverted", "sinew/shared"];
+const FIBRES: [&str; 4] = ["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"];
 
 /// Peers that are servers only, and the experiments that have them.
 const SERVERS: [(&str, &[&str]); 2] =
@@ -40,7 +42,8 @@ const PROGRAMS: [&str; 4] = ["go", "nginx", "memcached", "sinew/web"];
 
 /// Peers that need not complete: they have no answer to the spinning leader. Kernel threads do,
 /// but a busy machine does not let 200 of them run within the limit.
-const MAY_NOT_COMPLETE: [(&str, &str); 8] = [
+const MAY_NOT_COMPLETE: [(&str, &str); 9] = [
+    ("transfer", "sinew/default"),
     ("transfer", "threads"),
     ("transfer", "tokio"),
     ("transfer", "may"),
@@ -93,7 +96,7 @@ fn takes_part(experiment: &str, peer: &str) -> bool {
     match experiment {
         "blocking" => FIBRES.contains(&peer) || ["sinew/tasks", "tokio"].contains(&peer),
         "pollers" => FIBRES.contains(&peer),
-        "hyper" => ["sinew/tasks", "tokio", "tokio/current"].contains(&peer),
+        "hyper" => ["sinew/default", "sinew/tasks", "tokio", "tokio/current"].contains(&peer),
         _ => SERVERS.iter().find(|(server, _)| *server == peer).is_none_or(|(_, own)| own.contains(&experiment)),
     }
 }
@@ -233,6 +236,7 @@ fn an_interrupted_lab_leaves_neither_processes_nor_files_behind() {
 fn the_sinew_commands_servers_are_measured_where_they_are_built() {
     for experiment in ["memcached", "memcached-beside", "memcached-skew", "memcached-memory"] {
         measured_or_refused(experiment, "sinew/fair", HOW_TO_BUILD);
+        measured_or_refused(experiment, "sinew/default", HOW_TO_BUILD);
     }
     for experiment in ["web", "connections", "files", "slow"] {
         measured_or_refused(experiment, "sinew/web", HOW_TO_BUILD);
@@ -241,10 +245,10 @@ fn the_sinew_commands_servers_are_measured_where_they_are_built() {
 
 /// Variants that only some peers have, and that are not the first.
 const ONLY_SOME: [(&str, &str, &[&str]); 4] = [
-    ("cycle", "mixed", &["sinew/fair", "sinew/inverted", "sinew/shared"]),
-    ("uncontended", "thread", &["sinew/fair"]),
+    ("cycle", "mixed", &["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"]),
+    ("uncontended", "thread", &["sinew/default", "sinew/fair"]),
     ("memory", "bare", &["sinew/tasks", "tokio"]),
-    ("waiters", "cancelled-50000", &["sinew/fair", "sinew/tasks", "tokio"]),
+    ("waiters", "cancelled-50000", &["sinew/default", "sinew/fair", "sinew/tasks", "tokio"]),
 ];
 
 #[test]
@@ -283,7 +287,7 @@ macro_rules! matrix {
 matrix! {
     switching_is_possible: "yield", "cycle", "churn", "locality";
     fairness_is_possible: "transfer";
-    balance_is_possible: "skew", "migrate";
+    balance_is_possible: "placement", "skew", "migrate";
     idling_is_possible: "idle";
     spawning_is_possible: "spawn", "burst", "memory";
     synchronising_is_possible: "uncontended", "mutex", "channel", "timers";

@@ -76,6 +76,24 @@ fn a_browser_finds_every_plot() {
     for outside in ["http://", "https://", "src=", "@import", "url("] {
         assert!(!html.contains(outside), "the page needs {outside}");
     }
+    for part in [
+        // The summary comes first, then the caveat, the words and the runs.
+        "<section id=\"summary\">",
+        "<th>Verdict</th>",
+        "its load was",
+        "<dt>strand</dt>",
+        "one run each, no median",
+        "sinew/default",
+    ] {
+        assert!(html.contains(part), "no {part}");
+    }
+    assert!(html.find("its load was") < html.find("<section class=\"experiment\""), "the caveat is at the top");
+    // Where a plot has peers, the default runtime is the first of them.
+    let plots_of_peers = html.split("<svg class=\"plot\"").skip(1).filter(|plot| plot.contains("class=\"name\""));
+    for plot in plots_of_peers {
+        let first = plot.split("class=\"name\">").nth(1).expect("a name");
+        assert!(first.starts_with("sinew/default<"), "{plot}");
+    }
     // yield, transfer twice, memory, timers, utilisation.
     assert_eq!(plots, 6);
     match browser() {

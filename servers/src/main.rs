@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod lobby;
+mod manual;
 mod memcached;
 mod memory;
 mod message;
@@ -25,12 +26,15 @@ struct Command {
 enum Server {
     Memcached(memcached::Options),
     Web(web::Options),
+    #[command(flatten)]
+    Manual(manual::Manual),
 }
 
 fn main() -> ExitCode {
     let outcome = match Command::parse().server {
         Server::Memcached(options) => memcached::run(options),
         Server::Web(options) => web::run(options),
+        Server::Manual(asked) => manual::run::<Command>(asked),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

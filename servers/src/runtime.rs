@@ -16,6 +16,11 @@ pub struct RuntimeOptions {
     #[arg(long, value_name = "NAME", default_value = "fair")]
     pub scheduler: SchedulerName,
 
+    /// Keep each session on the kernel thread that began it, as Sinew's runtimes do by default.
+    /// Without this option, sessions migrate
+    #[arg(long)]
+    pub no_migration: bool,
+
     /// Time after which a session with a silent client gives up its fibre
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, hide = true)]
     pub linger: Duration,
@@ -46,7 +51,8 @@ pub enum SchedulerName {
     Shared,
 }
 
-/// Builds a runtime whose sessions migrate.
+/// Builds a runtime whose sessions migrate, unless an option keeps them where they began. Sessions
+/// that migrate share out the CPUs even if the busy clients came to the same kernel thread.
 ///
 /// A session must not keep anything of its kernel thread across a call that blocks: no
 /// `thread_local!`, no guard of `std::sync`, no identity of the thread. The servers' own code uses
@@ -66,6 +72,9 @@ pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
         SchedulerName::Inverted => builder.scheduler(sinew::sched::Inverted::default()),
         SchedulerName::Shared => builder.scheduler(sinew::sched::Shared::default()),
     };
+    if options.no_migration {
+        return builder.build();
+    }
     // SAFETY: the sessions keep the contract of `migrating`, as said above.
     unsafe { builder.migrating() }.build()
 }

@@ -247,8 +247,33 @@ fn directories_have_a_slash_an_index_or_a_listing() {
     let page = listing.text();
     assert!(page.contains("<a href=\"./b%20%3C%26%3E.txt\">b &lt;&amp;&gt;.txt</a></td><td>5 B</td>"), "{page}");
     assert!(page.find("./a/").unwrap() < page.find("./b%20").unwrap() && !page.contains("secret"));
-    assert!(page.contains("href=\"../\"") && !serving.get("/").text().contains("href=\"../\""));
+    assert!(page.contains("<a href=\"../\">../ (parent directory)</a>"), "{page}");
+    assert!(
+        serving.get("/without/a/").text().contains("<h1><a href=\"/\">/</a><a href=\"/without/\">without/</a>a/</h1>")
+    );
+    assert!(!serving.get("/").text().contains("href=\"../\""));
     assert_eq!(serving.get("/without/b%20%3C%26%3E.txt").text(), "12345");
+}
+
+/// HEAD has the fields of GET, and no body. The connection goes on.
+#[test]
+fn a_page_that_is_not_found_says_so_and_leads_on() {
+    let serving = Site::new().file("dir/x", "").serve(&[]);
+    let mut talk = serving.connect();
+    let missing = talk.ask("GET", "/dir/%3Cb%3E?q", "");
+    assert_eq!((missing.status, missing.field("Content-Type")), (404, Some("text/html; charset=utf-8")));
+    let page = missing.text();
+    assert!(page.contains("<code>/dir/&lt;b&gt;</code> is not on this server."), "{page}");
+    assert!(page.contains("<a href=\"/dir/\">") && page.contains("<a href=\"/\">"), "{page}");
+    let length = page.len().to_string();
+    assert_eq!(missing.field("Content-Length"), Some(length.as_str()));
+    let head = talk.ask("HEAD", "/dir/%3Cb%3E?q", "");
+    assert_eq!((head.status, head.text()), (404, ""));
+    assert_eq!(head.field("Content-Length"), Some(length.as_str()));
+    assert_eq!(head.field("Content-Type"), Some("text/html; charset=utf-8"));
+    let unlisted = talk.ask("GET", "/dir/", "");
+    assert_eq!(unlisted.status, 403);
+    assert!(unlisted.text().contains("<code>/dir/</code> is a directory without an index page."));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-#![doc = include_str!("../../README.md")]
+#![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
 mod base;
@@ -11,7 +11,7 @@ pub mod net;
 mod processor;
 mod runtime;
 pub mod sched;
-#[doc = include_str!("../../docs/soundness.md")]
+#[doc = include_str!("../docs/soundness.md")]
 pub mod soundness {}
 mod stack;
 mod strand;
@@ -26,7 +26,7 @@ pub use fibre::{
     current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
 };
 pub use io::{blocking, blocking_async};
-pub use processor::cluster::{BuildError, Cluster, MigrateError, ResizeError};
+pub use processor::cluster::{BuildError, Cluster, HeldUp, MigrateError, ResizeError};
 pub use processor::spawn::SpawnError;
 pub use runtime::{Builder, ClusterBuilder, Leftovers, Runtime, run, run_migrating};
 pub use strand::Priority;

@@ -224,8 +224,12 @@ mod foreign {
 
     /// Calls `f` on such a stack.
     pub fn on_foreign_stack<R>(f: impl FnOnce() -> R) -> R {
+        let mut memory = Box::<Memory>::new_uninit();
         // SAFETY: zero is a valid value for each byte.
-        let memory = unsafe { Box::<Memory>::new_zeroed().assume_init() };
+        let memory = unsafe {
+            memory.as_mut_ptr().write_bytes(0, 1);
+            memory.assume_init()
+        };
         corosensei::on_stack(Foreign(memory), f)
     }
 }

@@ -20,6 +20,7 @@ pub static BLOCKING: Experiment = Experiment {
         Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
     ],
     plots: &[Plot::Bars { metric: "ops_per_s" }],
+    others: "they have no pool for calls that block, or the lab has no program for it",
     concerns: |peer| peer.is_fibres() || ["sinew/tasks", "tokio"].contains(&peer.name),
     measure: |case| Outcome::Measured(measure(case)),
     bars: &[

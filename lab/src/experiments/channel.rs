@@ -43,6 +43,7 @@ pub static CHANNEL: Experiment = Experiment {
     },
     measure: peers::measure::<Channel>,
     bars: &[
+        Bar::of("sinew/default", "ping-pong", 2).at_least(1.0).over_peers(&["tokio"]),
         // 0.6 and 0.8 of Tokio's time for a round trip.
         Bar::of("sinew/fair", "ping-pong-1", 1).at_least(1.67).over_peers(&["tokio"]),
         Bar::of("sinew/fair", "ping-pong", 2).at_least(1.25).over_peers(&["tokio"]),

@@ -42,6 +42,8 @@ pub static CHURN: Experiment = Experiment {
     },
     measure: peers::measure::<Churn>,
     bars: &[
+        Bar::of("sinew/default", "50", 2).at_least(1.0).over_peers(&["tokio"]),
+        Bar::of("sinew/default", "99", 2).at_least(1.0).over_peers(&["tokio"]),
         Bar::of("sinew/fair", "50", 1).at_least(2.0).over_peers(&["tokio"]),
         Bar::of("sinew/fair", "50", 2).at_least(1.5).over_peers(&["tokio"]),
         Bar::of("sinew/fair", "99", 1).at_least(2.0).over_peers(&["tokio"]),

@@ -41,8 +41,7 @@ pub static CYCLE: Experiment = Experiment {
     variants: |depth, processors, peer| {
         let many = RING * MANY * processors;
         let mut variants = vec![Variant::new("many", many), Variant::new("few", RING * processors)];
-        // Only Sinew's fibres have clusters.
-        if depth == Depth::Full && peer.has_clusters {
+        if depth == Depth::Full && peer.is_fibres() {
             variants.push(Variant::new(MIXED, many));
         }
         variants
@@ -52,6 +51,9 @@ pub static CYCLE: Experiment = Experiment {
         _ => peers::measure::<Cycle>(case),
     },
     bars: &[
+        Bar::of("sinew/default", "many", 1).at_least(0.95).over_peers(&["sinew/fair"]),
+        Bar::of("sinew/default", "many", 2).at_least(1.7).over_processors(1),
+        Bar::of("sinew/default", "many", 2).at_least(1.3).over_peers(&["tokio"]),
         Bar::of("sinew/fair", "many", 1).at_least(2.0).over_peers(&["tokio"]),
         Bar::of("sinew/fair", "many", 2).at_least(1.7).over_processors(1),
         Bar::of("sinew/fair", "few", 2).at_least(1.2).over_peers(&["tokio", "may"]),

@@ -14,6 +14,7 @@ use crate::load::http::{self, Stay};
 use crate::load::server::Server;
 use crate::load::sites::{self, LISTED, Scheme};
 use crate::load::{Load, Shape, wrk};
+use crate::peers::{self, Contender};
 
 /// The variant by HTTPS.
 const BY_TLS: &str = "16 KiB by TLS";
@@ -33,7 +34,9 @@ pub static FILES: Experiment = Experiment {
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }],
     is_pinned: false,
+    others: "only real web servers serve files. sinew/web migrates, sinew/default is the same server with --no-migration",
     concerns: is_real,
+    command: Some("web"),
     variants: |depth, _, _| {
         let has_tls = wrk::is_installed() && sites::has_openssl();
         let known = VARIANTS.iter().filter(|(name, ..)| *name != BY_TLS || has_tls);
@@ -53,8 +56,8 @@ pub static FILES: Experiment = Experiment {
 };
 
 /// Returns whether a peer serves files.
-pub fn is_real(peer: &crate::peers::Contender) -> bool {
-    ["sinew/web", "nginx"].contains(&peer.name)
+pub fn is_real(peer: &Contender) -> bool {
+    ["sinew/web", "nginx", peers::DEFAULT].contains(&peer.name)
 }
 
 fn scheme(case: &Case) -> Scheme {

@@ -18,17 +18,18 @@ use super::serving::{self, METRICS, per_cpu};
 use super::{Experiment, PLAIN, Plot, web};
 use crate::case::Case;
 use crate::load::server;
-use crate::peers::fibres;
+use crate::peers::{self, fibres};
 
 pub static HYPER: Experiment = Experiment {
     name: "hyper",
     source: "Sinew",
-    measures: "As web, by hyper: on Sinew’s tasks, on Tokio’s multi-thread runtime, and on Tokio’s runtime for one thread.",
+    measures: "As web, by hyper: on Sinew’s fibres (each drives the future of one connection) and tasks, on Tokio’s multi-thread runtime, and on Tokio’s runtime for one thread.",
     good: "At least 0.97 of the faster Tokio’s requests for each second of CPU.",
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     is_pinned: false,
-    concerns: |peer| ["sinew/tasks", "tokio", "tokio/current"].contains(&peer.name),
+    others: "hyper has no adapter for them in the lab, and Sinew’s other schedulers are compared in web",
+    concerns: |peer| [peers::DEFAULT, "sinew/tasks", "tokio", "tokio/current"].contains(&peer.name),
     variants: |depth, _, _| serving::connections(depth),
     measure: |case| web::measure(case).into(),
     serve: Some(serve),
@@ -50,20 +51,26 @@ fn serve(case: &Case) -> io::Result<()> {
             runtime.block_on(root).map_err(io::Error::other)?
         }
         "tokio/current" => Builder::new_current_thread().enable_io().build()?.block_on(on_tokio()),
-        _ => on_sinew(case.processors),
+        peer => on_sinew(case.processors, peer),
     }
 }
 
-fn on_sinew(processors: usize) -> io::Result<()> {
-    sinew::Builder::from(fibres::builder(processors, "sinew/fair")).build().map_err(io::Error::other)?.run(|| {
+fn on_sinew(processors: usize, peer: &str) -> io::Result<()> {
+    let is_fibres = peer == peers::DEFAULT;
+    let runtime = sinew::Builder::from(fibres::builder(processors, peers::DEFAULT)).build();
+    runtime.map_err(io::Error::other)?.run(move || {
         let listener = sinew::net::TcpListener::from(server::listener()?);
         for stream in listener.incoming() {
             let stream = stream?;
             stream.set_nodelay(true)?;
             // An error of one client does not end the others.
-            drop(sinew::task::spawn(async {
+            let session = async {
                 let _ = http1::Builder::new().serve_connection(SinewIo::new(stream), service_fn(answer)).await;
-            }));
+            };
+            match is_fibres {
+                true => drop(sinew::spawn(|| sinew::block_on(session))),
+                false => drop(sinew::task::spawn(session)),
+            }
         }
         Ok(())
     })

@@ -40,6 +40,8 @@ pub static IDLE: Experiment = Experiment {
     ],
     plots: &[Plot::Bars { metric: "cpu_us_per_s" }, Plot::Bars { metric: "calls_per_s" }],
     bars: &[
+        Bar::of("sinew/default", "-", 2).metric("calls_per_s").at_most(0.0).in_every_run(),
+        Bar::of("sinew/default", "-", 2).metric("cpu_us_per_s").at_most(200.0).in_every_run(),
         Bar::of("sinew/fair", "-", 2).metric("calls_per_s").at_most(0.0).in_every_run(),
         // A millisecond in five seconds.
         Bar::of("sinew/fair", "-", 2).metric("cpu_us_per_s").at_most(200.0).in_every_run(),

@@ -29,7 +29,12 @@ pub static MEMCACHED: Experiment = Experiment {
     measures: "Requests per second of a memcached server, nine reads to one write of 100 bytes under one of 100,000 keys, as fast as it can and for each second of its CPU time, and how long a reply takes when requests come at 10,000 per second whatever the server does. In full also with reads that come 16 at a time, and (busy) when requests come at 50,000 per second.",
     good: "At least the real memcached’s throughput, and a p99 that is no worse.",
     metrics: METRICS,
-    plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
+    plots: &[
+        Plot::Bars { metric: "ops_per_cpu_s" },
+        Plot::Bars { metric: "ops_per_s" },
+        Plot::Bars { metric: "p99_us" },
+        Plot::Quantiles,
+    ],
     concerns: is_memcached,
     variants: |depth, _, _| {
         let mut variants = serving::connections(depth);
@@ -53,6 +58,7 @@ pub static MEMCACHED: Experiment = Experiment {
 const SERVED: Experiment = Experiment {
     is_pinned: false,
     command: Some("memcached"),
+    others: "only Sinew’s fibres and memcached itself have such a server. sinew/default is sinew memcached with --no-migration",
     concerns: is_memcached,
     serve: Some(memcached::serve),
     ..PLAIN

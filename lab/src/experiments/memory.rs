@@ -55,6 +55,7 @@ pub static MEMORY: Experiment = Experiment {
         other => Err(format!("{other:?} bytes are less than the pointer to it")),
     },
     bars: &[
+        Bar::of("sinew/default", "1000000", 1).at_most(4710.0),
         Bar::of("sinew/fair", "100000", 1).at_most(4710.0),
         Bar::of("sinew/fair", "1000000", 1).at_most(4710.0),
         Bar::of("sinew/fair", BARE, 1).at_most(4710.0),

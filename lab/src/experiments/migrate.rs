@@ -20,7 +20,11 @@ pub static MIGRATE: Experiment = Experiment {
     plots: &[Plot::Bars { metric: "ops_per_s" }],
     least_processors: 2,
     variants: |_, processors, _| vec![Variant::new("-", MANY * processors)],
-    cannot: |peer| (!peer.has_clusters).then_some("no clusters"),
+    cannot: |peer| match peer.has_clusters {
+        true => None,
+        false if peer.is_fibres() => Some("its fibres stay where they began"),
+        false => Some("no clusters"),
+    },
     measure: |case| peers::measure::<Migrate>(&Case { processors: case.processors / 2, ..case.clone() }),
     ..PLAIN
 };

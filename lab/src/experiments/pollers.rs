@@ -26,6 +26,7 @@ pub static POLLERS: Experiment = Experiment {
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }],
     is_pinned: false,
+    others: "the experiment compares Sinew’s own ways to poll",
     concerns: Contender::is_fibres,
     variants: |_, _, _| POLLINGS.map(|(name, _)| Variant::new(name, CONNECTIONS)).to_vec(),
     measure: |case| web::measure(case).into(),

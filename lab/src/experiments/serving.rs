@@ -70,8 +70,12 @@ pub fn closed(server: &Server, load: &mut Load, length: Duration, reading: &mut 
     Ok(())
 }
 
-/// Runs an open loop. Sets `lost`, `p50_us` and so on.
+/// A p99 needs this number of requests.
+const LEAST_REQUESTS: f64 = 1200.0;
+
+/// Runs an open loop, for a p99 at least. Sets `lost`, `p50_us` and so on.
 pub fn open(load: &mut Load, length: Duration, rate: f64, reading: &mut Reading) -> io::Result<()> {
+    let length = length.max(Duration::from_secs_f64(LEAST_REQUESTS / rate));
     let served = load.open(length, rate)?;
     reading.set("lost", served.lost as f64);
     served.times.read_into(reading);

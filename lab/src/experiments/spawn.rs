@@ -22,6 +22,8 @@ pub static SPAWN: Experiment = Experiment {
     variants: |_, _, _| vec![Variant::new(SINGLE, 1), Variant::new(BATCH, STRANDS_PER_ROUND as usize)],
     measure: peers::measure::<Spawn>,
     bars: &[
+        Bar::of("sinew/default", BATCH, 1).at_most(0.3).over_peers(&["tokio"]),
+        Bar::of("sinew/default", SINGLE, 1).at_most(0.3).over_peers(&["tokio"]),
         Bar::of("sinew/fair", BATCH, 1).at_most(0.3).over_peers(&["tokio"]),
         Bar::of("sinew/fair", SINGLE, 1).at_most(0.3).over_peers(&["tokio"]),
         Bar::of("sinew/tasks", BATCH, 1).at_most(0.6).over_peers(&["tokio"]),

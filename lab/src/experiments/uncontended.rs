@@ -32,8 +32,7 @@ pub static UNCONTENDED: Experiment = Experiment {
         Metric::beside("std_ns", "ns of std's", 1.0),
     ],
     plots: &[Plot::Bars { metric: "std_ratio" }],
-    variants: |_, _, peer| match peer.has_clusters {
-        // Sinew's fibres.
+    variants: |_, _, peer| match peer.is_fibres() {
         true => vec![Variant::new(STRAND, 1), Variant::new(THREAD, 1)],
         false => vec![Variant::new(STRAND, 1)],
     },

@@ -39,6 +39,8 @@ pub static WEB: Experiment = Experiment {
     measure: |case| measure(case).into(),
     serve: Some(serve),
     bars: &[
+        per_cpu("sinew/default", "64 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/default", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
         per_cpu("sinew/fair", "64 connections").at_least(1.0).over_peers(&["epoll"]),
         per_cpu("sinew/inverted", "64 connections").at_least(1.0).over_peers(&["epoll"]),
         per_cpu("sinew/shared", "64 connections").at_least(1.0).over_peers(&["epoll"]),

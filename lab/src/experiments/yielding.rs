@@ -32,6 +32,10 @@ pub static YIELD: Experiment = Experiment {
         _ => Ok(()),
     },
     bars: &[
+        Bar::of("sinew/default", "many", 1).at_least(0.95).over_peers(&["sinew/fair"]),
+        Bar::of("sinew/default", "many", 2).at_least(1.7).over_processors(1),
+        Bar::of("sinew/default", "many", 1).metric("turns_max_min_ratio").at_most(1.5),
+        Bar::of("sinew/default", "many", 2).metric("turns_max_min_ratio").at_most(1.5),
         Bar::of("sinew/fair", "many", 1).at_least(2.2).over_peers(&["tokio"]),
         Bar::of("sinew/fair", "many", 2).at_least(1.8).over_processors(1),
         Bar::of("sinew/fair", "many", 1).metric("turns_max_min_ratio").at_most(1.5),

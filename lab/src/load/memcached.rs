@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::{Traffic, server};
 use crate::case::Case;
+use crate::peers;
 
 /// The number of values: more than the cache of a CPU holds.
 pub const KEYS: usize = 100_000;
@@ -66,7 +67,10 @@ pub fn serve(case: &Case) -> io::Result<()> {
     let mut command: Command = match case.peer.strip_prefix("sinew/") {
         Some(scheduler) => {
             let mut command = server::sinew_command("memcached").map_err(io::Error::other)?;
-            command.args(["--scheduler", scheduler]);
+            match case.peer.as_str() {
+                peers::DEFAULT => command.arg("--no-migration"),
+                _ => command.args(["--scheduler", scheduler]),
+            };
             command
         }
         None => {

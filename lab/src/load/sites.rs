@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use super::http::PLAINTEXT;
 use super::server;
 use crate::case::Case;
+use crate::peers;
 
 /// Files that are served, and their sizes.
 pub const FILES: [(&str, usize); 3] = [("1k.bin", 1 << 10), ("16k.bin", 16 << 10), ("1m.bin", 1 << 20)];
@@ -104,6 +105,9 @@ fn nginx(case: &Case, home: &Path, port: u16, scheme: Scheme) -> io::Result<Comm
 fn sinew_web(case: &Case, home: &Path, port: u16, scheme: Scheme) -> io::Result<Command> {
     let mut command = server::sinew_command("web").map_err(io::Error::other)?;
     command.args(["--plaintext", "--list", "--listen"]).arg(format!("127.0.0.1:{port}"));
+    if case.peer == peers::DEFAULT {
+        command.arg("--no-migration");
+    }
     command.arg("--threads").arg(case.processors.to_string());
     command.arg("--connections").arg((case.threads + server::FURTHER_CONNECTIONS).to_string());
     if scheme == Scheme::Https {

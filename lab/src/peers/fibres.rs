@@ -1,4 +1,5 @@
-//! Sinew, with fibres that migrate.
+//! Sinew's fibres: the default runtime, whose fibres stay where they began, and runtimes whose
+//! fibres migrate.
 
 use std::future::{Future, ready};
 use std::io::{self, Read, Write};
@@ -11,7 +12,7 @@ use sinew::sync::mpsc::{Receiver, Sender, channel};
 use sinew::sync::{Mutex, Policy, Semaphore};
 use sinew::{Builder, Cluster, ClusterBuilder, Fibre, JoinHandle, Runtime};
 
-use super::{Peer, blocking};
+use super::{DEFAULT, Peer, blocking};
 
 /// The names of the locks' policies.
 pub const POLICIES: &[&str] = &["default", "spin", "hand-over"];
@@ -22,9 +23,11 @@ pub struct Fibres {
     scheduler: String,
 }
 
+/// Returns a cluster with the scheduler that the peer names.
 pub fn builder(processors: usize, name: &str) -> ClusterBuilder {
     let builder = Cluster::builder().processors(processors);
     match name {
+        DEFAULT => builder,
         "sinew/fair" => builder.scheduler(Fair::default()),
         "sinew/inverted" => builder.scheduler(Inverted::default()),
         "sinew/shared" => builder.scheduler(Shared::default()),
@@ -39,13 +42,16 @@ impl Fibres {
 
     #[allow(unsafe_code)]
     pub fn with_polling(processors: usize, name: &str, polling: Polling) -> Fibres {
-        // SAFETY: no fibre of the lab keeps anything that belongs to a kernel
-        // thread across a suspension. The only thread-local variable, that of
-        // `window::ran_last`, is read and written inside one call that is never
-        // inlined and returns a plain number.
-        let runtime = unsafe { Builder::from(builder(processors, name).polling(polling)).migrating() }
-            .build()
-            .expect("a runtime");
+        let staying = Builder::from(builder(processors, name).polling(polling));
+        let chosen = match name {
+            DEFAULT => staying,
+            // SAFETY: no fibre of the lab keeps anything that belongs to a kernel
+            // thread across a suspension. The only thread-local variable, that of
+            // `window::ran_last`, is read and written inside one call that is never
+            // inlined and returns a plain number.
+            _ => unsafe { staying.migrating() },
+        };
+        let runtime = chosen.build().expect("a runtime");
         Fibres { runtime, processors, scheduler: name.to_owned() }
     }
 }

@@ -11,8 +11,8 @@ use sinew::sync::{BinarySemaphore, Mutex, Semaphore};
 use sinew::task::JoinHandle;
 use sinew::{Builder, Runtime, task, time};
 
-use super::Peer;
 use super::fibres::builder;
+use super::{DEFAULT, Peer};
 use crate::case::Case;
 
 pub struct SinewTasks(Runtime);
@@ -21,7 +21,7 @@ impl SinewTasks {
     /// Returns a runtime with the scheduler that the case's peer names.
     pub fn of(case: &Case) -> SinewTasks {
         let fibres = match case.peer.as_str() {
-            "sinew/tasks" => "sinew/fair",
+            "sinew/tasks" => DEFAULT,
             "sinew/tasks/inverted" => "sinew/inverted",
             "sinew/tasks/shared" => "sinew/shared",
             other => panic!("no scheduler for {other}"),

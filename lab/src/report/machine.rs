@@ -15,6 +15,9 @@ const LOCK: &str = include_str!("../../../Cargo.lock");
 
 const SINEW: &str = "sinew";
 
+/// The command of the experiments with memcached servers.
+const MEMCACHED: Option<&str> = Some("memcached");
+
 /// Above this load, other programs were at work when the lab began.
 const BUSY: f64 = 0.5;
 
@@ -47,10 +50,10 @@ fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
 fn programs_of(experiments: &[&Experiment]) -> Vec<(&'static str, &'static str)> {
     let serving = || experiments.iter().filter(|experiment| experiment.serve.is_some());
     let mut programs = Vec::new();
-    if serving().any(|experiment| experiment.command.is_none()) {
+    if serving().any(|experiment| experiment.command != MEMCACHED) {
         programs.extend([("nginx", "-v"), ("wrk", "-v")]);
     }
-    if serving().any(|experiment| experiment.command.is_some()) {
+    if serving().any(|experiment| experiment.command == MEMCACHED) {
         programs.extend([("memcached", "-V"), ("memcaslap", "-V")]);
     }
     programs
@@ -141,15 +144,36 @@ impl Setting {
         format!("cargo run --release -p sinew-lab -- run {experiment} {}", self.arguments)
     }
 
-    pub fn section(&self, html: &mut String, refusals: &[String]) {
-        *html += "<section id=\"setting\">\n<h2>The machine</h2>\n";
-        if self.load.is_some_and(|load| load > BUSY) {
-            *html += "<p class=\"warning\">The machine was busy when the lab began. Compare only figures within \
-                      this page, and ignore small differences.</p>\n";
+    /// Returns the difference between two figures, over one of them, that says nothing on this
+    /// machine.
+    pub fn level(&self) -> f64 {
+        if self.load.is_some_and(|load| load > BUSY) { 0.33 } else { 0.05 }
+    }
+
+    /// Appends what a reader has to know before the figures.
+    pub fn caveats(&self, html: &mut String) {
+        match self.load {
+            Some(load) if load > BUSY => {
+                let _ = writeln!(
+                    html,
+                    "<p class=\"warning\">The machine was busy: its load was {load} when the lab began. Other \
+                     programs took part of the CPUs. Compare only figures within this page, and ignore differences \
+                     below a third.</p>"
+                );
+            }
+            Some(load) => {
+                let _ = writeln!(html, "<p>The machine was quiet when the lab began: its load was {load}.</p>");
+            }
+            None => {}
         }
         if env!("SINEW_LAB_PROFILE") != "release" {
-            *html += "<p class=\"warning\">The lab was not built with <code>--release</code>.</p>\n";
+            *html += "<p class=\"warning\">The lab was not built with <code>--release</code>: no figure on this page \
+                      means anything.</p>\n";
         }
+    }
+
+    pub fn section(&self, html: &mut String, refusals: &[String]) {
+        *html += "<section id=\"setting\">\n<h2>The machine</h2>\n";
         *html += "<dl>\n";
         for (name, value) in &self.facts {
             let _ = writeln!(html, "<dt>{name}</dt><dd>{}</dd>", escaped(value));

@@ -3,11 +3,12 @@
 
 use std::fmt::Write;
 
-use super::{class, escaped};
+use super::figures::{self, Unit, mark};
+use super::{class, escaped, runs_of};
 use crate::experiments::{Experiment, Metric, Plot};
 use crate::measure::latency::QUANTILES;
 use crate::rows::Row;
-use crate::table::{Group, counted, figure};
+use crate::table::{Group, counted};
 
 const WIDTH: f64 = 420.0;
 /// The approximate width of a letter in the plots, and of a bold letter.
@@ -15,6 +16,8 @@ const LETTER: f64 = 6.3;
 const BOLD_LETTER: f64 = 7.8;
 /// The longest bar that is not cut, over the bar in the middle.
 const CUT: f64 = 10.0;
+/// The unit of quantiles.
+const MICROSECONDS: Unit = Unit::Time(1_000);
 
 pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[Group]) {
     match plot {
@@ -35,14 +38,23 @@ pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[G
     }
 }
 
-fn open(html: &mut String, experiment: &Experiment, title: &str, unit: &str, height: f64) {
-    let label = format!("{}: {title}: {unit}", experiment.name);
+/// The words above a plot.
+struct Caption {
+    title: String,
+    what: String,
+    /// The number of runs.
+    runs: String,
+}
+
+fn open(html: &mut String, experiment: &Experiment, caption: &Caption, height: f64) {
+    let Caption { title, what, runs } = caption;
+    let label = format!("{}: {title}: {what}", experiment.name);
     let _ = write!(
         html,
-        "<figure>\n<figcaption>{}<span>{}</span></figcaption>\n<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
+        "<figure>\n<figcaption>{}<span>{} · {runs}</span></figcaption>\n<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
          role=\"img\" aria-label=\"{}\">\n",
         escaped(title),
-        escaped(unit),
+        escaped(what),
         escaped(&label),
     );
 }
@@ -70,8 +82,9 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
     }
     let longest = rows.iter().map(|(peer, _)| peer.len()).max().unwrap_or(0);
     let left = longest as f64 * LETTER + 10.0;
+    let unit = Unit::of(metric);
     let value =
-        |row: Option<&Row>| row.and_then(|row| row.median).map_or(0, |median| figure(median / metric.scale).len());
+        |row: Option<&Row>| row.and_then(|row| row.median).map_or(0, |median| unit.said(median).chars().count());
     let right = rows.iter().map(|(_, row)| value(*row)).max().unwrap_or(0) as f64 * BOLD_LETTER + 12.0;
     let bound = longest_bar(&rows.iter().filter_map(|(_, row)| row.and_then(|row| row.median)).collect::<Vec<_>>());
     let is_cut = |row: &Row| row.median.is_some_and(|median| median > bound);
@@ -79,7 +92,12 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
     let most = whole.fold(0.0, f64::max);
     let x = |value: f64| left + (WIDTH - left - right) * if most > 0.0 { (value / most).min(1.0) } else { 0.0 };
     let height = ROW * rows.len() as f64 + 4.0;
-    open(html, experiment, &group.title(), &metric.head(), height);
+    let caption = Caption {
+        title: group.title(),
+        what: figures::caption(metric),
+        runs: runs_of(rows.iter().filter_map(|(_, row)| *row)),
+    };
+    open(html, experiment, &caption, height);
     line(html, (left, 0.0), (left, height), "axis");
     for (place, (peer, row)) in rows.iter().enumerate() {
         let top = ROW * place as f64 + 4.0;
@@ -98,9 +116,9 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
             ROW - 5.0,
             class(peer),
             escaped(peer),
-            figure(median / metric.scale),
-            figure(least / metric.scale),
-            figure(greatest / metric.scale),
+            unit.said(median),
+            unit.said(least),
+            unit.said(greatest),
         );
         if is_cut(row) {
             let gap = x(greatest) - 24.0;
@@ -108,7 +126,7 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
         } else if row.runs > 1 {
             line(html, (x(least), middle), (x(greatest), middle), "spread");
         }
-        text(html, x(greatest) + 6.0, middle + 4.0, "value", &figure(median / metric.scale));
+        text(html, x(greatest) + 6.0, middle + 4.0, "value", &unit.said(median));
     }
     close(html);
 }
@@ -123,16 +141,6 @@ fn longest_bar(medians: &[f64]) -> f64 {
 
 fn short_trouble(trouble: &str) -> String {
     if trouble.chars().count() > 40 { trouble.chars().take(39).chain(['…']).collect() } else { trouble.to_owned() }
-}
-
-/// Returns a number without zeros at its end.
-fn mark(value: f64) -> String {
-    let said = figure(value);
-    if said.contains('.') && !said.contains('e') {
-        said.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        said
-    }
 }
 
 /// A line of a plot.
@@ -158,22 +166,25 @@ impl Axis {
         if width <= 0.0 { 0.5 } else { (scaled(value) - scaled(self.from)) / width }
     }
 
-    /// Returns an axis from zero to a round number.
-    fn from_zero(most: f64) -> Axis {
+    /// Returns an axis from zero to a number that is round in its unit.
+    fn from_zero(most: f64, unit: Unit) -> Axis {
         let most = if most > 0.0 { most } else { 1.0 };
+        let (divisor, suffix) = unit.scale(most);
+        let most = most / divisor;
         let power = 10_f64.powf(most.log10().floor());
         let step = [0.2, 0.25, 0.5, 1.0, 2.0, 2.5].into_iter().map(|s| s * power).find(|s| most / s <= 5.0);
         let step = step.unwrap_or(power * 2.5);
         let steps = (most * 1.02 / step).ceil() as usize;
-        let marks = (0..=steps).map(|n| (n as f64 * step, mark(n as f64 * step))).collect();
-        Axis { from: 0.0, to: steps as f64 * step, is_log: false, marks }
+        let at = |n: usize| n as f64 * step;
+        let marks = (0..=steps).map(|n| (at(n) * divisor, format!("{}{suffix}", mark(at(n))))).collect();
+        Axis { from: 0.0, to: at(steps) * divisor, is_log: false, marks }
     }
 
     /// Returns an axis over the powers of ten around all values.
-    fn logarithmic(least: f64, most: f64) -> Axis {
+    fn logarithmic(least: f64, most: f64, unit: Unit) -> Axis {
         let from = least.max(1e-3).log10().floor() as i32;
         let to = (most.max(1e-3).log10().ceil() as i32).max(from + 1);
-        let marks = (from..=to).map(|power| (10_f64.powi(power), mark(10_f64.powi(power)))).collect();
+        let marks = (from..=to).map(|power| (10_f64.powi(power), unit.marked(10_f64.powi(power)))).collect();
         Axis { from: 10_f64.powi(from), to: 10_f64.powi(to), is_log: true, marks }
     }
 }
@@ -187,9 +198,7 @@ fn lines_over_variants(html: &mut String, experiment: &Experiment, metric: &Metr
         for peer in &group.peers {
             let Some(row) = group.row(peer, metric.name) else { continue };
             let Some(median) = row.median else { continue };
-            let [median, least, most] =
-                [median, row.min.unwrap_or(median), row.max.unwrap_or(median)].map(|v| v / metric.scale);
-            let point = (x, median, least, most);
+            let point = (x, median, row.min.unwrap_or(median), row.max.unwrap_or(median));
             match series.iter_mut().find(|series| series.peer == *peer) {
                 Some(series) => series.points.push(point),
                 None => series.push(Series { peer: (*peer).to_owned(), points: vec![point] }),
@@ -199,9 +208,14 @@ fn lines_over_variants(html: &mut String, experiment: &Experiment, metric: &Metr
     let (Some(first), Some(last)) = (xs.first().map(|x| x.0), xs.last().map(|x| x.0)) else { return };
     let most = series.iter().flat_map(|series| &series.points).map(|point| point.3).fold(0.0, f64::max);
     let x_axis = Axis { from: first, to: last, is_log: true, marks: xs };
-    let title = counted(groups[0].processors, "processor");
-    let unit = format!("{} over {}", metric.head(), experiment.unit);
-    lines(html, experiment, &title, &unit, &series, &x_axis, &Axis::from_zero(most));
+    let own = groups.iter().flat_map(|group| group.peers.iter().filter_map(|peer| group.row(peer, metric.name)));
+    let caption = Caption {
+        title: counted(groups[0].processors, "processor"),
+        what: format!("{} over {}", figures::head(metric), experiment.unit),
+        runs: runs_of(own),
+    };
+    let unit = Unit::of(metric);
+    lines(html, experiment, &caption, &series, &x_axis, &Axis::from_zero(most, unit), unit);
 }
 
 fn quantiles(html: &mut String, experiment: &Experiment, group: &Group) {
@@ -233,35 +247,44 @@ fn quantiles(html: &mut String, experiment: &Experiment, group: &Group) {
         .filter(|(place, _)| used[*place])
         .map(|(place, (name, _))| (place as f64, label(name)))
         .collect();
+    let marks_shown = marks.len();
     let values = || series.iter().flat_map(|series| &series.points);
     let least = values().map(|point| point.2).fold(f64::INFINITY, f64::min);
     let most = values().map(|point| point.3).fold(0.0, f64::max);
     let x_axis = Axis { from: 0.0, to: (QUANTILES.len() - 1) as f64, is_log: false, marks };
-    let y_axis = Axis::logarithmic(least, most);
-    lines(html, experiment, &group.title(), "µs by quantile, logarithmic ↓", &series, &x_axis, &y_axis);
+    let y_axis = Axis::logarithmic(least, most, MICROSECONDS);
+    let is_short = series.iter().any(|series| series.points.len() < marks_shown);
+    let short = if is_short { ". A line leaves out quantiles that it has too few times for" } else { "" };
+    let own = group.peers.iter().flat_map(|peer| QUANTILES.map(|(name, _)| group.row(peer, &format!("{name}_us"))));
+    let caption = Caption {
+        title: group.title(),
+        what: format!("time by quantile, logarithmic ↓{short}"),
+        runs: runs_of(own.flatten()),
+    };
+    lines(html, experiment, &caption, &series, &x_axis, &y_axis, MICROSECONDS);
 }
 
 fn lines(
     html: &mut String,
     experiment: &Experiment,
-    title: &str,
-    unit: &str,
+    caption: &Caption,
     series: &[Series],
     x_axis: &Axis,
     y_axis: &Axis,
+    unit: Unit,
 ) {
     const HEIGHT: f64 = 230.0;
     const TOP: f64 = 10.0;
     const BOTTOM: f64 = 22.0;
     const LABEL: f64 = 13.0;
-    let longest_mark = y_axis.marks.iter().map(|(_, mark)| mark.len()).max().unwrap_or(1);
+    let longest_mark = y_axis.marks.iter().map(|(_, mark)| mark.chars().count()).max().unwrap_or(1);
     let left = longest_mark as f64 * LETTER + 10.0;
     let longest = series.iter().map(|series| series.peer.len()).max().unwrap_or(0);
     let right = longest as f64 * BOLD_LETTER + 14.0;
     let inset = 8.0;
     let x = |value: f64| left + inset + (WIDTH - left - right - 2.0 * inset) * x_axis.place(value);
     let y = |value: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - y_axis.place(value).clamp(0.0, 1.0));
-    open(html, experiment, title, unit, HEIGHT);
+    open(html, experiment, caption, HEIGHT);
     for (value, mark) in &y_axis.marks {
         line(html, (left, y(*value)), (WIDTH - right, y(*value)), "grid");
         text(html, left - 5.0, y(*value) + 4.0, "tick end", mark);
@@ -282,7 +305,7 @@ fn lines(
                 x(at),
                 y(median),
                 escaped(&series.peer),
-                figure(median),
+                unit.said(median),
             );
         }
     }
@@ -315,7 +338,7 @@ fn apart(wanted: &[f64], distance: f64, least: f64, most: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Axis, apart};
+    use super::{Axis, Unit, apart};
 
     #[test]
     fn labels_do_not_cover_each_other() {
@@ -329,7 +352,7 @@ mod tests {
     #[test]
     fn an_axis_has_room_for_its_greatest_value() {
         for most in [0.93, 1.0, 1.97, 37.0, 4442.0] {
-            let axis = Axis::from_zero(most);
+            let axis = Axis::from_zero(most, Unit::Number);
             assert!(axis.to >= most && axis.to <= 2.0 * most, "{most}: {}", axis.to);
             assert!((3..=7).contains(&axis.marks.len()), "{most}: {:?}", axis.marks);
         }

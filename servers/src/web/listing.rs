@@ -23,6 +23,7 @@ td:first-child{overflow-wrap:anywhere}
 th{font-weight:600;font-size:.85rem;opacity:.7}
 tr:hover td{background:#8881}
 a{text-decoration:none;color:LinkText}a:hover{text-decoration:underline}
+code{overflow-wrap:anywhere}
 footer{margin-top:1rem;font-size:.85rem;opacity:.6}
 ";
 
@@ -71,14 +72,15 @@ impl<'a> Page<'a> {
         let slash: &[u8] = if self.path.is_empty() { b"" } else { b"/" };
         let title = escaped(&[b"/", self.path, slash].concat());
         let text = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<table>\n\
-             <thead><tr><th>Name</th><th>Size</th><th>Changed (UTC)</th></tr></thead>\n<tbody>\n"
+            "{}<h1>{}</h1>\n<table>\n\
+             <thead><tr><th>Name</th><th>Size</th><th>Changed (UTC)</th></tr></thead>\n<tbody>\n",
+            opening(&title),
+            trail(self.path).unwrap_or(title),
         );
         into.extend_from_slice(text.as_bytes());
         if !self.path.is_empty() {
-            into.extend_from_slice(b"<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+            let parent = "<tr><td><a href=\"../\">../ (parent directory)</a></td><td></td><td></td></tr>\n";
+            into.extend_from_slice(parent.as_bytes());
         }
     }
 
@@ -92,6 +94,37 @@ impl<'a> Page<'a> {
         let text = format!("</tbody>\n</table>\n<footer>{} {entries}{more}</footer>\n</body>\n</html>\n", self.shown);
         into.extend_from_slice(text.as_bytes());
     }
+}
+
+/// Returns the beginning of a page, up to its body. The title is escaped already.
+pub fn opening(title: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n"
+    )
+}
+
+/// Paths with more names than this have no trail: its length grows with their square.
+const LONGEST_TRAIL: usize = 16;
+
+/// Returns the path with a link on each directory above it.
+fn trail(path: &[u8]) -> Option<String> {
+    let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+    if names.is_empty() || names.len() > LONGEST_TRAIL {
+        return None;
+    }
+    let mut text = "<a href=\"/\">/</a>".to_owned();
+    let mut location = "/".to_owned();
+    let (last, above) = names.split_last()?;
+    for name in above {
+        encode(name, &mut location);
+        location.push('/');
+        // Writing to a string does not fail.
+        let _ = write!(text, "<a href=\"{location}\">{}/</a>", escaped(name));
+    }
+    let _ = write!(text, "{}/", escaped(last));
+    Some(text)
 }
 
 fn make_row(name: &Name<'_>, into: &mut String) {
@@ -120,7 +153,8 @@ pub fn with_slash(place: &Place<'_>) -> String {
     location
 }
 
-fn escaped(name: &[u8]) -> String {
+/// Escapes the characters that mean something in HTML.
+pub fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for character in String::from_utf8_lossy(name).chars() {
         match character {
@@ -174,6 +208,15 @@ mod tests {
         let expected = ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.0 MiB", "16384.0 PiB"];
         assert_eq!(sizes.map(readable), expected);
         assert_eq!(minute(784_111_777), "1994-11-06 08:49");
+    }
+
+    #[test]
+    fn a_trail_leads_to_each_directory_above() {
+        let trail_of = |path: &str| trail(path.as_bytes());
+        assert_eq!(trail_of(""), None);
+        let expected = "<a href=\"/\">/</a><a href=\"/a%20b/\">a b/</a><a href=\"/a%20b/%26/\">&amp;/</a>c/";
+        assert_eq!(trail_of("a b/&/c").as_deref(), Some(expected));
+        assert_eq!(trail_of(&"a/".repeat(LONGEST_TRAIL + 1)), None);
     }
 
     #[test]

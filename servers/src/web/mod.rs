@@ -10,6 +10,7 @@ mod listing;
 mod log;
 mod options;
 mod session;
+mod sorry;
 mod tls;
 mod transport;
 

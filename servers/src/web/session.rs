@@ -6,6 +6,7 @@ use super::desks::Desk;
 use super::files::Found;
 use super::input::Input;
 use super::listing::{self, Page};
+use super::sorry::{self, Reason};
 use super::transport::Transport;
 use super::{LIMITS, Server};
 use crate::lobby::is_silence;
@@ -255,7 +256,7 @@ impl<T: Transport> Talk<'_, T> {
             Err(status) => return self.output.status(status, "", manner),
         };
         if !self.server.options.hidden && place.is_hidden() {
-            return self.output.status(Status::NOT_FOUND, "", manner);
+            return self.sorry(Reason::NotFound, &place, manner);
         }
         match self.server.files.find(&place) {
             Found::File(entry) => {
@@ -282,8 +283,9 @@ impl<T: Transport> Talk<'_, T> {
                 how.stay &= request.is_1_1 || !manner.with_body;
                 self.list(&place, *how, request.is_1_1)
             }
-            Found::Directory | Found::Forbidden => self.output.status(Status::FORBIDDEN, "", manner),
-            Found::Nothing => self.output.status(Status::NOT_FOUND, "", manner),
+            Found::Directory => self.sorry(Reason::NotListed, &place, manner),
+            Found::Forbidden => self.sorry(Reason::Forbidden, &place, manner),
+            Found::Nothing => self.sorry(Reason::NotFound, &place, manner),
             Found::Unavailable => self.unavailable(manner),
         }
     }
@@ -300,7 +302,7 @@ impl<T: Transport> Talk<'_, T> {
             Ok(names) => names,
             Err(Found::Unavailable) => return self.unavailable(manner),
             // The directory was there a moment ago.
-            Err(_) => return self.output.status(Status::FORBIDDEN, "", manner),
+            Err(_) => return self.sorry(Reason::Forbidden, place, manner),
         };
         // The listing goes on with the same names as long as they are kept.
         let (oldest, mut first) = (first.read_at, Some(first));
@@ -314,6 +316,13 @@ impl<T: Transport> Talk<'_, T> {
                 }
             }
         })
+    }
+
+    /// Answers with a page that says what is not here, and leads on.
+    #[cold]
+    #[inline(never)]
+    fn sorry(&mut self, reason: Reason, place: &target::Place<'_>, manner: Manner) -> io::Result<Given> {
+        self.output.page(reason.status(), sorry::FIELDS, sorry::page(reason, place).as_bytes(), manner)
     }
 
     fn unavailable(&mut self, manner: Manner) -> io::Result<Given> {

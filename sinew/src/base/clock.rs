@@ -7,7 +7,7 @@
 
 use super::cpu;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Returns the present time in cycles.
 #[inline(always)]
@@ -18,6 +18,11 @@ pub(crate) fn cycles() -> u64 {
 /// Returns the number of cycles in `us` microseconds, to within a few per cent.
 pub(crate) fn cycles_in_us(us: u64) -> u64 {
     (us * cycles_per_ms()) / 1000
+}
+
+/// Returns the time that this number of cycles takes, to within a few per cent.
+pub(crate) fn duration_of(cycles: u64) -> Duration {
+    Duration::from_micros(cycles.saturating_mul(1000) / cycles_per_ms())
 }
 
 /// Returns the nanoseconds on the monotonic clock since the first call: the time base of timers.

@@ -70,6 +70,14 @@ pub(crate) fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_pid()
 }
 
+/// Says whether a thread of this process waits in the kernel. If the kernel does not tell, it does not.
+pub(crate) fn is_blocked(thread: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    // The name of the thread, in parentheses, may contain anything.
+    let state = status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('S' | 'D'))
+}
+
 /// Gives this thread a descriptor table of its own, with the three standard descriptors in it.
 pub(crate) fn renew_descriptor_table() -> io::Result<()> {
     const UNSHARE: libc::c_uint = 1 << 1;
@@ -112,6 +120,7 @@ pub(crate) fn epoll_wait_exactly<'a>(
         )
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the kernel has filled this number of events.
-    Ok(unsafe { room[..count].assume_init_ref() })
+    let filled = &room[..count];
+    // SAFETY: the kernel has filled these events.
+    Ok(unsafe { std::slice::from_raw_parts(filled.as_ptr().cast(), count) })
 }

@@ -186,11 +186,11 @@ impl FibreBuilder {
     /// Promises a stack and counts the fibre. The caller has to create it then.
     #[inline(always)]
     fn admit<'a>(&'a self, caller: Option<&'a Processor>) -> Result<(Origin<'a>, Class), SpawnError> {
-        let origin = match Origin::new(self.cluster.as_ref(), caller) {
-            Err(SpawnError::NoRuntime) if let Some(elsewhere) = self.elsewhere => {
+        let origin = match (Origin::new(self.cluster.as_ref(), caller), self.elsewhere) {
+            (Err(SpawnError::NoRuntime), Some(elsewhere)) => {
                 Origin::Outside(elsewhere().map_err(SpawnError::NoProcessWideRuntime)?.shared())
             }
-            origin => origin?,
+            (origin, _) => origin?,
         };
         let class = match self.stack_size {
             None => origin.cluster().default_class(),

@@ -205,8 +205,13 @@ impl Record {
         let record = unsafe { Record::of(strand) };
         let stack = match record.stack() {
             Some(stack) => stack,
-            None => record.begin(processor),
+            None => match record.begin(processor) {
+                Some(stack) => stack,
+                None => return After::Declined,
+            },
         };
+        #[cfg(debug_assertions)]
+        processor.post().suspect().is_fibre(record.name(), record.spawned_at());
         let after = stack.resume(strand);
         if after == After::Finished {
             record.end(processor, stack);
@@ -214,14 +219,18 @@ impl Record {
         after
     }
 
-    /// Begins the fibre: takes a stack, and binds the fibre if it does not migrate.
+    /// Begins the fibre: takes a stack, and binds the fibre if it does not migrate. Returns `None` if
+    /// the fibre is to begin elsewhere.
     #[inline(never)]
-    fn begin(&self, processor: &Processor) -> Stack {
+    fn begin(&self, processor: &Processor) -> Option<Stack> {
+        if !processor.takes_in(self.strand()) {
+            return None;
+        }
         let stack = processor.stacks().take(self.class());
         stack.begin::<Record>(self.strand());
         self.set_stack(Some(stack));
         self.head.bind_for_life(processor.post(), processor.is_migrating());
-        stack
+        Some(stack)
     }
 
     fn end(&self, processor: &Processor, stack: Stack) {

@@ -70,14 +70,17 @@ impl<const N: usize> Gathered<N> {
     /// Appends these bytes. Returns whether there was room for them.
     pub(super) fn append(&mut self, bytes: &[u8]) -> bool {
         let Some(room) = self.bytes[self.filled..].get_mut(..bytes.len()) else { return false };
-        room.write_copy_of_slice(bytes);
+        for (room, &byte) in room.iter_mut().zip(bytes) {
+            room.write(byte);
+        }
         self.filled += bytes.len();
         true
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
+        let filled = &self.bytes[..self.filled];
         // SAFETY: `append` has written these.
-        unsafe { self.bytes[..self.filled].assume_init_ref() }
+        unsafe { std::slice::from_raw_parts(filled.as_ptr().cast(), filled.len()) }
     }
 }
 

@@ -34,6 +34,15 @@ impl Strand {
         unsafe { self.post_address().cast::<Post>().as_ref() }
     }
 
+    /// Returns the post that the strand was sent to, if a processor has declined to begin it. Only
+    /// strands that have not begun are asked.
+    #[inline]
+    pub(super) fn awaited_by(&self) -> Option<&Post> {
+        // SAFETY: `send_to` stored the address of a post of the strand's cluster; posts live as long as
+        // their cluster.
+        unsafe { self.sent_to().cast::<Post>().as_ref() }
+    }
+
     /// Binds the strand to the processor that runs it, for `reason`. By that processor, or by the
     /// strand itself.
     pub(crate) fn bind(&self, post: &Post, reason: u8) {

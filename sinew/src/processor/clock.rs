@@ -45,7 +45,7 @@ impl Clock {
         self.now.get()
     }
 
-    /// Counts a dispatch, and reads the clock if a reading is due. Returns whether a beat is due.
+    /// Counts a dispatch, and reads the clock if a reading is due. Returns whether it did.
     #[inline(always)]
     pub(super) fn count_dispatch(&self) -> bool {
         let left = self.until_reading.get();
@@ -56,7 +56,13 @@ impl Clock {
         let now = cycles();
         let is_brisk = now.saturating_sub(self.now.replace(now)) < self.short;
         self.until_reading.set(if is_brisk { DISPATCHES_PER_READING - 1 } else { 0 });
-        now >= self.next_beat.get()
+        true
+    }
+
+    /// Says whether a beat is due, as of the last reading.
+    #[inline]
+    pub(super) fn is_beat_due(&self) -> bool {
+        self.now.get() >= self.next_beat.get()
     }
 
     /// Notes that the beat happens now; the next one is due in 16 µs.

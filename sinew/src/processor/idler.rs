@@ -106,6 +106,13 @@ impl Processor {
     /// Searches and sleeps until there is a strand to run. Returns `None` when the processor is to end.
     #[cold]
     pub(super) fn wait_for_work(&self) -> Option<Ready> {
+        let since = self.clock.now();
+        let found = self.search_and_sleep();
+        self.settling.was_idle(self.clock.now().saturating_sub(since));
+        found
+    }
+
+    fn search_and_sleep(&self) -> Option<Ready> {
         while !self.is_to_end() {
             let found = if self.detached.get() { self.rest() } else { self.linger() };
             if found.is_some() {
@@ -125,6 +132,7 @@ impl Processor {
             return found;
         }
         let _ = hidden.sleep(None);
+        self.woke_up();
         None
     }
 
@@ -205,6 +213,7 @@ impl Processor {
             let may_deputise = night.quiet < DEPUTY_RESIGNS && self.has_bed();
             (may_deputise && announced.deputise()).then_some(DEPUTY_LOOKS)
         };
+        self.post.set_load(0);
         let asleep_since = cycles();
         let mut events = 0;
         self.idler.is_sentinel.set(is_sentinel);
@@ -223,7 +232,14 @@ impl Processor {
         self.idler.is_sentinel.set(false);
         night.has_events = is_sentinel && (events > 0 || is_due);
         self.idler.slept(asleep_since);
+        self.woke_up();
         slept
+    }
+
+    /// Notes that the processor has woken up.
+    fn woke_up(&self) {
+        self.post.beat_pulse(self.clock.read());
+        self.cluster.runtime().warden().attend();
     }
 
     /// Becomes the sentinel if there is none. A deputy resigns after [`DEPUTY_RESIGNS`] looks without a
@@ -241,6 +257,8 @@ impl Processor {
     /// Returns any strand that this processor can run.
     fn find(&self, effort: Effort) -> Option<Ready> {
         let now = self.clock.read();
+        self.post.beat_pulse(now);
+        self.see_arrivals();
         self.cluster.drivers().fire_due();
         let found = self.next().or_else(|| self.look()).or_else(|| match self.detached.get() {
             true => None,

@@ -33,18 +33,32 @@ impl Lane {
         }
     }
 
-    /// Enters a strand that is bound to this processor. Returns whether the strand competes with
-    /// others, which a background strand does not.
-    pub(super) fn push(&self, ready: Ready) -> bool {
-        let competes = ready.priority() != Priority::Background;
-        if competes {
-            self.levels.borrow_mut().push(ready);
-        } else {
-            self.background.borrow_mut().push(ready);
-        }
-        competes
+    /// Enters a strand that is bound to this processor and competes with others.
+    #[inline]
+    pub(super) fn push(&self, ready: Ready) {
+        self.levels.borrow_mut().push(ready);
     }
 
+    /// Enters a background strand that is bound to this processor. It does not compete with others.
+    pub(super) fn push_background(&self, ready: Ready) {
+        self.background.borrow_mut().push(ready);
+    }
+
+    /// Enters any strand that is bound to this processor.
+    pub(super) fn receive(&self, ready: Ready) {
+        if ready.priority() == Priority::Background { self.push_background(ready) } else { self.push(ready) }
+    }
+
+    /// Does `push` and `pop` in one step.
+    #[inline]
+    pub(super) fn exchange(&self, ready: Ready) -> Ready {
+        let mut levels = self.levels.borrow_mut();
+        let next = levels.exchange(ready);
+        levels.prefetch_head();
+        next
+    }
+
+    #[inline]
     pub(super) fn pop(&self) -> Option<Ready> {
         let mut levels = self.levels.borrow_mut();
         let next = levels.pop();

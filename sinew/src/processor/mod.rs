@@ -1,6 +1,8 @@
 #![doc = include_str!("README.md")]
 
 mod belonging;
+#[cfg(debug_assertions)]
+mod blame;
 mod clock;
 pub(crate) mod cluster;
 mod current;
@@ -11,19 +13,23 @@ mod idler;
 mod lane;
 #[cfg(all(test, sinew_loom))]
 mod models;
+mod newcomers;
 mod plug;
 mod post;
+mod rest;
 mod running;
+mod settling;
 mod shared;
 pub(crate) mod spawn;
 pub(crate) mod waker;
+mod warden;
 
 pub(crate) use current::{put_memory, runs_a_task, with_current};
 pub(crate) use plug::Plug;
 pub(crate) use post::Post;
 pub(crate) use shared::RuntimeShared;
 
-use crate::base::{clock::cycles, fork, here};
+use crate::base::{clock::cycles, fork, here, kernel};
 use crate::sched::{Local, Placement, Wake};
 use crate::stack::pool::Stacks;
 use crate::strand::blocks::Blocks;
@@ -35,6 +41,7 @@ use idler::Idler;
 use lane::Lane;
 use post::Order;
 use running::Running;
+use settling::Settling;
 use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -46,19 +53,31 @@ pub(crate) struct Processor {
     post: Arc<Post>,
     local: Box<dyn Local>,
     lane: Lane,
-    /// Whether the next strand may come from elsewhere than the scheduler: one is in the lane, or
-    /// the processor has given up its end of the scheduler.
-    mixed: Cell<bool>,
+    supply: Cell<Supply>,
     clock: Clock,
     idler: Idler,
     running: Running,
+    settling: Settling,
     stacks: Stacks,
     blocks: Blocks,
     /// Whether the processor has given up its end of the scheduler.
     detached: Cell<bool>,
-    /// The cluster whose strands go to the scheduler's end; null when `detached`.
+    /// The cluster whose strands go straight to the scheduler's end; null unless all strands come
+    /// from there.
     pushes_for: Cell<*const ClusterShared>,
     migrating: bool,
+}
+
+/// Where a processor's next strand comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Supply {
+    /// From the scheduler: the lane is empty.
+    Scheduler,
+    /// From the lane: the scheduler's queue was empty when the processor last looked there, or the
+    /// processor has given up its end of the scheduler.
+    Lane,
+    /// From either: the processor compares them, and unpacks what other threads have sent.
+    Either,
 }
 
 /// Makes a strand ready, from anywhere.
@@ -66,6 +85,7 @@ pub(crate) struct Processor {
 pub(crate) fn make_ready(ready: Ready) {
     with_current(|processor| match processor {
         Some(processor) if processor.may_push(&ready) => processor.push(ready),
+        Some(processor) if processor.may_keep(&ready) => processor.keep(ready),
         Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.make_ready_slow(ready),
         _ => make_ready_from_outside(ready),
     });
@@ -99,22 +119,27 @@ impl Processor {
     /// Runs a processor on the calling kernel thread until the processor is to end.
     pub(crate) fn serve<P: Plug>(cluster: Arc<ClusterShared>, post: Arc<Post>) {
         let placement = Placement::new(post.id(), cluster.topology(), Arc::as_ptr(&cluster).addr());
+        let is_migrating = cluster.runtime().is_migrating();
         let processor = Processor {
             local: cluster.scheduler().attach(placement),
-            migrating: cluster.runtime().is_migrating(),
+            migrating: is_migrating,
             pushes_for: Cell::new(Arc::as_ptr(&cluster)),
             cluster,
             post,
             lane: Lane::new(),
-            mixed: Cell::new(false),
+            supply: Cell::new(Supply::Scheduler),
             clock: Clock::new(),
             idler: Idler::new(),
             running: Running::new(),
+            settling: Settling::new(is_migrating),
             stacks: Stacks::new(),
             blocks: Blocks::default(),
             detached: Cell::new(false),
         };
+        processor.post.beat_pulse(cycles());
+        processor.post.set_thread(kernel::thread_id());
         current::enter(&processor, || processor.run::<P>());
+        processor.post.set_thread(0);
     }
 
     /// Runs strands until the processor is to end.
@@ -130,7 +155,7 @@ impl Processor {
             };
             let after = plug::run::<P>(strand.strand(), self);
             if self.clock.count_dispatch() {
-                self.beat(after);
+                self.look_around(after);
             }
             // Not a `match`: that is a jump through a table, and the CPU predicts branches better.
             next = if after == After::Yielded {
@@ -144,11 +169,34 @@ impl Processor {
                 self.signal_joiner::<P>()
             } else {
                 strand.stamp(self.clock.now());
-                self.pass_on(strand);
+                if after == After::Declined {
+                    self.send(strand);
+                } else {
+                    self.pass_on(strand);
+                }
                 None
             };
         }
         debug_assert!(self.lane.is_empty());
+    }
+
+    /// Does what is due when the clock has been read. `after` says how the last strand stopped.
+    #[inline]
+    fn look_around(&self, after: After) {
+        self.post.beat_pulse(self.clock.now());
+        self.see_arrivals();
+        if self.clock.is_beat_due() {
+            self.beat(after);
+        }
+    }
+
+    /// Lets the next search unpack what other threads have sent. They send to a busy processor at the
+    /// price of one cache miss for many strands, because it looks only now and then.
+    #[inline]
+    fn see_arrivals(&self) {
+        if self.post.has_arrivals() || !self.post.newcomers().is_empty() {
+            self.draw_from(Supply::Either);
+        }
     }
 
     /// Does what is due every 16 µs. `after` says how the last strand stopped.
@@ -163,36 +211,48 @@ impl Processor {
         drivers.look_at_times(self.post.id(), now, after == After::Yielded);
         if !self.detached.get() {
             self.local.beat(now);
+            if self.supply.get() == Supply::Lane {
+                self.draw_from(Supply::Either);
+            }
         }
         if self.lane.relieve_background(now, |ready_at| self.take_deferred(ready_at)) {
-            self.mixed.set(true);
+            self.draw_from(Supply::Either);
         }
+        self.reconsider(now);
         if self.post.order() != Order::Serve {
             self.detach();
         }
     }
 
-    /// Returns the next strand to run from the lane or the scheduler's queue.
+    /// Returns the next strand to run.
     #[inline]
     fn next(&self) -> Option<Ready> {
-        if self.mixed.get() || self.post.has_arrivals() {
-            return self.next_mixed(self.clock.now());
+        match self.supply.get() {
+            Supply::Scheduler => self.local.next(self.clock.now()),
+            Supply::Lane => self.lane.pop().or_else(|| self.next_of_either()),
+            Supply::Either => self.next_of_either(),
         }
-        self.local.next(self.clock.now())
     }
 
-    /// As [`next`](Processor::next), and weighs the lane against the scheduler's queue.
+    /// Returns the next strand to run, and notes where the strands after it come from. Weighs the lane
+    /// against the scheduler's queue if both have strands.
     #[inline(never)]
-    fn next_mixed(&self, now: u64) -> Option<Ready> {
+    fn next_of_either(&self) -> Option<Ready> {
+        let now = self.clock.now();
         if self.post.has_arrivals() {
             self.unpack_arrivals();
         }
+        if !self.post.newcomers().is_empty() {
+            self.make_all_ready(self.post.newcomers().take());
+        }
         let is_detached = self.detached.get();
         if self.lane.is_empty() {
-            self.mixed.set(is_detached);
+            self.draw_from(if is_detached { Supply::Lane } else { Supply::Scheduler });
             return if is_detached { None } else { self.local.next(now) };
         }
-        if self.lane.gives_way_to(if is_detached { None } else { self.local.claim() }) {
+        let queue = if is_detached { None } else { self.local.claim() };
+        self.draw_from(if queue.is_none() { Supply::Lane } else { Supply::Either });
+        if self.lane.gives_way_to(queue) {
             // Another processor may have taken the strand. Then the scheduler has noted that this
             // processor waits, which has to be undone.
             if let Some(strand) = self.local.next(now) {
@@ -203,18 +263,31 @@ impl Processor {
         self.lane.pop()
     }
 
+    /// Sets where the next strand comes from.
+    #[inline]
+    fn draw_from(&self, supply: Supply) {
+        self.supply.set(supply);
+        let is_scheduler = supply == Supply::Scheduler;
+        self.pushes_for.set(if is_scheduler { Arc::as_ptr(&self.cluster) } else { std::ptr::null() });
+    }
+
     /// Makes a strand of this cluster ready. Returns the next strand if it is at hand.
     #[inline]
     fn swap(&self, strand: Ready) -> Option<Ready> {
-        if self.may_push(&strand) && !self.mixed.get() && !self.post.has_arrivals() {
-            strand.stamp(self.clock.now());
-            return match self.local.exchange(strand, self.clock.now()) {
+        let now = self.clock.now();
+        if self.may_push(&strand) {
+            strand.stamp(now);
+            return match self.local.exchange(strand, now) {
                 Ok(next) => Some(next),
                 Err(strand) => {
                     self.push(strand);
                     None
                 }
             };
+        }
+        if self.supply.get() == Supply::Lane && self.may_keep(&strand) {
+            strand.stamp(now);
+            return Some(self.lane.exchange(strand));
         }
         self.make_ready(strand);
         None
@@ -234,15 +307,29 @@ impl Processor {
     /// Makes a strand of this runtime ready.
     #[inline]
     pub(crate) fn make_ready(&self, ready: Ready) {
-        if self.may_push(&ready) { self.push(ready) } else { self.make_ready_slow(ready) }
+        if self.may_push(&ready) {
+            self.push(ready);
+        } else if self.may_keep(&ready) {
+            self.keep(ready);
+        } else {
+            self.make_ready_slow(ready);
+        }
     }
 
-    /// Says whether the strand goes to this processor's end of the scheduler.
+    /// Says whether the strand goes to this processor's end of the scheduler, and all strands come from
+    /// there.
     #[inline(always)]
     fn may_push(&self, ready: &Ready) -> bool {
         let strand = ready.strand();
         std::ptr::eq(strand.cluster(), self.pushes_for.get())
             && !strand.is_bound(u8::MAX)
+            && ready.priority() != Priority::Background
+    }
+
+    /// Says whether the strand goes to this processor's lane, and competes there.
+    #[inline(always)]
+    fn may_keep(&self, ready: &Ready) -> bool {
+        std::ptr::eq(ready.strand().post_address(), Arc::as_ptr(&self.post).cast())
             && ready.priority() != Priority::Background
     }
 
@@ -254,13 +341,42 @@ impl Processor {
         self.cluster.idle().notify(wake);
     }
 
+    /// Puts a strand that is bound to this processor, and competes, into the lane.
+    #[inline(always)]
+    fn keep(&self, ready: Ready) {
+        ready.stamp(self.clock.now());
+        self.lane.push(ready);
+        if self.supply.get() == Supply::Scheduler {
+            self.draw_from(Supply::Either);
+        }
+    }
+
     #[inline(never)]
     fn make_ready_slow(&self, ready: Ready) {
-        ready.stamp(self.clock.now());
+        let now = self.clock.now();
+        ready.stamp(now);
         match ready.strand().bound_to() {
-            Some(post) if std::ptr::eq(post, &*self.post) => self.keep(ready),
+            Some(post) if std::ptr::eq(post, &*self.post) => self.lane.push_background(ready),
+            None if self.is_for_scheduler(&ready) => {
+                let wake = self.local.push(ready, now);
+                self.draw_from(if self.lane.is_empty() { Supply::Scheduler } else { Supply::Either });
+                self.cluster.idle().notify(self.urge(wake));
+            }
             _ => self.pass_on(ready),
         }
+    }
+
+    /// Says whether a strand that is not bound goes to this processor's end of the scheduler.
+    fn is_for_scheduler(&self, ready: &Ready) -> bool {
+        !self.detached.get()
+            && std::ptr::eq(ready.strand().cluster(), &*self.cluster)
+            && ready.priority() != Priority::Background
+    }
+
+    /// Returns the wake for a strand in the scheduler's queue, which does not know of the lane: a lone
+    /// strand there is not the one that runs next if the lane has strands.
+    fn urge(&self, wake: Wake) -> Wake {
+        if wake == Wake::Lone && !self.lane.is_empty() { Wake::Backlog } else { wake }
     }
 
     /// Makes all `strands` ready; pushes those for this processor's end of the scheduler as one
@@ -273,18 +389,22 @@ impl Processor {
                 let ready = strands.pop()?;
                 count += 1;
                 ready.stamp(now);
-                if self.may_push(&ready) {
+                if self.may_keep(&ready) {
+                    self.keep(ready);
+                } else if ready.strand().bound_to().is_none() && self.is_for_scheduler(&ready) {
                     return Some(ready);
-                }
-                match ready.strand().bound_to() {
-                    Some(post) if std::ptr::eq(post, &*self.post) => self.keep(ready),
-                    _ => others.push(ready),
+                } else {
+                    others.push(ready);
                 }
             }
         });
         // A sentinel departs for a lone strand of an event or timer; `depart` notifies if it has to.
         let is_own = |wake| wake == Wake::Lone && self.idler.is_sentinel();
         self.local.push_all(&mut ours, now, &mut |wake| {
+            if self.supply.get() == Supply::Lane {
+                self.draw_from(Supply::Either);
+            }
+            let wake = self.urge(wake);
             if !is_own(wake) {
                 self.cluster.idle().notify(wake);
             }
@@ -300,18 +420,11 @@ impl Processor {
         self.cluster.cluster_of(&ready).accept(ready);
     }
 
-    /// Puts a strand that is bound to this processor into the lane.
-    fn keep(&self, ready: Ready) {
-        if self.lane.push(ready) {
-            self.mixed.set(true);
-        }
-    }
-
     #[cold]
     fn unpack_arrivals(&self) {
         let mut arrivals = self.post.take_arrivals();
         while let Some(strand) = arrivals.pop() {
-            self.keep(strand);
+            self.lane.receive(strand);
         }
     }
 
@@ -326,7 +439,7 @@ impl Processor {
             Order::Stop => true,
             Order::Retire => {
                 self.detach();
-                !self.post.has_bound()
+                self.post.bound() == 0
             }
         }
     }
@@ -339,10 +452,10 @@ impl Processor {
         }
         self.stop_waiting();
         self.detached.set(true);
-        self.pushes_for.set(std::ptr::null());
-        self.mixed.set(true);
+        self.draw_from(Supply::Either);
         self.cluster.drivers().abandon(self.post.id());
         self.cluster.idle().relieve();
+        self.make_all_ready(self.post.newcomers().take_last());
         while let Some(strand) = self.local.drain() {
             let wake = self.cluster.scheduler().inject(strand, self.clock.now());
             self.cluster.idle().notify(wake);
@@ -407,6 +520,8 @@ impl Processor {
     /// Makes `task` the running task until the result is dropped.
     #[inline]
     pub(crate) fn begin_task<'a>(&'a self, task: &'a Strand) -> RunningTask<'a> {
+        #[cfg(debug_assertions)]
+        self.post.suspect().is_task();
         self.running.begin_task(task)
     }
 

@@ -2,9 +2,11 @@
 
 use super::cluster::ClusterShared;
 use super::drain::Tally;
+use super::newcomers::Newcomers;
 use crate::sched::ProcessorId;
 use crate::strand::{Fifo, Inbox, Ready};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// There is one post for each processor number that the cluster has used. A post stays when its
 /// processor ends, and serves the next processor with that number.
@@ -12,13 +14,37 @@ pub(crate) struct Post {
     id: ProcessorId,
     /// Strands bound to this processor that other threads have made ready. Any thread puts, the
     /// processor takes.
-    arrivals: Inbox,
+    arrivals: CachePadded<Inbox>,
+    newcomers: CachePadded<Newcomers>,
     /// An [`Order`]. Written by the thread that adds, removes or stops the processor.
     order: AtomicU8,
     /// The number of strands that are bound to the processor. Written by the processor only.
     bound: AtomicU32,
+    /// How busy the processor is, in residents. Written by the processor only.
+    load: AtomicU32,
+    /// When the processor read its clock last. Written by the processor only.
+    pulse: AtomicU64,
+    /// The processor's kernel thread, or 0. Written by the processor only.
+    thread: AtomicI32,
+    /// A [`Hold`]. Written by the warden only.
+    hold: AtomicU8,
     /// Counts the strands that were spawned and that finished here.
     tally: Tally,
+    /// The strand that runs.
+    #[cfg(debug_assertions)]
+    suspect: super::blame::Suspect,
+}
+
+/// What holds a processor up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Hold {
+    /// Nothing: it dispatches strands, or sleeps.
+    None = 0,
+    /// A strand runs without giving way, or the kernel does not give the processor a CPU.
+    Computing = 1,
+    /// A strand waits in the kernel.
+    Blocked = 2,
 }
 
 /// What a processor is to do.
@@ -37,10 +63,17 @@ impl Post {
     pub(super) fn new(id: ProcessorId) -> Self {
         Post {
             id,
-            arrivals: Inbox::new(),
+            arrivals: CachePadded::new(Inbox::new()),
+            newcomers: CachePadded::new(Newcomers::new()),
             order: AtomicU8::new(Order::Serve as u8),
             bound: AtomicU32::new(0),
+            load: AtomicU32::new(0),
+            pulse: AtomicU64::new(0),
+            thread: AtomicI32::new(0),
+            hold: AtomicU8::new(0),
             tally: Tally::new(),
+            #[cfg(debug_assertions)]
+            suspect: super::blame::Suspect::default(),
         }
     }
 
@@ -56,20 +89,82 @@ impl Post {
         }
     }
 
+    /// Says whether the processor takes strands in: it is not to retire.
+    pub(super) fn is_serving(&self) -> bool {
+        self.order() == Order::Serve
+    }
+
     pub(super) fn give_order(&self, order: Order) {
         self.order.store(order as u8, Ordering::Relaxed);
     }
 
     pub(super) fn bound_one(&self) {
-        self.bound.store(self.bound.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.bound.store(self.bound() + 1, Ordering::Relaxed);
     }
 
     pub(super) fn freed_one(&self) {
-        self.bound.store(self.bound.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        self.bound.store(self.bound() - 1, Ordering::Relaxed);
     }
 
-    pub(super) fn has_bound(&self) -> bool {
-        self.bound.load(Ordering::Relaxed) != 0
+    /// Returns the number of strands that are bound to the processor.
+    #[inline(always)]
+    pub(super) fn bound(&self) -> u32 {
+        self.bound.load(Ordering::Relaxed)
+    }
+
+    /// Returns what the processor has to carry: fibres that live there, fibres that are to begin
+    /// there, and how busy it is.
+    pub(super) fn burden(&self) -> u32 {
+        self.bound() + self.newcomers.expected() + self.load.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the processor read its clock.
+    #[inline(always)]
+    pub(super) fn beat_pulse(&self, now: u64) {
+        self.pulse.store(now, Ordering::Relaxed);
+    }
+
+    pub(super) fn pulse(&self) -> u64 {
+        self.pulse.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a kernel thread serves the post; 0 if none does.
+    pub(super) fn set_thread(&self, thread: i32) {
+        self.thread.store(thread, Ordering::Relaxed);
+    }
+
+    pub(super) fn thread(&self) -> i32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_thread(&self) -> bool {
+        self.thread() != 0
+    }
+
+    pub(super) fn hold(&self) -> Hold {
+        match self.hold.load(Ordering::Relaxed) {
+            0 => Hold::None,
+            1 => Hold::Computing,
+            _ => Hold::Blocked,
+        }
+    }
+
+    pub(super) fn set_hold(&self, hold: Hold) {
+        if self.hold() != hold {
+            self.hold.store(hold as u8, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn set_load(&self, load: u32) {
+        if self.load.load(Ordering::Relaxed) != load {
+            self.load.store(load, Ordering::Relaxed);
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    #[inline]
+    pub(crate) fn suspect(&self) -> &super::blame::Suspect {
+        &self.suspect
     }
 
     #[inline]
@@ -81,6 +176,19 @@ impl Post {
     pub(super) fn deliver(&self, cluster: &ClusterShared, ready: Ready) {
         self.arrivals.put(ready);
         cluster.idle().notify_processor(self.id);
+    }
+
+    pub(super) fn newcomers(&self) -> &Newcomers {
+        &self.newcomers
+    }
+
+    /// Sends a fibre that has not begun to this post, and wakes the processor. Returns the fibres that
+    /// the caller has to give to others.
+    pub(super) fn send(&self, cluster: &ClusterShared, fibre: Ready) -> Fifo {
+        fibre.strand().send_to(std::ptr::from_ref(self).cast());
+        let others = self.newcomers.send(fibre, || self.is_serving());
+        cluster.idle().notify_processor(self.id);
+        others
     }
 
     #[inline(always)]

@@ -2,6 +2,7 @@
 
 use super::cluster::ClusterShared;
 use super::drain::{Drain, Way};
+use super::warden::Warden;
 use crate::strand::Owed;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +12,14 @@ pub(crate) struct RuntimeShared {
     migrating: bool,
     clusters: Mutex<Vec<Arc<ClusterShared>>>,
     drain: Drain,
+    warden: Warden,
     /// Signals the party that waits for the end. Parties belong to the layer above.
     signal: fn(Owed),
 }
 
 impl RuntimeShared {
     pub(crate) fn new(migrating: bool, signal: fn(Owed)) -> RuntimeShared {
-        RuntimeShared { migrating, clusters: Mutex::default(), drain: Drain::new(), signal }
+        RuntimeShared { migrating, clusters: Mutex::default(), drain: Drain::new(), warden: Warden::new(), signal }
     }
 
     pub(crate) fn is_migrating(&self) -> bool {
@@ -30,6 +32,16 @@ impl RuntimeShared {
 
     pub(super) fn enter(&self, cluster: &ClusterShared) {
         self.clusters().push(cluster.to_arc());
+        self.warden.start(cluster);
+    }
+
+    pub(super) fn all_clusters(&self) -> Vec<Arc<ClusterShared>> {
+        self.clusters().clone()
+    }
+
+    #[inline]
+    pub(super) fn warden(&self) -> &Warden {
+        &self.warden
     }
 
     /// Counts a strand that a caller from outside the runtime is about to spawn. Returns `false` if
@@ -64,6 +76,7 @@ impl RuntimeShared {
     pub(crate) fn end(&self, block: impl Fn(&dyn Fn(NonZeroU64) -> bool)) {
         self.drain.close();
         self.drain.wait(|| self.live() == 0, block);
+        self.warden.stop();
         let clusters = std::mem::take(&mut *self.clusters());
         for cluster in clusters {
             cluster.stop();

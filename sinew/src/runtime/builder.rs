@@ -29,6 +29,7 @@ pub struct ClusterBuilder {
     topology: Option<Topology>,
     polling: Polling,
     event_scope: Option<EventScope>,
+    spares: Option<usize>,
 }
 
 impl Cluster {
@@ -43,6 +44,7 @@ impl Cluster {
             topology: None,
             polling: Polling::default(),
             event_scope: None,
+            spares: None,
         }
     }
 }
@@ -98,6 +100,18 @@ impl ClusterBuilder {
         self
     }
 
+    /// Sets the largest number of spare processors. Without this, as many as there are processors.
+    ///
+    /// A strand that waits in the kernel, in a call that does not know of fibres, keeps its processor. A
+    /// spare processor then takes its place, so that the same number of processors serve: it runs new
+    /// fibres, tasks, and in a [migrating](crate::Builder::migrating) runtime all others. It retires
+    /// when it has not been needed for a second. Fibres that live on the processor that is held up wait
+    /// until it goes on: see [`Cluster::held_up`].
+    pub fn spares(mut self, most: usize) -> Self {
+        self.spares = Some(most);
+        self
+    }
+
     pub(super) fn plan(self) -> Result<ClusterPlan, BuildError> {
         self.plan_with([])
     }
@@ -129,6 +143,7 @@ impl ClusterBuilder {
         Ok(ClusterPlan {
             name: self.name,
             processors,
+            spares: self.spares.unwrap_or(processors).min(MAX_PROCESSORS - processors),
             scheduler: self.scheduler,
             class,
             cpus: self.cpus.unwrap_or_default(),
@@ -151,6 +166,7 @@ impl fmt::Debug for ClusterBuilder {
             .field("topology", &self.topology)
             .field("polling", &self.polling)
             .field("event_scope", &self.event_scope)
+            .field("spares", &self.spares)
             .finish()
     }
 }
@@ -194,6 +210,11 @@ impl Builder {
     /// See [`ClusterBuilder::scheduler`].
     pub fn scheduler(self, scheduler: impl Scheduler) -> Self {
         self.with(|cluster| cluster.scheduler(scheduler))
+    }
+
+    /// See [`ClusterBuilder::spares`].
+    pub fn spares(self, most: usize) -> Self {
+        self.with(|cluster| cluster.spares(most))
     }
 
     /// See [`ClusterBuilder::name`].

@@ -41,8 +41,9 @@ pub(crate) struct Strand {
     /// The cluster that it belongs to; the layer above knows its type. Written by the strand itself
     /// while it runs. Read by the thread that wakes it, after the acquire of the state word.
     pub(super) cluster: AtomicPtr<()>,
-    /// The post of the processor that it is bound to, while `bound` is not 0. The layer above
-    /// knows its type. Written and read as `cluster` is.
+    /// The post of the processor that it is bound to, while `bound` is not 0. Before that, the post
+    /// that it is to begin at, or null. The layer above knows its type. Written and read as `cluster`
+    /// is.
     post: AtomicPtr<()>,
     /// The reasons of [`bound`](super::bound). Written and read as `cluster` is.
     bound: AtomicU8,
@@ -144,6 +145,20 @@ impl Strand {
     /// Says whether one of these reasons binds the strand.
     pub(crate) fn is_bound(&self, reasons: u8) -> bool {
         self.bound.load(Ordering::Relaxed) & reasons != 0
+    }
+
+    /// Notes that the strand is to begin at the post at this address. By the processor that declines
+    /// to begin it.
+    pub(crate) fn send_to(&self, post: *const ()) {
+        debug_assert!(!self.is_bound(u8::MAX));
+        self.post.store(post.cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Returns the address of the post that a strand is to begin at, which is not bound; null if that
+    /// is any post.
+    #[inline]
+    pub(crate) fn sent_to(&self) -> *const () {
+        self.post.load(Ordering::Relaxed)
     }
 
     /// Binds the strand to the post at this address for one more reason. Returns the reasons

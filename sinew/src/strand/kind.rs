@@ -25,6 +25,8 @@ pub(crate) enum After {
     Waiting,
     /// It is ready, and belongs to another cluster now.
     Moving,
+    /// It has not begun: the processor leaves it to another one.
+    Declined,
     /// It will not run again.
     Finished,
 }

@@ -23,6 +23,11 @@ const KEYS: usize = 1000;
 /// of their work.
 const PAUSE: Duration = Duration::from_micros(300);
 
+/// A p99 needs this number of replies. A short window goes on for them, but not for longer than
+/// this.
+const LEAST_REPLIES: u64 = 1000;
+const LONGEST: Duration = Duration::from_secs(2);
+
 /// The requests of the others: a name, the bytes, and a byte that each reply has once.
 const REQUESTS: [(&str, &str, u8); 3] =
     [("stats", "stats\r\n", b'D'), ("get", "get key_00000001\r\n", b'D'), ("mg", "mg key_00000002 s v\r\n", b'A')];
@@ -41,7 +46,7 @@ pub static BESIDE: Experiment = Experiment {
         Metric::beside("max_us", "max", 1.0),
         Metric::beside("replies_per_s", "thousand replies/s to the others", 1e3),
     ],
-    plots: &[Plot::Bars { metric: "p50_us" }, Plot::Quantiles],
+    plots: &[Plot::Bars { metric: "p50_us" }, Plot::Bars { metric: "p99_us" }, Plot::Quantiles],
     variants: |depth, _, _| {
         let names = if depth == Depth::Tour { &REQUESTS[1..2] } else { &REQUESTS[..] };
         names.iter().map(|(name, ..)| Variant::new(format!("beside {name}"), HEAVY + 1)).collect()
@@ -81,7 +86,11 @@ fn wait_beside(mut stream: TcpStream, flood: &Flood, length: Duration, reading: 
     let (begun, before) = (Instant::now(), flood.replies());
     let mut times = Latency::default();
     let mut reply = [0; HIT];
-    while begun.elapsed() < length && !flood.has_ended() {
+    let is_due = |replies| {
+        let elapsed = begun.elapsed();
+        elapsed < length || replies < LEAST_REPLIES && elapsed < LONGEST
+    };
+    while is_due(times.count()) && !flood.has_ended() {
         let asked = Instant::now();
         stream.write_all(b"get key_00000007\r\n")?;
         stream.read_exact(&mut reply)?;

@@ -18,12 +18,23 @@ pub(super) struct Crew {
     cpus: Vec<usize>,
     /// Whether the runtime has ended.
     stopped: bool,
+    /// The number of looks at which a spare was not needed.
+    needless_looks: u32,
 }
 
 struct Member {
     post: Arc<Post>,
     thread: thread::JoinHandle<()>,
     retiring: bool,
+    /// Whether it stands in for a processor that is held up.
+    spare: bool,
+}
+
+impl Member {
+    /// Says whether this is a processor that the program asked for, and not for its removal.
+    fn is_regular(&self) -> bool {
+        !self.retiring && !self.spare
+    }
 }
 
 impl Crew {
@@ -51,13 +62,13 @@ impl Crew {
 
     /// Returns the numbers of the processors that are not retiring.
     pub(super) fn serving_ids(&self) -> Vec<ProcessorId> {
-        self.members.iter().filter(|member| !member.retiring).map(|member| member.post.id()).collect()
+        self.members.iter().filter(|member| member.is_regular()).map(|member| member.post.id()).collect()
     }
 
     /// Returns the number of removed processors that still run strands.
     pub(super) fn retiring(&mut self) -> usize {
         self.dismiss_ended();
-        self.members.iter().filter(|member| member.retiring).count()
+        self.members.iter().filter(|member| member.retiring && !member.spare).count()
     }
 }
 
@@ -74,7 +85,10 @@ impl ClusterShared {
 
     /// Starts one more processor. Returns its number.
     pub(super) fn hire(&self) -> Result<ProcessorId, ResizeError> {
-        let mut crew = self.crew();
+        self.hire_into(self.crew(), false)
+    }
+
+    fn hire_into(&self, mut crew: MutexGuard<'_, Crew>, spare: bool) -> Result<ProcessorId, ResizeError> {
         if crew.stopped {
             return Err(ResizeError::Stopped);
         }
@@ -82,6 +96,7 @@ impl ClusterShared {
         let index = crew.free_number().ok_or(ResizeError::TooMany)?;
         let id = ProcessorId(index as u16);
         let post = Arc::clone(self.posts[index].get_or_init(|| Arc::new(Post::new(id))));
+        self.posts_used.fetch_max(index + 1, Ordering::Relaxed);
         post.give_order(Order::Serve);
         self.at_home(move |cluster| {
             cluster.drivers.reclaim(id);
@@ -89,7 +104,7 @@ impl ClusterShared {
         })?;
         let thread = self.start_thread(&post, crew.next_cpu()).map_err(ResizeError::Kernel)?;
         self.serving.fetch_add(1, Ordering::Relaxed);
-        crew.members.push(Member { post, thread, retiring: false });
+        crew.members.push(Member { post, thread, retiring: false, spare });
         Ok(id)
     }
 
@@ -116,15 +131,20 @@ impl ClusterShared {
     /// Lets one processor retire: the given one, or else the one that was added last. Returns its
     /// number.
     pub(super) fn dismiss(&self, which: Option<ProcessorId>) -> Result<ProcessorId, ResizeError> {
-        let mut crew = self.crew();
+        let crew = self.crew();
         if crew.stopped {
             return Err(ResizeError::Stopped);
         }
-        if crew.members.iter().filter(|member| !member.retiring).count() < 2 {
+        if crew.members.iter().filter(|member| member.is_regular()).count() < 2 {
             return Err(ResizeError::LastProcessor);
         }
-        let fits = |member: &Member| !member.retiring && which.is_none_or(|id| id == member.post.id());
+        let fits = |member: &Member| member.is_regular() && which.is_none_or(|id| id == member.post.id());
         let leaving = crew.members.iter().rposition(fits).ok_or(ResizeError::NoSuchProcessor)?;
+        self.dismiss_from(crew, leaving)
+    }
+
+    /// Lets the member at this index retire. Another processor serves.
+    fn dismiss_from(&self, mut crew: MutexGuard<'_, Crew>, leaving: usize) -> Result<ProcessorId, ResizeError> {
         let stays = |(index, member): &(usize, &Member)| *index != leaving && !member.retiring;
         let heir = crew.members.iter().enumerate().find(stays).expect("there are at least two").1.post.id();
         let id = crew.members[leaving].post.id();
@@ -136,6 +156,33 @@ impl ClusterShared {
         self.serving.fetch_sub(1, Ordering::Relaxed);
         self.idle.wake_processor(id);
         Ok(id)
+    }
+
+    /// Starts a spare processor if fewer serve than `needed`, and lets one retire if more serve than
+    /// that for `patience` calls. Returns the number of spares that serve. By the warden.
+    pub(crate) fn adjust_spares(&self, needed: u32, patience: u32) -> u32 {
+        let serving = self.spares.load(Ordering::Relaxed);
+        if serving == 0 && needed == 0 {
+            return 0;
+        }
+        let mut crew = self.crew();
+        crew.dismiss_ended();
+        crew.needless_looks = if serving > needed { crew.needless_looks + 1 } else { 0 };
+        if serving < needed && crew.members.iter().filter(|member| member.spare).count() < self.most_spares {
+            // If the kernel refuses, the next look tries again.
+            if self.hire_into(crew, true).is_ok() {
+                self.spares.fetch_add(1, Ordering::Relaxed);
+            }
+        } else if crew.needless_looks > patience {
+            crew.needless_looks = 0;
+            let is_serving = |member: &Member| member.spare && !member.retiring;
+            if let Some(leaving) = crew.members.iter().rposition(is_serving)
+                && self.dismiss_from(crew, leaving).is_ok()
+            {
+                self.spares.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.spares.load(Ordering::Relaxed)
     }
 
     /// Ends all processors. Every strand of the runtime has finished.

@@ -7,11 +7,15 @@ mod shared;
 pub use errors::{BuildError, MigrateError, ResizeError};
 pub(crate) use shared::{ClusterPlan, ClusterShared};
 
+use super::post::{Hold, Post};
 use super::shared::RuntimeShared;
 use super::with_current;
+use crate::base::clock::{cycles, duration_of};
 use crate::sched::ProcessorId;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A scheduling domain: some processors, one scheduler, and their drivers. A fibre stays in the
 /// cluster that it was spawned on, unless it calls [`migrate_to`](crate::migrate_to).
@@ -65,9 +69,45 @@ impl Cluster {
         self.shared.scheduler().name()
     }
 
-    /// Returns the number of processors that serve the cluster. Retiring processors do not count.
+    /// Returns the number of processors that serve the cluster. Retiring processors do not count, nor do
+    /// [spare ones](Cluster::spares).
     pub fn processors(&self) -> usize {
-        self.shared.serving() as usize
+        self.shared.serving().saturating_sub(self.shared.spares.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Returns the number of processors that stand in for others at this moment. See
+    /// [`ClusterBuilder::spares`](crate::ClusterBuilder::spares).
+    pub fn spares(&self) -> usize {
+        self.shared.spares.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns the processors that are held up at this moment: a strand computes for long without giving
+    /// way, or waits in the kernel. This is noticed after about 10 ms.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let rt = sinew::Runtime::builder().processors(1).build().unwrap();
+    /// // Not `sinew::sleep`: this keeps the kernel thread.
+    /// let rude = rt.spawn(|| std::thread::sleep(Duration::from_millis(300)));
+    /// let held_up = loop {
+    ///     if let Some(held_up) = rt.main_cluster().held_up().pop() {
+    ///         break held_up;
+    ///     }
+    /// };
+    /// assert_eq!(held_up.residents, 1);
+    /// # rude.join().unwrap();
+    /// ```
+    pub fn held_up(&self) -> Vec<HeldUp> {
+        let now = cycles();
+        let posts = self.shared.all_posts().filter(|post| post.hold() != Hold::None);
+        let report = |post: &Post| HeldUp {
+            processor: post.id(),
+            is_blocked: post.hold() == Hold::Blocked,
+            since: duration_of(now.saturating_sub(post.pulse())),
+            residents: post.bound() as usize,
+        };
+        posts.map(report).collect()
     }
 
     /// Returns the numbers of the processors that serve the cluster, in the order in which they
@@ -110,6 +150,21 @@ impl Cluster {
     }
 }
 
+/// A processor that is held up: see [`Cluster::held_up`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HeldUp {
+    /// The number of the processor.
+    pub processor: ProcessorId,
+    /// Whether the strand that runs waits in the kernel. If not, it computes.
+    pub is_blocked: bool,
+    /// For how long the processor has been held up.
+    pub since: Duration,
+    /// The number of fibres that live on the processor, and cannot run now. One of them may be the one
+    /// that runs.
+    pub residents: usize,
+}
+
 impl PartialEq for Cluster {
     fn eq(&self, other: &Cluster) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -126,6 +181,8 @@ impl fmt::Debug for Cluster {
             .field("processors", &self.processors())
             .field("sleeping", &self.shared.idle().sleeping())
             .field("retiring", &self.retiring())
+            .field("held_up", &self.held_up().len())
+            .field("spares", &self.spares())
             .finish()
     }
 }

@@ -7,7 +7,7 @@ use crate::processor::driver::{Drivers, Threads};
 use crate::processor::idle::Idle;
 use crate::processor::post::Post;
 use crate::processor::shared::RuntimeShared;
-use crate::sched::{MAX_PROCESSORS, Scheduler, Topology, Wake};
+use crate::sched::{MAX_PROCESSORS, ProcessorId, Scheduler, Topology, Wake};
 use crate::stack::arena::Class;
 use crate::strand::{Fifo, Priority, Ready};
 use std::any::Any;
@@ -30,9 +30,16 @@ pub(crate) struct ClusterShared {
     deferred_len: AtomicUsize,
     /// By processor number. A post stays when its processor has ended.
     pub(super) posts: Box<[OnceLock<Arc<Post>>]>,
+    /// Greater than the number of each post that is set.
+    pub(super) posts_used: AtomicUsize,
     /// The number of processors that do not retire. Written by the thread that adds or
     /// removes a processor, read by any thread.
     pub(super) serving: AtomicU32,
+    /// The number of those that stand in for processors which are held up. Written by the warden, read
+    /// by any thread.
+    pub(super) spares: AtomicU32,
+    /// The largest number of spare processors.
+    pub(super) most_spares: usize,
     pub(super) crew: Mutex<Crew>,
     class: Class,
     topology: Arc<Topology>,
@@ -45,6 +52,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) name: String,
     pub(crate) processors: usize,
     pub(crate) scheduler: Box<dyn Scheduler>,
+    /// The largest number of spare processors.
+    pub(crate) spares: usize,
     pub(crate) class: Class,
     pub(crate) cpus: Vec<usize>,
     pub(crate) topology: Arc<Topology>,
@@ -65,7 +74,10 @@ impl ClusterShared {
             deferred: SpinLock::new(Fifo::new()),
             deferred_len: AtomicUsize::new(0),
             posts: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
+            posts_used: AtomicUsize::new(0),
             serving: AtomicU32::new(0),
+            spares: AtomicU32::new(0),
+            most_spares: plan.spares,
             crew: Mutex::new(Crew::new(plan.cpus)),
             class: plan.class,
             topology: plan.topology,
@@ -160,6 +172,23 @@ impl ClusterShared {
         let strand = if deferred.ready_at()? <= ready_at { deferred.pop() } else { None };
         self.deferred_len.fetch_sub(strand.is_some().into(), Ordering::Relaxed);
         strand
+    }
+
+    /// Returns the posts of all processors that the cluster has or had.
+    pub(crate) fn all_posts(&self) -> impl Iterator<Item = &Post> {
+        let used = self.posts_used.load(Ordering::Relaxed);
+        self.posts[..used].iter().filter_map(OnceLock::get).map(|post| &**post)
+    }
+
+    /// Returns the posts other than `mine`, beginning behind it.
+    pub(crate) fn other_posts(&self, mine: &Post) -> impl Iterator<Item = &Post> {
+        let (from, used) = (mine.id().index() + 1, self.posts_used.load(Ordering::Relaxed));
+        (0..used - 1).filter_map(move |offset| self.posts[(from + offset) % used].get()).map(|post| &**post)
+    }
+
+    /// Returns the post of a processor that this cluster has or had.
+    pub(crate) fn post(&self, id: ProcessorId) -> Option<&Post> {
+        self.posts[id.index()].get().map(|post| &**post)
     }
 
     /// Returns the tallies of all posts, including those whose processors have ended.

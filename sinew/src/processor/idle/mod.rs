@@ -161,6 +161,11 @@ impl Idle {
         }
     }
 
+    /// Says whether the processor sleeps, and nobody has woken it.
+    pub(crate) fn is_asleep(&self, id: ProcessorId) -> bool {
+        matches!(self.sleepers[id.index()].state.load(Relaxed) & !HIDDEN, ASLEEP | IN_BED)
+    }
+
     /// Returns the number of times that a sentinel has departed.
     pub(crate) fn departures(&self) -> u32 {
         self.departures.load(Relaxed)

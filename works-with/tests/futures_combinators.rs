@@ -1,5 +1,6 @@
 //! The combinators of the crate `futures` over tasks, timers and channels.
 
+#[path = "../../sinew/tests/fixture/mod.rs"]
 mod fixture;
 
 use fixture::{LONG, everywhere};

@@ -1,6 +1,6 @@
 //! The traits of `futures-io`, used through the combinators of the crate `futures`.
-#![cfg(feature = "futures-io")]
 
+#[path = "../../sinew/tests/fixture/mod.rs"]
 mod fixture;
 
 use fixture::everywhere;

@@ -1,0 +1,149 @@
+//! The warden: a kernel thread of a runtime that notices processors which are held up. The essay of
+//! [`processor`](crate::processor) says what it does for the strands that are held up with them.
+
+use super::cluster::ClusterShared;
+use super::post::{Hold, Post};
+use super::rest::Rest;
+use super::shared::RuntimeShared;
+use crate::base::clock::{cycles, cycles_in_us};
+use crate::base::kernel;
+use crate::sched::Wake;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// A processor that has not read its clock for this long is held up. Dispatches are to be shorter than
+/// this by two orders of magnitude, and the kernel takes a CPU away for 3 to 10 ms.
+const HELD_UP_US: u64 = 10_000;
+
+/// The distance between two looks. It doubles while nothing changes.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_SELDOM: Duration = Duration::from_millis(160);
+
+/// A spare processor retires when it was not needed for this many looks: a program that blocks once will
+/// often do so again.
+const SPARE_LOOKS: u32 = 100;
+
+pub(crate) struct Warden {
+    rest: Rest,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a look at a cluster has shown.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Sight {
+    /// The number of processors that are neither asleep nor held up.
+    at_work: u32,
+    computing: u32,
+    blocked: u32,
+    /// The number of processors that have been blocked for two looks.
+    lasting: u32,
+    spares: u32,
+}
+
+impl Warden {
+    pub(super) fn new() -> Warden {
+        Warden { rest: Rest::new(), thread: Mutex::new(None) }
+    }
+
+    /// Starts the thread, on behalf of the first cluster of its runtime. Without a thread the runtime
+    /// works all the same, and nobody notices processors that are held up.
+    pub(super) fn start(&self, cluster: &ClusterShared) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let cluster = cluster.to_arc();
+            let name = format!("{}-warden", cluster.name());
+            *thread = thread::Builder::new().name(name).spawn(move || watch(cluster.runtime())).ok();
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        self.rest.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    /// Wakes the warden if it rests. By a processor that has woken up.
+    #[inline]
+    pub(super) fn attend(&self) {
+        self.rest.disturb();
+    }
+}
+
+/// Watches the processors of a runtime until the runtime ends.
+fn watch(runtime: &RuntimeShared) {
+    let rest = &runtime.warden().rest;
+    let held_up = cycles_in_us(HELD_UP_US);
+    let (mut distance, mut before) = (LOOK_EVERY, Vec::new());
+    while !rest.is_stopped() {
+        rest.pause(distance);
+        let clusters = runtime.all_clusters();
+        let sights: Vec<Sight> = clusters.iter().map(|cluster| cluster.look_after_held_up(held_up)).collect();
+        let is_quiet = sights.iter().all(|sight| *sight == Sight::default());
+        let is_new = sights != before || sights.iter().any(|sight| sight.at_work > 0 || sight.spares > sight.lasting);
+        distance = if is_new { LOOK_EVERY } else { (distance * 2).min(LOOK_SELDOM) };
+        before = sights;
+        if is_quiet {
+            rest.begin(|| clusters.iter().any(|cluster| !cluster.sleeps()));
+        }
+    }
+}
+
+impl ClusterShared {
+    /// Says whether all processors of the cluster sleep.
+    fn sleeps(&self) -> bool {
+        self.all_posts().all(|post| !post.has_thread() || self.idle().is_asleep(post.id()))
+    }
+
+    /// Looks for processors that have not read their clocks for `limit` cycles, and does what the others
+    /// need.
+    fn look_after_held_up(&self, limit: u64) -> Sight {
+        let mut sight = Sight::default();
+        for post in self.all_posts().filter(|post| post.has_thread()) {
+            let before = post.hold();
+            let hold = self.hold_of(post, limit);
+            post.set_hold(hold);
+            match hold {
+                Hold::None if self.idle().is_asleep(post.id()) => {}
+                Hold::None => sight.at_work += 1,
+                Hold::Computing => sight.computing += 1,
+                Hold::Blocked => sight.blocked += 1,
+            }
+            if hold != Hold::None {
+                self.relieve(post);
+            }
+            if hold == Hold::Blocked && before == Hold::Blocked {
+                sight.lasting += u32::from(post.is_serving());
+                #[cfg(debug_assertions)]
+                super::blame::warn(self, post);
+            }
+        }
+        sight.spares = self.adjust_spares(sight.lasting, SPARE_LOOKS);
+        sight
+    }
+
+    fn hold_of(&self, post: &Post, limit: u64) -> Hold {
+        // In this order: a processor reads its clock before it falls asleep and after it wakes up.
+        let pulse = post.pulse();
+        if cycles().saturating_sub(pulse) < limit || self.idle().is_asleep(post.id()) || post.pulse() != pulse {
+            Hold::None
+        } else if kernel::is_blocked(post.thread()) {
+            Hold::Blocked
+        } else {
+            Hold::Computing
+        }
+    }
+
+    /// Gives the fibres that were to begin at `post` to the others, and lets another processor look for
+    /// strands in its queues.
+    fn relieve(&self, post: &Post) {
+        let mut newcomers = post.newcomers().take();
+        while let Some(newcomer) = newcomers.pop() {
+            self.accept(newcomer);
+        }
+        self.idle().notify(Wake::Backlog);
+    }
+}
