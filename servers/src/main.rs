@@ -8,7 +8,6 @@ mod memory;
 mod message;
 mod runtime;
 mod serving;
-mod signals;
 mod web;
 
 use clap::{Parser, Subcommand};

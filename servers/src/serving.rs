@@ -7,23 +7,24 @@
 //!   3  an acceptor spawns a fibre for each connection; a session whose client is silent moves
 //!      from its fibre to the lobby
 //!   4  wait for a signal that ends the server
-//!   5  mark the server as stopping, cancel the scope, wait for the sessions
+//!   5  tell the server to stop, cancel the scope, wait for the sessions
 //! ```
 //!
 //! Each server supplies what differs, by the trait [`Serve`]. Cancellation ends every wait of the
-//! scope with an error. So a fibre that gets an error asks [`Stop::is_told`] before it reports it.
+//! scope with an error. So a fibre that gets an error asks [`Shutdown::is_told`] before it reports
+//! it. A session that answers a request shields itself, until [`Shutdown::deadline`] at most. So no
+//! session counts itself in and out, which a server with many short sessions would notice.
 //! A listener that is short of descriptors or memory rests before it accepts again: `incoming` of
 //! `sinew::net` does that.
 
 use crate::lobby::Lobby;
-use crate::signals::{Signal, Signals};
 use crate::{descriptors, message};
+use sinew::shutdown::Shutdown;
+use sinew::signal::{Signal, Signals};
 use sinew::{FibreBuilder, Runtime, Scope};
 use std::fmt::Display;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 /// The part of a server that the skeleton does not know.
 pub trait Serve: Sync {
@@ -40,7 +41,7 @@ pub trait Serve: Sync {
     fn lobby(&self) -> &Lobby<Self::Client>;
 
     /// Returns the state that says whether the server stops.
-    fn stop(&self) -> &Stop;
+    fn shutdown(&self) -> &Shutdown;
 
     /// Returns the number of descriptors for connections and files, and the option that lowers it.
     fn descriptors(&self) -> (u64, &'static str);
@@ -79,37 +80,8 @@ pub trait Serve: Sync {
     }
 }
 
-/// The end of a server: whether it has been told to stop, and the time by which it has ended.
-pub struct Stop {
-    grace: Duration,
-    /// Set once, before the sessions are cancelled.
-    deadline: OnceLock<Instant>,
-}
-
-impl Stop {
-    /// Returns the state of a server that goes on. Once told to stop, it gives requests that have
-    /// begun the time `grace`.
-    pub const fn new(grace: Duration) -> Stop {
-        Stop { grace, deadline: OnceLock::new() }
-    }
-
-    /// Returns whether the server has been told to stop. A session that misses it is cancelled a
-    /// moment later, or sees it after its next answer.
-    #[inline]
-    pub fn is_told(&self) -> bool {
-        self.deadline.get().is_some()
-    }
-
-    /// Returns the time at which the last session has to end, if the server stops now or before.
-    pub fn deadline(&self) -> Instant {
-        self.deadline.get().copied().unwrap_or_else(|| Instant::now() + self.grace)
-    }
-
-    fn tell(&self) {
-        // The first deadline counts.
-        let _ = self.deadline.set(Instant::now() + self.grace);
-    }
-}
+/// The signals that servers obey.
+const OBEYED: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::USR1, Signal::TERM];
 
 /// Serves until a signal ends the server and all sessions have ended.
 ///
@@ -118,7 +90,7 @@ impl Stop {
 pub fn run<S: Serve>(runtime: &Runtime, server: &S) -> io::Result<()> {
     let (count, option) = server.descriptors();
     descriptors::allow(count, option)?;
-    let mut signals = Signals::catch()?;
+    let signals = Signals::new(OBEYED)?;
     let doors = runtime.run(|| server.open())?;
     let _marks = server.announce(&doors)?;
     runtime.run(|| {
@@ -128,8 +100,8 @@ pub fn run<S: Serve>(runtime: &Runtime, server: &S) -> io::Result<()> {
             }
             scope.spawn(move || server.lobby().attend(|client| server.resume(client, scope)));
             server.assist(scope);
-            let told = until_told(server, &mut signals);
-            server.stop().tell();
+            let told = until_told(server, &signals);
+            server.shutdown().tell();
             scope.cancel();
             server.end();
             told
@@ -137,8 +109,8 @@ pub fn run<S: Serve>(runtime: &Runtime, server: &S) -> io::Result<()> {
     })
 }
 
-fn until_told<S: Serve>(server: &S, signals: &mut Signals) -> io::Result<()> {
-    while server.obey(signals.next()?).is_continue() {}
+fn until_told<S: Serve>(server: &S, signals: &Signals) -> io::Result<()> {
+    while server.obey(signals.recv()?).is_continue() {}
     Ok(())
 }
 
@@ -153,7 +125,7 @@ pub fn accept<S: Serve, P, C>(
     loop {
         let permit = take_permit();
         let connection = incoming.next().expect("incoming never ends");
-        if server.stop().is_told() {
+        if server.shutdown().is_told() {
             return;
         }
         match connection {

@@ -3,7 +3,7 @@
 use crate::SinewIo;
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
-use sinew::net::{SocketAddr, TcpStream, ToSocketAddrs, UnixStream};
+use sinew::net::{TcpStream, UnixStream};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -36,8 +36,8 @@ use tower_service::Service;
 /// });
 /// ```
 ///
-/// It connects to `http` URIs. A name is looked up on a thread of the pool for blocking calls, and its
-/// addresses are tried one after the other. TLS is a connector around this one. Connections are tasks
+/// It connects to `http` URIs. A host's name is looked up, and its addresses are tried one after the
+/// other. TLS is a connector around this one. Connections are tasks
 /// of the caller's cluster.
 #[derive(Clone, Debug)]
 pub struct SinewConnector {
@@ -95,21 +95,7 @@ async fn connect(uri: &Uri) -> io::Result<TcpStream> {
     }
     let host = uri.host().ok_or_else(|| invalid("the URI names no host"))?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let mut last = None;
-    for address in look_up(host.to_owned(), uri.port_u16().unwrap_or(80)).await? {
-        match TcpStream::connect_async(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| invalid("the host has no address")))
-}
-
-async fn look_up(host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = host.parse() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    sinew::blocking_async(move || Ok((host, port).to_socket_addrs()?.collect())).await
+    TcpStream::connect_async((host, uri.port_u16().unwrap_or(80))).await
 }
 
 fn invalid(message: &'static str) -> io::Error {

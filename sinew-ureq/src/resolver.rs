@@ -1,38 +1,48 @@
 //! Names of hosts.
 
-use std::net::IpAddr;
+use crate::transport::{deadline, failure};
+use sinew::net::{IpAddr, SocketAddr, lookup, lookup_deadline};
+use ureq::Error;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
-use ureq::{Error, http::uri::Authority};
 
-/// Looks up names of hosts on a thread of Sinew's pool for blocking calls.
-#[derive(Debug, Default)]
-pub struct SinewResolver {
-    resolver: DefaultResolver,
-}
+/// The number of addresses for which `ResolvedSocketAddrs` has room.
+const MOST: usize = 16;
+
+/// Looks up names of hosts with [`sinew::net::lookup`]: the fibre waits, and not its processor.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct SinewResolver;
 
 impl SinewResolver {
-    /// Returns a resolver that asks the system, as ureq's own one does.
+    /// Returns the resolver, which has no state.
     #[must_use]
-    pub fn new() -> SinewResolver {
-        SinewResolver::default()
+    pub const fn new() -> SinewResolver {
+        SinewResolver
     }
 }
 
 impl Resolver for SinewResolver {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
-        if uri.authority().is_some_and(is_address) {
-            // Without a timeout, ureq's resolver starts no thread, and an address needs no lookup.
-            return self.resolver.resolve(uri, config, NextTimeout::default());
-        }
-        sinew::blocking(|| self.resolver.resolve(uri, config, timeout))
+        let (host, port) = host_and_port(uri).ok_or_else(|| Error::BadUri(format!("no host, or no port: {uri}")))?;
+        let found = match deadline(timeout)? {
+            None => lookup(&host),
+            Some(deadline) => lookup_deadline(&host, deadline),
+        };
+        let hosts = found.map_err(|error| failure(error, timeout.reason))?;
+        let addresses = hosts.into_iter().map(|ip: IpAddr| SocketAddr::new(ip, port));
+        let mut resolved = self.empty();
+        config.ip_family().keep_wanted(addresses).take(MOST).for_each(|address| resolved.push(address));
+        if resolved.is_empty() { Err(Error::HostNotFound) } else { Ok(resolved) }
     }
 }
 
-fn is_address(authority: &Authority) -> bool {
-    let host = authority.host();
+/// Returns the host without the brackets of an address, and the port, which the scheme may imply.
+fn host_and_port(uri: &Uri) -> Option<(String, u16)> {
+    let named = DefaultResolver::host_and_port(uri.scheme()?, uri.authority()?)?;
+    let (host, port) = named.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    bare.parse::<IpAddr>().is_ok()
+    Some((bare.to_owned(), port.parse().ok()?))
 }

@@ -11,7 +11,7 @@ use sinew::cancel::Cancelled;
 use sinew::sync::{Barrier, oneshot};
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
-use ureq::config::Config;
+use ureq::config::{Config, IpFamily};
 use ureq::{Agent, Error, Proxy, Timeout};
 
 /// A limit that is reached.
@@ -123,6 +123,20 @@ fn names_of_hosts_are_looked_up() {
                     assert_eq!(get(&sinew_ureq::agent(limited), &url), "found");
                 },
             );
+        });
+    });
+}
+
+#[test]
+fn addresses_in_brackets_and_the_wanted_family_are_honoured() {
+    everywhere(|rt, _| {
+        run(rt, || {
+            // Nobody listens at this port.
+            let refused = agent().get("http://[::1]:1/").call().unwrap_err();
+            assert!(matches!(refused, Error::Io(_)), "{refused:?}");
+            let config = Agent::config_builder().ip_family(IpFamily::Ipv6Only).build();
+            let none = sinew_ureq::agent(config).get("http://127.0.0.1:1/").call().unwrap_err();
+            assert!(matches!(none, Error::HostNotFound), "{none:?}");
         });
     });
 }

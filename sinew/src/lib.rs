@@ -8,9 +8,12 @@ pub mod fs;
 pub mod io;
 pub mod memory;
 pub mod net;
+pub mod process;
 mod processor;
 mod runtime;
 pub mod sched;
+pub mod shutdown;
+pub mod signal;
 #[doc = include_str!("../docs/soundness.md")]
 pub mod soundness {}
 mod stack;
@@ -23,7 +26,7 @@ mod wait;
 
 pub use fibre::{
     AccessError, Fibre, FibreBuilder, FibreId, JoinHandle, Joining, LocalKey, Scope, ScopedJoinHandle, SelfJoin,
-    current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
+    context, current, migrate_to, park, park_timeout, pinned, scope, spawn, yield_now,
 };
 pub use io::{blocking, blocking_async};
 pub use processor::cluster::{BuildError, Cluster, HeldUp, MigrateError, ResizeError};

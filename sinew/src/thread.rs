@@ -28,9 +28,10 @@
 //! destructors on their stacks do not run.
 //!
 //! Its stacks have the size of std's, 2 MiB, or the size in the environment variable
-//! `RUST_MIN_STACK`: a program of threads may rely on that. There is room for 131,000 of them. With
-//! `RUST_MIN_STACK=65536`, the size that fibres of [`sinew::run`](crate::run) have, there is room for
-//! millions, and each costs half as much.
+//! `RUST_MIN_STACK`: a program of threads may rely on that. There is room for 490,000 of them. With
+//! `RUST_MIN_STACK=262144`, the size that fibres of [`sinew::run`](crate::run) have, there is room for
+//! two million, and each takes 5 KiB of memory instead of 8.5, page tables included. [`Builder::stack_size`]
+//! sets the size for one fibre.
 //!
 //! [`sinew::spawn`](crate::spawn) and [`sinew::scope`](crate::scope) refuse where there is no runtime.
 //! A program that builds its own runtime means that one, and would hardly notice that a fibre has
@@ -42,7 +43,8 @@
 //!   more line gives each fibre its own: `use sinew::fibre_local as thread_local;`.
 //! - A fibre that computes for long without a call that may block keeps its processor. Call
 //!   [`yield_now`] now and then.
-//! - The message of a panic names the kernel thread.
+//! - The message of a panic names the fibre and its kernel thread. If the program has a panic hook of its
+//!   own, that hook decides.
 //! - A name with a NUL byte is an error, not a panic.
 
 pub use crate::fibre::{

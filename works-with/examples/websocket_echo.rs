@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A session uses 24 KiB of its stack in a debug build and 12 KiB in a release build. A fibre has
-//! 64 KiB.
+//! 256 KiB.
 
 use sinew::net::{TcpListener, TcpStream};
 use std::io;

@@ -53,6 +53,32 @@ fn streams_can_be_split_copied_and_closed() {
 }
 
 #[test]
+fn halves_can_be_copied_and_closed() {
+    everywhere(|rt, _| {
+        rt.run(|| {
+            let (here, there) = UnixStream::pair().unwrap();
+            let server = task::spawn(async move {
+                let (reader, mut writer) = there.into_split();
+                // The drop of the writer closes.
+                futures::io::copy(reader, &mut writer).await.unwrap()
+            });
+            let client = task::spawn(async move {
+                let (mut reader, mut writer) = UnixStream::split(&here);
+                let text = vec![b'x'; 1_000_000];
+                let send = async {
+                    AsyncWriteExt::write_all(&mut writer, &text).await.unwrap();
+                    writer.close().await.unwrap();
+                };
+                let mut back = Vec::new();
+                futures::join!(send, async { reader.read_to_end(&mut back).await.unwrap() });
+                back.len()
+            });
+            assert_eq!((client.join().unwrap(), server.join().unwrap()), (1_000_000, 1_000_000));
+        });
+    });
+}
+
+#[test]
 fn combinators_with_their_own_wakers_can_wait_for_locks_and_channels() {
     everywhere(|rt, _| {
         rt.run(|| {

@@ -39,8 +39,7 @@ mod watch;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::serving::{self, Serve, Stop};
-use crate::signals::Signal;
+use crate::serving::{self, Serve};
 use crate::{message, runtime};
 use authentication::Authentication;
 use clock::Clock;
@@ -50,6 +49,8 @@ use options::{Extended, Protocol};
 use process::PidFile;
 use session::Known;
 use sinew::Scope;
+use sinew::shutdown::Shutdown;
+use sinew::signal::Signal;
 use stats::Prefixes;
 use std::io;
 use std::ops::ControlFlow;
@@ -97,7 +98,7 @@ pub struct Server {
     flushes: AtomicU64,
     /// How often a session has yielded to others.
     yields: AtomicU64,
-    stop: Stop,
+    shutdown: Shutdown,
 }
 
 impl Server {
@@ -211,11 +212,11 @@ impl Server {
     /// Returns whether the server has been told to stop.
     #[inline]
     fn is_stopping(&self) -> bool {
-        self.stop.is_told()
+        self.shutdown.is_told()
     }
 
     fn stop_deadline(&self) -> Instant {
-        self.stop.deadline()
+        self.shutdown.deadline()
     }
 }
 
@@ -229,8 +230,8 @@ impl Serve for Server {
         &self.lobby
     }
 
-    fn stop(&self) -> &Stop {
-        &self.stop
+    fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
     }
 
     fn descriptors(&self) -> (u64, &'static str) {
@@ -270,10 +271,10 @@ impl Serve for Server {
     /// loads its passwords again, and this server has none.
     fn obey(&self, signal: Signal) -> ControlFlow<()> {
         match signal {
-            Signal::HangUp => return ControlFlow::Continue(()),
-            Signal::User => message::say(format_args!("Gracefully stopping")),
-            Signal::Stop if self.verbosity() > 0 => message::say(format_args!("Exiting normally")),
-            Signal::Stop => {}
+            Signal::HUP => return ControlFlow::Continue(()),
+            Signal::USR1 => message::say(format_args!("Gracefully stopping")),
+            _ if self.verbosity() > 0 => message::say(format_args!("Exiting normally")),
+            _ => {}
         }
         ControlFlow::Break(())
     }
@@ -339,7 +340,7 @@ pub fn run(options: Options) -> io::Result<()> {
         verbosity: AtomicU32::new(options.verbose.into()),
         flushes: AtomicU64::new(0),
         yields: AtomicU64::new(0),
-        stop: Stop::new(GRACE),
+        shutdown: Shutdown::new(GRACE),
         options,
     };
     if extended.temp_lru {

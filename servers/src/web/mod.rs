@@ -18,14 +18,15 @@ pub use options::Options;
 
 use crate::lobby::Lobby;
 use crate::runtime;
-use crate::serving::{self, Serve, Stop};
-use crate::signals::Signal;
+use crate::serving::{self, Serve};
 use desks::Desks;
 use files::Files;
 use listen::Guest;
 use log::Log;
 use sinew::Scope;
 use sinew::net::TcpListener;
+use sinew::shutdown::Shutdown;
+use sinew::signal::Signal;
 use sinew::sync::Semaphore;
 use sinew_http_protocol::Limits;
 use std::io;
@@ -51,14 +52,14 @@ struct Server {
     lobby: Lobby<Guest>,
     log: Option<Log>,
     tls: Option<Arc<rustls::ServerConfig>>,
-    stop: Stop,
+    shutdown: Shutdown,
 }
 
 impl Server {
     /// Returns whether the server has been told to stop.
     #[inline]
     fn is_stopping(&self) -> bool {
-        self.stop.is_told()
+        self.shutdown.is_told()
     }
 }
 
@@ -80,7 +81,7 @@ pub fn run(options: Options) -> io::Result<()> {
         lobby: Lobby::new(),
         log: options.log.as_deref().map(Log::open).transpose()?,
         tls: options.tls.as_deref().map(tls::config).transpose()?,
-        stop: Stop::new(GRACE),
+        shutdown: Shutdown::new(GRACE),
         options,
     };
     let served = serving::run(&runtime, &server);
@@ -98,8 +99,8 @@ impl Serve for Server {
         &self.lobby
     }
 
-    fn stop(&self) -> &Stop {
-        &self.stop
+    fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
     }
 
     /// A cached file may need three descriptors: its own, and two for the compressed files beside
@@ -128,8 +129,8 @@ impl Serve for Server {
     /// SIGHUP opens the log again, as in other servers; so does SIGUSR1, as in nginx.
     fn obey(&self, signal: Signal) -> ControlFlow<()> {
         match signal {
-            Signal::Stop => return ControlFlow::Break(()),
-            Signal::HangUp | Signal::User => drop(self.log.as_ref().inspect(|log| log.reopen())),
+            Signal::HUP | Signal::USR1 => drop(self.log.as_ref().inspect(|log| log.reopen())),
+            _ => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())
     }

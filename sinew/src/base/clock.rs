@@ -25,16 +25,41 @@ pub(crate) fn duration_of(cycles: u64) -> Duration {
     Duration::from_micros(cycles.saturating_mul(1000) / cycles_per_ms())
 }
 
-/// Returns the nanoseconds on the monotonic clock since the first call: the time base of timers.
+/// Returns the present time on the time base of timers: nanoseconds since the first call. It is that
+/// of the machine's monotonic clock, or of another clock that the caller goes by.
 pub(crate) fn now_ns() -> u64 {
+    match OTHER.get().and_then(|now_ns| now_ns()) {
+        Some(now_ns) => now_ns,
+        None => real_ns(),
+    }
+}
+
+/// Says by which clock the caller goes, from the first call of [`follow`].
+static OTHER: OnceLock<fn() -> Option<u64>> = OnceLock::new();
+
+/// Lets [`now_ns`] ask `now_ns` first. All calls pass the same function.
+pub(crate) fn follow(now_ns: fn() -> Option<u64>) {
+    OTHER.get_or_init(|| now_ns);
+}
+
+/// As [`now_ns`], by the machine's clock.
+pub(crate) fn real_ns() -> u64 {
     instant_ns(Instant::now())
 }
 
 /// Returns `instant` on the time base of [`now_ns`]; 0 if it lies before the base.
 pub(crate) fn instant_ns(instant: Instant) -> u64 {
+    u64::try_from(instant.saturating_duration_since(base()).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Reverses [`instant_ns`].
+pub(crate) fn instant_at(ns: u64) -> Instant {
+    base() + Duration::from_nanos(ns)
+}
+
+fn base() -> Instant {
     static BASE: OnceLock<Instant> = OnceLock::new();
-    let base = *BASE.get_or_init(Instant::now);
-    u64::try_from(instant.saturating_duration_since(base).as_nanos()).unwrap_or(u64::MAX)
+    *BASE.get_or_init(Instant::now)
 }
 
 /// Returns the rate of the counter. Measures it once in a process, over 200 µs: that gives an error of

@@ -23,7 +23,7 @@ pub(super) fn counter() -> u64 {
 /// Returns nanoseconds where the CPU has no counter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", sinew_loom)))]
 pub(super) fn counter() -> u64 {
-    super::clock::now_ns()
+    super::clock::real_ns()
 }
 
 /// Stands still in a model, which has to run the same way each time.

@@ -17,13 +17,16 @@ pub(crate) enum Facility {
     BatchedMadvise,
     /// `/sys/devices/system/cpu`. Fallback: one cache for all CPUs.
     Topology,
+    /// `pidfd_open`. Fallback: a kernel thread that waits for a child process.
+    Pidfd,
 }
 
-const NAMES: [(&str, Facility); 4] = [
+const NAMES: [(&str, Facility); 5] = [
     ("membarrier", Facility::Membarrier),
     ("madvise-guards", Facility::MadviseGuards),
     ("batched-madvise", Facility::BatchedMadvise),
     ("topology", Facility::Topology),
+    ("pidfd", Facility::Pidfd),
 ];
 
 /// Says whether `SINEW_WITHOUT` names `facility`.

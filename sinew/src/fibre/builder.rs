@@ -41,7 +41,7 @@ where
 ///
 /// ```
 /// sinew::run(|| {
-///     let fibre = sinew::FibreBuilder::new().name("worker").stack_size(256 * 1024);
+///     let fibre = sinew::FibreBuilder::new().name("worker").stack_size(1024 * 1024);
 ///     let handle = fibre.spawn(|| sinew::current().name().map(str::to_owned)).unwrap();
 ///     assert_eq!(handle.join().unwrap().as_deref(), Some("worker"));
 /// });
@@ -74,8 +74,13 @@ impl FibreBuilder {
         self
     }
 
-    /// Gives the fibre a stack of at least `bytes`. Stacks come in powers of two from 16 KiB to
-    /// 256 MiB. Until it is used, a larger stack costs address space only.
+    /// Gives the fibre a stack of at least `bytes`. Without this, it has the size that
+    /// [`Builder::stack_size`](crate::Builder::stack_size) sets, 256 KiB by default. Stacks come in
+    /// powers of two from 16 KiB to 256 MiB.
+    ///
+    /// Until it is used, a larger stack costs address space, and 2 bytes of page tables for each KiB, up
+    /// to 4 KiB of them. [`memory::stack_use`](crate::memory::stack_use) says what the fibres of each
+    /// spawn site have used.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self

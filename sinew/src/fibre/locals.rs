@@ -1,10 +1,13 @@
 //! Fibre-local storage: what `thread_local!` is to kernel threads.
 #![allow(unsafe_code)]
 
+use super::context::Context;
 use super::with_record;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::fmt;
+use std::mem::{self, ManuallyDrop};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Declares variables of which each fibre has its own:
@@ -159,17 +162,23 @@ impl<T: 'static> fmt::Debug for LocalKey<T> {
     }
 }
 
-/// The variables of one fibre. Only that fibre uses them.
+/// The variables and the contexts of one fibre. Only that fibre uses them.
 pub(crate) struct Locals(UnsafeCell<Table>);
 
-#[derive(Default)]
 struct Table {
-    /// The boxes, by number; made with the first one. This takes one word of the record instead of
-    /// three: most fibres have no variables.
-    #[allow(clippy::box_collection)]
-    values: Option<Box<Vec<Option<Value>>>>,
+    /// Made with the first variable or context, dropped by `clear`. This takes one word of the record:
+    /// most fibres have neither. The drop of a record does not look at it.
+    kept: ManuallyDrop<Option<Box<Kept>>>,
     /// Says that the fibre is ending.
     closed: bool,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// By number.
+    variables: Vec<Option<Value>>,
+    /// The oldest first.
+    contexts: Vec<Rc<dyn Context>>,
 }
 
 struct Value {
@@ -181,7 +190,7 @@ struct Value {
 
 impl Locals {
     pub(crate) const fn new() -> Self {
-        Locals(UnsafeCell::new(Table { values: None, closed: false }))
+        Locals(UnsafeCell::new(Table { kept: ManuallyDrop::new(None), closed: false }))
     }
 
     /// # Safety of the body
@@ -197,7 +206,7 @@ impl Locals {
         if table.closed {
             return Err(AccessError);
         }
-        let entry = table.values.as_ref().and_then(|values| values.get(number)?.as_ref());
+        let entry = table.kept.as_ref().and_then(|kept| kept.variables.get(number)?.as_ref());
         Ok(entry.map(|value| value.place))
     }
 
@@ -215,7 +224,7 @@ impl Locals {
         if table.closed {
             return Err(AccessError);
         }
-        let values = table.values.get_or_insert_default();
+        let values = &mut table.kept.get_or_insert_default().variables;
         if values.len() <= number {
             values.resize_with(number + 1, || None);
         }
@@ -230,20 +239,56 @@ impl Locals {
     /// Drops all variables. From then on none can be used, so the destructor of one cannot reach
     /// another. By the fibre, when its closure has ended.
     pub(crate) fn clear(&self) {
-        if self.table().values.is_none() {
-            self.table().closed = true;
-            return;
+        self.table().closed = true;
+        if self.table().kept.is_some() {
+            self.clear_slow();
         }
+    }
+
+    #[cold]
+    fn clear_slow(&self) {
+        let variables = self.table().kept.as_mut().map(|kept| mem::take(&mut kept.variables)).unwrap_or_default();
         let result = catch_unwind(AssertUnwindSafe(|| {
-            self.table().closed = true;
-            let values = self.table().values.take();
-            for value in values.into_iter().flat_map(|values| values.into_iter().flatten()) {
+            for value in variables.into_iter().flatten() {
                 // SAFETY: the table is closed, so nobody else has the value.
                 unsafe { (value.drop)(value.place) };
             }
+            // After the variables: their drop may block.
+            drop(self.table().kept.take());
         }));
         if result.is_err() {
             crate::base::fatal("a fibre-local variable panicked when it was dropped");
+        }
+    }
+}
+
+/// The contexts of a fibre, by that fibre.
+impl Locals {
+    /// Adds a context. Returns `false` if the fibre is ending.
+    pub(super) fn attach(&self, context: Rc<dyn Context>) -> bool {
+        let table = self.table();
+        if !table.closed {
+            table.kept.get_or_insert_default().contexts.push(context);
+        }
+        !table.closed
+    }
+
+    /// Takes a context out. Returns it, and whether no context is left.
+    pub(super) fn detach(&self, context: &Weak<dyn Context>) -> (Option<Rc<dyn Context>>, bool) {
+        let Some(kept) = self.table().kept.as_mut() else { return (None, true) };
+        let place = kept.contexts.iter().rposition(|attached| Rc::as_ptr(attached).addr() == context.as_ptr().addr());
+        (place.map(|place| kept.contexts.remove(place)), kept.contexts.is_empty())
+    }
+
+    /// Takes all contexts out, so that they can be called.
+    pub(super) fn take_contexts(&self) -> Vec<Rc<dyn Context>> {
+        self.table().kept.as_mut().map_or_else(Vec::new, |kept| mem::take(&mut kept.contexts))
+    }
+
+    /// Puts back what [`take_contexts`](Locals::take_contexts) has returned.
+    pub(super) fn put_contexts(&self, contexts: Vec<Rc<dyn Context>>) {
+        if let Some(kept) = self.table().kept.as_mut() {
+            kept.contexts = contexts;
         }
     }
 }

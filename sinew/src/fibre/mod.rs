@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod builder;
+pub mod context;
 mod handle;
 mod headcount;
 mod join_future;
@@ -9,6 +10,7 @@ mod migrate;
 #[cfg(all(test, sinew_loom))]
 mod models;
 mod overflow;
+mod panic_message;
 pub(crate) mod record;
 mod scope;
 
@@ -18,6 +20,7 @@ pub use join_future::Joining;
 pub use locals::{AccessError, LocalKey};
 pub use migrate::migrate_to;
 pub(crate) use overflow::install_overflow_handler;
+pub(crate) use panic_message::install_panic_hook;
 pub(crate) use scope::scope_in;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 

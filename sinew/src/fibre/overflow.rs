@@ -56,6 +56,8 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
             ":",
             decimal(record.spawned_at().line() as usize, &mut [0; 20]),
             ")\n",
+            "help: `FibreBuilder::stack_size` gives one fibre a larger stack, ",
+            "`Builder::stack_size` gives one to all fibres of a runtime\n",
         ]);
         // SAFETY: always safe; nothing is left to be done.
         unsafe { libc::abort() };

@@ -11,7 +11,7 @@ use crate::base::atomic::{AtomicU64, Relaxed};
 use crate::processor::cluster::ClusterShared;
 use crate::processor::{self, Processor, put_memory};
 use crate::stack::arena::Class;
-use crate::stack::{Entry, Stack};
+use crate::stack::{Entry, Stack, high_water};
 use crate::strand::blocks::{self, Blocks};
 use crate::strand::join::{Completed, Detached, Join};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
@@ -227,6 +227,10 @@ impl Record {
             return None;
         }
         let stack = processor.stacks().take(self.class());
+        if high_water::is_recording() && high_water::begin(self.spawned_at, self.class()) {
+            self.head.is_measured().set(true);
+            stack.forget_use();
+        }
         stack.begin::<Record>(self.strand());
         self.set_stack(Some(stack));
         self.head.bind_for_life(processor.post(), processor.is_migrating());
@@ -239,6 +243,9 @@ impl Record {
             crate::base::fatal("a panic hook panicked after it had blocked");
         }
         self.set_stack(None);
+        if self.head.is_measured().get() {
+            high_water::note(self.spawned_at, self.class(), stack.used());
+        }
         processor.stacks().put(self.class(), stack);
         self.strand().unbind(u8::MAX);
     }

@@ -27,7 +27,7 @@ use crate::processor;
 use crate::stack::current_stack;
 use crate::sync::oneshot;
 use crate::time::timeout_async;
-use crate::wait::{self, Limit, Party};
+use crate::wait::{self, Hold, Limit, Party};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -95,6 +95,7 @@ where
         wait::refuse_tasks();
         return f();
     }
+    let _hold = Hold::begin();
     let mut call = LentCall { f: Some(f), result: None, party: None };
     let home = home();
     let mut left_over = None;
@@ -135,6 +136,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    let _hold = Hold::begin();
     let (answer, mut answered) = oneshot::channel();
     let is_queued = {
         let home = home();
@@ -163,6 +165,13 @@ where
 fn returned<T, E>(received: Result<thread::Result<T>, E>) -> T {
     let Ok(result) = received else { unreachable!("a job that was run sends its result") };
     result.unwrap_or_else(|payload| resume_unwind(payload))
+}
+
+/// Has a thread of the pool run `f`, and does not wait for it.
+pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
+    let home = home();
+    let job = Job::Owned(Box::new(OwnedCall { f: Some(f), result: None, answer: None }));
+    run_if_refused(&home, submit(&home, job, true));
 }
 
 /// The event scope whose pool serves the caller.

@@ -33,8 +33,9 @@ use std::{fmt, io, thread};
 /// handles and its clusters do. Then the kernel closes what is still open there. A kernel thread that
 /// a fibre starts belongs to the fibre's event scope.
 ///
-/// The types of [`net`](crate::net) and [`fs`](crate::fs) know their event scope, and may be moved
-/// anywhere. In another event scope they behave as follows:
+/// The types of [`net`](crate::net) and [`fs`](crate::fs), and the children and pipes of
+/// [`process`](crate::process), know their event scope, and may be moved anywhere. In another event
+/// scope they behave as follows:
 ///
 /// | call | effect |
 /// | --- | --- |
@@ -163,8 +164,9 @@ impl EventScope {
     ///   is used in several event scopes.
     ///
     /// The promise does not cover the types of [`net`](crate::net) and [`fs`](crate::fs), nor the
-    /// standard streams as long as no code replaces or closes them. The caller also promises that no
-    /// thread leaves its event scope by itself, by `unshare` or `close_range`.
+    /// children and pipes of [`process`](crate::process), nor the standard streams as long as no code
+    /// replaces or closes them. It does cover the streams that a `Command` was given. The caller also
+    /// promises that no thread leaves its event scope by itself, by `unshare` or `close_range`.
     ///
     /// # Errors
     /// The kernel's. Event scopes need Linux 5.9, and a kernel that can compare descriptor tables
@@ -239,7 +241,7 @@ fn here_slow() -> ScopeId {
 
 /// Calls `f` with the home of each event scope, for its threads for blocking calls.
 pub(crate) fn for_all_workers(mut f: impl FnMut(&Home)) {
-    f(&Home { scope: None });
+    f(&Home::main());
     let keepers: Vec<_> = scopes().iter().filter_map(Weak::upgrade).collect();
     keepers.into_iter().for_each(|keeper| f(&Home { scope: Some(EventScope { keeper }) }));
 }
@@ -264,6 +266,11 @@ impl Home {
     /// Makes the home of a new cluster: the given event scope, or else the caller's.
     pub(crate) fn new(scope: Option<EventScope>) -> Home {
         Home { scope: scope.or_else(EventScope::current) }
+    }
+
+    /// Returns the main event scope.
+    pub(crate) fn main() -> Home {
+        Home { scope: None }
     }
 
     pub(crate) fn id(&self) -> ScopeId {

@@ -22,8 +22,9 @@ pub use pollable::Pollable;
 pub use pollers::Polling;
 pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 
+pub(crate) use blocking::run_aside;
 pub(crate) use event_scope::Home;
 pub(crate) use event_scoped::EventScoped;
 pub(crate) use pollers::Pollers;
 pub(crate) use slots::{Shown, Side};
-pub(crate) use source::{Done, Source};
+pub(crate) use source::{Done, Source, limit_error};

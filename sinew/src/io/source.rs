@@ -37,7 +37,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 pub(crate) struct Source {
     descriptor: EventScoped<OwnedFd>,
@@ -184,6 +184,33 @@ impl Source {
                 Step::Wait => state = State::NotReady,
             }
         }
+    }
+
+    /// Attempts until it succeeds or fails, but does not wait: that is `WouldBlock`. Then a poller
+    /// reports on this side. Makes no system call if it is not worth trying.
+    pub(crate) fn operate_at_once<T>(
+        &self,
+        side: Side,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
+    ) -> io::Result<T> {
+        let descriptor = self.fd()?;
+        let state = State::of(self.known.get(), side);
+        if let State::NotReady = state {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        loop {
+            match self.attempt(descriptor, side, state, &mut attempt) {
+                Step::Done(outcome) => return outcome,
+                Step::Again => {}
+                Step::Wait => return Err(io::ErrorKind::WouldBlock.into()),
+            }
+        }
+    }
+
+    /// Returns whether it is worth trying. If not, this waker is called when it is, unless
+    /// another caller polls the side meanwhile.
+    pub(crate) fn is_ready_or_wakes(&self, side: Side, waker: &Waker) -> io::Result<bool> {
+        Ok(self.known(side)?.slot.poll(side, waker).is_ready())
     }
 
     /// Waits until it is worth trying, for a task, which need not try.
@@ -425,7 +452,7 @@ fn no_runtime() -> io::Error {
 }
 
 /// Returns the error for a wait that its limit ended.
-fn limit_error(outcome: Outcome, deadline: Deadline) -> io::Error {
+pub(crate) fn limit_error(outcome: Outcome, deadline: Deadline) -> io::Error {
     match outcome {
         Outcome::Cancelled => Cancelled::Requested.into(),
         _ if deadline.is_past() => io::ErrorKind::WouldBlock.into(),

@@ -1,12 +1,15 @@
 //! Looks up the addresses that a name stands for.
 
-use crate::io::blocking;
+use super::lookup::SYSTEM;
+use crate::base::Deadline;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::{iter, option, slice, vec};
+use std::{future::ready, iter, option, slice, vec};
 
 /// A value that names one address or several: `std::net::ToSocketAddrs`, with a lookup of names
-/// that blocks the fibre, not the processor. In a task the lookup of a name panics.
+/// that blocks the fibre, not the processor: see [`lookup`](super::lookup()). An address is never
+/// looked up. In a task the lookup of a name panics; calls whose names end in `_async` look names up
+/// by [`to_socket_addrs_async`](ToSocketAddrs::to_socket_addrs_async).
 ///
 /// ```
 /// use sinew::net::{SocketAddr, ToSocketAddrs};
@@ -23,11 +26,42 @@ pub trait ToSocketAddrs {
     /// # Errors
     /// `InvalidInput` if it names none; the error of a name's lookup.
     fn to_socket_addrs(&self) -> io::Result<Self::Iter>;
+
+    /// As [`to_socket_addrs`](ToSocketAddrs::to_socket_addrs), for tasks. Unless the type has a
+    /// form of its own, this calls `to_socket_addrs`, which must not block then.
+    ///
+    /// # Errors
+    /// As for `to_socket_addrs`.
+    fn to_socket_addrs_async(&self) -> impl Future<Output = io::Result<Self::Iter>> {
+        ready(self.to_socket_addrs())
+    }
 }
 
-/// Looks a name up, on a thread of the pool.
-fn look_up(host: &str, port: u16) -> io::Result<vec::IntoIter<SocketAddr>> {
-    blocking(|| std::net::ToSocketAddrs::to_socket_addrs(&(host, port)))
+/// Returns the addresses with this port.
+fn with_port(mut addresses: Vec<SocketAddr>, port: u16) -> vec::IntoIter<SocketAddr> {
+    addresses.iter_mut().for_each(|address| address.set_port(port));
+    addresses.into_iter()
+}
+
+/// Returns the parts of "host:port".
+fn host_and_port(name: &str) -> io::Result<(&str, u16)> {
+    let (host, port) = name.rsplit_once(':').ok_or_else(|| invalid("invalid socket address"))?;
+    Ok((host, port.parse().map_err(|_| invalid("invalid port value"))?))
+}
+
+/// As [`each`], for tasks.
+pub(super) async fn each_async<A: ToSocketAddrs, T, F: Future<Output = io::Result<T>>>(
+    addresses: A,
+    mut attempt: impl FnMut(SocketAddr) -> F,
+) -> io::Result<T> {
+    let mut last = None;
+    for address in addresses.to_socket_addrs_async().await? {
+        match attempt(address).await {
+            Ok(value) => return Ok(value),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| invalid("could not resolve to any addresses")))
 }
 
 /// Tries one address after the other. Returns the first success, or the last error.
@@ -76,10 +110,12 @@ impl ToSocketAddrs for (&str, u16) {
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         let (host, port) = *self;
-        match host.parse::<IpAddr>() {
-            Ok(ip) => Ok(vec![SocketAddr::new(ip, port)].into_iter()),
-            Err(_) => look_up(host, port),
-        }
+        Ok(with_port(SYSTEM.look_up(host, Deadline::NEVER)?, port))
+    }
+
+    async fn to_socket_addrs_async(&self) -> io::Result<Self::Iter> {
+        let (host, port) = *self;
+        Ok(with_port(SYSTEM.look_up_async(host).await?, port))
     }
 }
 
@@ -89,18 +125,27 @@ impl ToSocketAddrs for (String, u16) {
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         (self.0.as_str(), self.1).to_socket_addrs()
     }
+
+    async fn to_socket_addrs_async(&self) -> io::Result<Self::Iter> {
+        (self.0.as_str(), self.1).to_socket_addrs_async().await
+    }
 }
 
 impl ToSocketAddrs for str {
     type Iter = vec::IntoIter<SocketAddr>;
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
-        if let Ok(address) = self.parse::<SocketAddr>() {
-            return Ok(vec![address].into_iter());
+        match self.parse::<SocketAddr>() {
+            Ok(address) => Ok(vec![address].into_iter()),
+            Err(_) => host_and_port(self)?.to_socket_addrs(),
         }
-        let (host, port) = self.rsplit_once(':').ok_or_else(|| invalid("invalid socket address"))?;
-        let port = port.parse().map_err(|_| invalid("invalid port value"))?;
-        (host, port).to_socket_addrs()
+    }
+
+    async fn to_socket_addrs_async(&self) -> io::Result<Self::Iter> {
+        match self.parse::<SocketAddr>() {
+            Ok(address) => Ok(vec![address].into_iter()),
+            Err(_) => host_and_port(self)?.to_socket_addrs_async().await,
+        }
     }
 }
 
@@ -109,6 +154,10 @@ impl ToSocketAddrs for String {
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         self.as_str().to_socket_addrs()
+    }
+
+    async fn to_socket_addrs_async(&self) -> io::Result<Self::Iter> {
+        self.as_str().to_socket_addrs_async().await
     }
 }
 
@@ -125,5 +174,9 @@ impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         (**self).to_socket_addrs()
+    }
+
+    async fn to_socket_addrs_async(&self) -> io::Result<Self::Iter> {
+        (**self).to_socket_addrs_async().await
     }
 }

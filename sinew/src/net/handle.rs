@@ -323,7 +323,7 @@ macro_rules! stream {
             }
 
             fn flush(&mut self) -> io::Result<()> {
-                Ok(())
+                self.socket.flush()
             }
         }
     };

@@ -1,12 +1,14 @@
 //! Accepting TCP connections, with std's methods.
 
 use super::address::Address;
-use super::addrs::{ToSocketAddrs, each};
+use super::addrs::{ToSocketAddrs, each, each_async};
 use super::patience::accept_patiently;
 use super::raw;
 use super::socket::Socket;
 use super::tcp::{TcpStream, family};
+use crate::time;
 use rustix::net::{SocketType, sockopt};
+use std::future::ready;
 use std::iter::FusedIterator;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -97,6 +99,14 @@ impl ListenerBuilder {
         each(addresses, |address| self.bind_at(address))
     }
 
+    /// As [`bind`](ListenerBuilder::bind), for tasks, which look a name up.
+    ///
+    /// # Errors
+    /// As for `bind`.
+    pub async fn bind_async<A: ToSocketAddrs>(&self, addresses: A) -> io::Result<TcpListener> {
+        each_async(addresses, |address| ready(self.bind_at(address))).await
+    }
+
     fn bind_at(&self, address: SocketAddr) -> io::Result<TcpListener> {
         let socket = Socket::new(family(&address), SocketType::STREAM)?;
         let fd = socket.fd()?;
@@ -123,6 +133,14 @@ impl TcpListener {
     /// The kernel's.
     pub fn bind<A: ToSocketAddrs>(addresses: A) -> io::Result<TcpListener> {
         TcpListener::builder().bind(addresses)
+    }
+
+    /// As [`bind`](TcpListener::bind), for tasks, which look a name up.
+    ///
+    /// # Errors
+    /// As for `bind`.
+    pub async fn bind_async<A: ToSocketAddrs>(addresses: A) -> io::Result<TcpListener> {
+        TcpListener::builder().bind_async(addresses).await
     }
 
     /// Returns a description of a listener, to be completed.
@@ -167,7 +185,7 @@ impl TcpListener {
     /// # Errors
     /// The kernel's, or `TimedOut`.
     pub fn accept_timeout(&self, timeout: Duration) -> io::Result<(TcpStream, SocketAddr)> {
-        match Instant::now().checked_add(timeout) {
+        match time::now().checked_add(timeout) {
             Some(deadline) => self.accept_deadline(deadline),
             None => self.accept(),
         }

@@ -5,6 +5,7 @@
 //! descriptor's own flag, and `sendfile`, which looks at it.
 
 use super::address::Address;
+use super::line::Line;
 use crate::base::Deadline;
 use crate::io::descriptor::set_nonblocking;
 use crate::io::{Done, Shown, Side, Source};
@@ -15,8 +16,8 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The flags of every socket.
@@ -32,9 +33,17 @@ struct Shared {
     source: Source,
     /// The timeouts in nanoseconds, by [`Side`]; 0 is for ever.
     timeouts: [AtomicU64; 2],
-    /// Whether calls give `WouldBlock` where they would wait.
-    nonblocking: AtomicBool,
+    /// `NONBLOCKING` and `ON_LINE`, or neither: calls wait.
+    mode: AtomicU8,
+    /// The state of a socket under a session object, from the first [`Duplex`](super::Duplex) on.
+    line: OnceLock<Box<Line>>,
 }
+
+/// Calls give `WouldBlock` where they would wait.
+const NONBLOCKING: u8 = 1;
+
+/// As `NONBLOCKING`, and the [`Line`] takes notes.
+const ON_LINE: u8 = 2;
 
 impl Socket {
     /// Makes a socket of this family and type.
@@ -50,8 +59,8 @@ impl Socket {
 
     /// Makes a socket of a descriptor that is non-blocking already.
     fn of(descriptor: OwnedFd) -> Socket {
-        let (timeouts, nonblocking) = ([const { AtomicU64::new(0) }; 2], AtomicBool::new(false));
-        Socket { shared: Arc::new(Shared { source: Source::new(descriptor), timeouts, nonblocking }) }
+        let (source, timeouts) = (Source::new(descriptor), [const { AtomicU64::new(0) }; 2]);
+        Socket { shared: Arc::new(Shared { source, timeouts, mode: AtomicU8::new(0), line: OnceLock::new() }) }
     }
 
     /// Makes a socket of a descriptor from elsewhere. It keeps its timeouts. Calls wait also if it
@@ -92,6 +101,11 @@ impl Socket {
         descriptor
     }
 
+    /// Returns whether both are handles to one socket.
+    pub(crate) fn is_same(&self, other: &Socket) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     pub(crate) fn source(&self) -> &Source {
         &self.shared.source
     }
@@ -118,11 +132,36 @@ impl Socket {
     }
 
     pub(crate) fn is_nonblocking(&self) -> bool {
-        self.shared.nonblocking.load(Relaxed)
+        self.shared.mode.load(Relaxed) & NONBLOCKING != 0
     }
 
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
-        self.shared.nonblocking.store(nonblocking, Relaxed);
+        self.set_mode(NONBLOCKING, nonblocking);
+    }
+
+    fn set_mode(&self, mode: u8, is_on: bool) {
+        if is_on {
+            self.shared.mode.fetch_or(mode, Relaxed);
+        } else {
+            self.shared.mode.fetch_and(!mode, Relaxed);
+        }
+    }
+
+    /// Returns whether calls wait.
+    #[inline]
+    pub(super) fn waits(&self) -> bool {
+        self.shared.mode.load(Relaxed) == 0
+    }
+
+    /// Returns the line if the socket is on it.
+    pub(super) fn line(&self) -> Option<&Line> {
+        let is_on_line = self.shared.mode.load(Relaxed) & ON_LINE != 0;
+        is_on_line.then(|| &**self.shared.line.get_or_init(Box::default))
+    }
+
+    /// Puts the socket on its line, or takes it off.
+    pub(super) fn set_on_line(&self, is_on: bool) {
+        self.set_mode(ON_LINE, is_on);
     }
 
     /// # Errors
@@ -157,10 +196,19 @@ impl Socket {
         side: Side,
         attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>,
     ) -> io::Result<T> {
-        if self.is_nonblocking() {
-            return self.try_once(attempt);
+        if !self.waits() {
+            return self.operate_slow(side, attempt);
         }
         self.operate_within(side, self.deadline(side), attempt)
+    }
+
+    /// Operates on a socket that does not wait.
+    #[cold]
+    fn operate_slow<T>(&self, side: Side, attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Done<T>>) -> io::Result<T> {
+        match self.line() {
+            Some(line) => line.note(side, self.source().operate_at_once(side, attempt)),
+            None => self.try_once(attempt),
+        }
     }
 
     /// As `operate`, but with a limit of the call's own, whatever the socket is set to. Beyond it

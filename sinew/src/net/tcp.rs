@@ -1,7 +1,7 @@
 //! TCP connections, with std's methods.
 
 use super::address::Address;
-use super::addrs::{ToSocketAddrs, each, invalid};
+use super::addrs::{ToSocketAddrs, each, each_async, invalid};
 use super::socket::Socket;
 use crate::base::Deadline;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
@@ -56,15 +56,31 @@ impl TcpStream {
         Self::connect_until(address, Deadline::at(deadline))
     }
 
-    /// As [`connect`](TcpStream::connect), for tasks, to an address: the lookup of a name would
-    /// block. Dropped before its end, it closes the connection.
+    /// As [`connect`](TcpStream::connect), for tasks. Dropped before its end, it closes the
+    /// connection.
+    ///
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("localhost:0")?;
+    ///     let port = listener.local_addr()?.port();
+    ///     let task = sinew::task::spawn(async move { TcpStream::connect_async(("localhost", port)).await });
+    ///     let (_, from) = listener.accept()?;
+    ///     assert_eq!(task.join().unwrap()?.local_addr()?, from);
+    ///     std::io::Result::Ok(())
+    /// })
+    /// # .unwrap();
+    /// ```
     ///
     /// # Errors
-    /// The kernel's.
-    pub async fn connect_async(address: SocketAddr) -> io::Result<TcpStream> {
-        let socket = Socket::new(family(&address), SocketType::STREAM)?;
-        socket.connect_async(&Address::from(address)).await?;
-        Ok(TcpStream { socket })
+    /// The kernel's, and those of the lookup of a name.
+    pub async fn connect_async<A: ToSocketAddrs>(addresses: A) -> io::Result<TcpStream> {
+        each_async(addresses, async |address| {
+            let socket = Socket::new(family(&address), SocketType::STREAM)?;
+            socket.connect_async(&Address::from(address)).await?;
+            Ok(TcpStream { socket })
+        })
+        .await
     }
 
     /// As [`peek`](TcpStream::peek), for tasks.

@@ -72,6 +72,11 @@ impl Socket {
     /// Sends to a stream.
     #[inline]
     pub(crate) fn write(&self, buffer: &[u8]) -> io::Result<usize> {
+        if !self.waits()
+            && let Some(line) = self.line()
+        {
+            return line.write(self, buffer);
+        }
         self.operate(Side::Write, |fd| send(fd, buffer))
     }
 
@@ -79,7 +84,16 @@ impl Socket {
         self.operate_until(Side::Write, deadline, |fd| send(fd, buffer))
     }
 
+    /// Does nothing, unless the socket is on its line: then bytes may be held back there.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        self.line().map_or(Ok(()), |line| line.flush(self))
+    }
+
     pub(crate) fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let Some(line) = self.line() {
+            let first = buffers.iter().find(|buffer| !buffer.is_empty());
+            return line.write(self, first.map_or(&[], |buffer| buffer));
+        }
         self.operate(Side::Write, |fd| send_slices(fd, buffers))
     }
 

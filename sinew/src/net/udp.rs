@@ -1,11 +1,12 @@
 //! UDP, with std's methods.
 
 use super::address::Address;
-use super::addrs::{ToSocketAddrs, each, invalid};
+use super::addrs::{ToSocketAddrs, each, each_async, invalid};
 use super::socket::Socket;
 use super::tcp::family;
 use crate::base::Deadline;
 use rustix::net::{RecvFlags, SocketType, sockopt};
+use std::future::ready;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use std::{fmt, io};
@@ -38,11 +39,21 @@ impl UdpSocket {
     /// # Errors
     /// The kernel's.
     pub fn bind<A: ToSocketAddrs>(addresses: A) -> io::Result<UdpSocket> {
-        each(addresses, |address| {
-            let socket = Socket::new(family(&address), SocketType::DGRAM)?;
-            socket.bind(&Address::from(address))?;
-            Ok(UdpSocket { socket })
-        })
+        each(addresses, UdpSocket::bind_at)
+    }
+
+    /// As [`bind`](UdpSocket::bind), for tasks, which look a name up.
+    ///
+    /// # Errors
+    /// As for `bind`.
+    pub async fn bind_async<A: ToSocketAddrs>(addresses: A) -> io::Result<UdpSocket> {
+        each_async(addresses, |address| ready(UdpSocket::bind_at(address))).await
+    }
+
+    fn bind_at(address: SocketAddr) -> io::Result<UdpSocket> {
+        let socket = Socket::new(family(&address), SocketType::DGRAM)?;
+        socket.bind(&Address::from(address))?;
+        Ok(UdpSocket { socket })
     }
 
     /// Sets the address that [`send`](UdpSocket::send) sends to. Datagrams from other addresses are
@@ -52,6 +63,14 @@ impl UdpSocket {
     /// The kernel's.
     pub fn connect<A: ToSocketAddrs>(&self, addresses: A) -> io::Result<()> {
         each(addresses, |address| self.socket.connect(&Address::from(address), Deadline::NEVER))
+    }
+
+    /// As [`connect`](UdpSocket::connect), for tasks.
+    ///
+    /// # Errors
+    /// As for `connect`.
+    pub async fn connect_async<A: ToSocketAddrs>(&self, addresses: A) -> io::Result<()> {
+        each_async(addresses, |address| ready(self.socket.connect_at_once(&Address::from(address)))).await
     }
 
     /// Sends a datagram to the connected address.
@@ -106,12 +125,14 @@ impl UdpSocket {
         self.socket.write_async(bytes).await
     }
 
-    /// As [`send_to`](UdpSocket::send_to), for tasks, to an address; else as
+    /// As [`send_to`](UdpSocket::send_to), for tasks; else as
     /// [`send_async`](UdpSocket::send_async).
     ///
     /// # Errors
-    /// The kernel's.
-    pub async fn send_to_async(&self, bytes: &[u8], address: SocketAddr) -> io::Result<usize> {
+    /// As for `send_to`.
+    pub async fn send_to_async<A: ToSocketAddrs>(&self, bytes: &[u8], addresses: A) -> io::Result<usize> {
+        let first = addresses.to_socket_addrs_async().await?.next();
+        let address = first.ok_or_else(|| invalid("no addresses to send data to"))?;
         self.socket.send_to_async(bytes, &Address::from(address)).await
     }
 

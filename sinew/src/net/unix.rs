@@ -5,6 +5,7 @@ use super::addrs::invalid;
 use super::patience::{accept_patiently, into_full_queue, into_full_queue_async};
 use super::socket::Socket;
 use crate::base::Deadline;
+use crate::time;
 use rustix::net::{AddressFamily, SocketType};
 use std::iter::FusedIterator;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -76,6 +77,10 @@ impl UnixStream {
         let socket = Socket::new(AddressFamily::UNIX, SocketType::STREAM)?;
         into_full_queue_async(&socket, || socket.connect_at_once(&address)).await?;
         Ok(UnixStream { socket })
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     fn connect_until(address: &SocketAddr, deadline: Deadline) -> io::Result<UnixStream> {
@@ -195,7 +200,7 @@ impl UnixListener {
     /// # Errors
     /// The kernel's, or `TimedOut`.
     pub fn accept_timeout(&self, timeout: Duration) -> io::Result<(UnixStream, SocketAddr)> {
-        match Instant::now().checked_add(timeout) {
+        match time::now().checked_add(timeout) {
             Some(deadline) => self.accept_deadline(deadline),
             None => self.accept(),
         }

@@ -126,7 +126,7 @@ impl Drivers {
         self.0.iter().fold(false, |any, driver| driver.fire_due() | any)
     }
 
-    pub(super) fn look(&self, processor: ProcessorId, now: u64) -> bool {
+    pub(crate) fn look(&self, processor: ProcessorId, now: u64) -> bool {
         self.0.iter().fold(false, |any, driver| driver.look(processor, now) | any)
     }
 

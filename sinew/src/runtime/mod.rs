@@ -4,6 +4,8 @@ mod builder;
 mod plug;
 #[cfg(all(test, not(sinew_loom)))]
 mod simulated;
+#[cfg(all(test, not(sinew_loom)))]
+mod stuck_lookups;
 
 pub use builder::{Builder, ClusterBuilder};
 
@@ -29,9 +31,17 @@ use std::{fmt, thread};
 /// assert_eq!(total, 385);
 /// ```
 ///
+/// Each fibre has a stack of 256 KiB. [`Builder::run`] runs `f` in a runtime with other properties, such
+/// as `Runtime::builder().stack_size(1024 * 1024).run(f)`.
+///
 /// A fibre stays on the kernel thread that started it. Fibres that have not begun are shared out among
 /// the processors. See [`run_migrating`] for the alternative, and [`soundness`](crate::soundness) for
 /// what a fibre shares with the other fibres of its kernel thread.
+///
+/// # Messages of panics
+/// A panic in a fibre is reported with the fibre's name and the place where it was spawned. For this the
+/// first runtime of a process replaces std's panic hook. It leaves a hook of the program alone, whether
+/// that is set before or after. Such a hook can ask [`current`](crate::current) for the name.
 ///
 /// # Forking
 /// Only the thread that forks goes on in the child. So a child that is forked while there is a runtime,
@@ -50,7 +60,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    run_with(Runtime::builder(), f)
+    Runtime::builder().run(f)
 }
 
 /// Runs `f` as [`run`] does, in a runtime whose started fibres migrate between kernel threads.
@@ -65,20 +75,7 @@ where
     T: Send,
 {
     // SAFETY: the caller's promise is the same.
-    run_with(unsafe { Runtime::builder().migrating() }, f)
-}
-
-#[track_caller]
-fn run_with<F, T>(builder: Builder, f: F) -> T
-where
-    F: FnOnce() -> T + Send,
-    T: Send,
-{
-    wait::refuse_tasks();
-    match builder.build() {
-        Ok(runtime) => runtime.run(f),
-        Err(error) => panic!("cannot build a runtime: {error}"),
-    }
+    unsafe { Runtime::builder().migrating() }.run(f)
 }
 
 /// The size of the stack of a std thread. Programs of threads rely on it.
@@ -183,7 +180,7 @@ impl Runtime {
     /// # Errors
     /// As [`Builder::build`].
     pub fn cluster(&self, builder: ClusterBuilder) -> Result<Cluster, BuildError> {
-        Cluster::start(builder.plan()?, Arc::clone(&self.shared))
+        Cluster::start(builder.plan(self.main.shared().timers().clock())?, Arc::clone(&self.shared))
     }
 
     /// Returns the number of fibres and tasks that have been spawned and have not finished.

@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub(crate) mod arena;
+pub(crate) mod high_water;
 pub(crate) mod pool;
 mod switch;
 pub(crate) mod unwinding;

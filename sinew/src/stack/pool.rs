@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard};
 const HOARD: u32 = 64;
 
 /// Of those, stacks up to this many bytes keep what they have grown by: sessions that need more than
-/// a page find it there. With stacks of 64 KiB these are all of them. A server that kept only 16
+/// a page find it there. With stacks of 256 KiB these are all of them. A server that kept only 16
 /// such stacks gave back and got again 0.3 pages for each connection that came for one request.
-const GROWN_KEPT: usize = 4 << 20;
+const GROWN_KEPT: usize = 16 << 20;
 
 /// The number of stacks in the shared pool that keep their top page: 64 MiB. Further stacks give
 /// the page back to the kernel. Unmeasured.

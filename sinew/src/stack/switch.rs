@@ -132,6 +132,19 @@ impl Stack {
         }
     }
 
+    /// Gives all pages but the top one back to the kernel, so that [`used`](Stack::used) counts what the
+    /// next strand uses. No strand has begun.
+    pub(crate) fn forget_use(self) {
+        arena::discard([grown_pages(self.slot())].into_iter());
+    }
+
+    /// Returns the number of bytes from the end of the slot down to the lowest page with memory.
+    pub(crate) fn used(self) -> usize {
+        let (lowest, length) = grown_pages(self.slot());
+        let end = self.slot().end();
+        arena::lowest_resident(lowest, length).map_or(PAGE, |page| end - page)
+    }
+
     /// Says whether the strand that ended here has probably used more than a page.
     pub(crate) fn has_grown(self) -> bool {
         self.marks().iter().any(|word| word.get() != MARK)

@@ -110,7 +110,7 @@ impl<T> Receiver<T> {
         self.recv_until(Deadline::at(deadline))
     }
 
-    fn recv_until(&self, deadline: Deadline) -> Result<T, RecvTimeoutError> {
+    pub(crate) fn recv_until(&self, deadline: Deadline) -> Result<T, RecvTimeoutError> {
         self.core.recv(Limit::carried_until(deadline))
     }
 

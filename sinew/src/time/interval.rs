@@ -34,7 +34,7 @@ impl Interval {
     /// # Panics
     /// If `period` is zero.
     pub fn new(period: Duration) -> Interval {
-        Interval::starting_at(Instant::now(), period)
+        Interval::starting_at(super::now(), period)
     }
 
     /// Returns a clock that ticks at `first`, and then every `period`.
@@ -76,12 +76,12 @@ impl Interval {
 
     /// Starts again: the next tick comes one period from now.
     pub fn reset(&mut self) {
-        self.next = after(Instant::now(), self.period);
+        self.next = after(super::now(), self.period);
     }
 
     fn advance(&mut self) -> Instant {
         let due = self.next;
-        let late = Instant::now().saturating_duration_since(due);
+        let late = super::now().saturating_duration_since(due);
         let missed = late.as_nanos() / self.period.as_nanos();
         let periods = u32::try_from(missed + 1).unwrap_or(u32::MAX);
         self.next = after(due, self.period.saturating_mul(periods));
@@ -97,7 +97,7 @@ fn after(instant: Instant, duration: Duration) -> Instant {
 
 impl fmt::Debug for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let until_next = self.next.saturating_duration_since(Instant::now());
+        let until_next = self.next.saturating_duration_since(super::now());
         f.debug_struct("Interval").field("period", &self.period).field("until_next", &until_next).finish()
     }
 }

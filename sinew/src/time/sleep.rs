@@ -6,7 +6,7 @@
 
 use crate::base::Deadline;
 use crate::wait::budget;
-use crate::wait::{Awaiting, Expiry, Timer, TimerOwner};
+use crate::wait::{Awaiting, Expiry, TestClock, Timer, TimerOwner};
 use std::fmt;
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -191,5 +191,12 @@ impl<F: Future> Future for Timeout<F> {
             return Poll::Ready(Ok(value));
         }
         limit.poll(context).map(|()| Err(Elapsed))
+    }
+}
+
+impl TestClock {
+    /// As [`advance`](TestClock::advance), for tasks.
+    pub fn advance_async(&self, duration: Duration) -> Sleep {
+        Sleep::until(self.move_end(duration))
     }
 }

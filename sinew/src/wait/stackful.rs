@@ -4,12 +4,14 @@
 use super::limits::Limits;
 use super::request::Cancel;
 use crate::base::Deadline;
+use crate::base::atomic::Relaxed;
 use crate::processor::{Post, with_current};
 use crate::stack::arena::Class;
 use crate::stack::{Stack, current_stack, unwinding};
 use crate::strand::{After, Strand, bound, container};
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 /// The head of the record of a strand that has a stack.
 #[repr(C)]
@@ -26,6 +28,8 @@ pub(crate) struct Stackful {
     is_pinned: bool,
     class: Class,
     carries: Cell<Carries>,
+    /// Whether the strand's use of its stack is measured. Owner: the processor that runs the strand.
+    is_measured: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +51,7 @@ impl Stackful {
             is_pinned,
             class,
             carries: Cell::new(Carries::Nothing),
+            is_measured: Cell::new(false),
         }
     }
 
@@ -93,10 +98,23 @@ impl Stackful {
         before
     }
 
+    /// Sets whether the strand calls [`Switches`] when it is suspended. By the strand.
+    pub(crate) fn watch_switches(&self, switches: &'static Switches, is_watched: bool) {
+        SWITCHES.get_or_init(|| switches);
+        self.strand.flag().store(is_watched, Relaxed);
+    }
+
     /// Returns the size of the strand's stack.
     #[inline(always)]
     pub(crate) fn class(&self) -> Class {
         self.class
+    }
+
+    /// Returns the cell that says whether the strand's use of its stack is measured. By the processor that
+    /// runs the strand.
+    #[inline(always)]
+    pub(crate) fn is_measured(&self) -> &Cell<bool> {
+        &self.is_measured
     }
 
     /// Binds the strand for life to the processor that starts it, unless the runtime is migrating and
@@ -136,20 +154,68 @@ pub(crate) fn with_stackful<R>(f: impl FnOnce(Option<&Stackful>) -> R) -> R {
     f(current_stack().map(Stackful::on))
 }
 
+/// What the layer above does when a strand is suspended that has asked for it. The strand itself calls
+/// these functions, which must neither suspend it nor unwind.
+pub(crate) struct Switches {
+    /// The strand is about to give up its processor.
+    pub(crate) before: fn(),
+    /// The strand runs again, maybe on another processor.
+    pub(crate) after: fn(),
+}
+
+/// Written when the first strand asks for it.
+static SWITCHES: OnceLock<&'static Switches> = OnceLock::new();
+
+/// Says whether the switches of a strand are watched. By the strand.
+#[cfg(not(sinew_loom))]
+#[inline(always)]
+fn is_watched(strand: &Strand) -> bool {
+    // Not an atomic load: that costs one instruction more, because compilers do not make it part of a
+    // comparison.
+    // SAFETY: only the strand itself writes the flag, and an `AtomicBool` lies in memory as a `bool`.
+    unsafe { std::ptr::from_ref(strand.flag()).cast::<bool>().read() }
+}
+
+/// A model's flag does not lie in memory as a `bool`.
+#[cfg(sinew_loom)]
+fn is_watched(strand: &Strand) -> bool {
+    strand.flag().load(Relaxed)
+}
+
 /// Gives up the processor, for the reason `after`. By the strand that runs on `stack`.
+///
+/// The flag of the strand says whether its switches are watched. It is on the line of the strand that
+/// the switch writes to anyway, so a strand that is not watched pays two instructions.
 #[inline(always)]
 pub(crate) fn suspend(stack: Stack, after: After) {
-    if unwinding::is_in_flight() {
-        suspend_unwinding(stack, after);
+    if unwinding::is_in_flight() || is_watched(stack.strand()) {
+        suspend_slow(stack, after);
     } else {
         // SAFETY: `current_stack` returned it, so the caller runs on it.
         unsafe { stack.switch(after) };
     }
 }
 
-/// As [`suspend`], for a strand that unwinds: takes its panics along; see [`unwinding`].
+/// As [`suspend`], for a strand that unwinds, or whose switches are watched.
 #[cold]
 #[inline(never)]
+fn suspend_slow(stack: Stack, after: After) {
+    let switches = if is_watched(stack.strand()) { SWITCHES.get() } else { None };
+    if let Some(switches) = switches {
+        (switches.before)();
+    }
+    if unwinding::is_in_flight() {
+        suspend_unwinding(stack, after);
+    } else {
+        // SAFETY: as in `suspend`.
+        unsafe { stack.switch(after) };
+    }
+    if let Some(switches) = switches {
+        (switches.after)();
+    }
+}
+
+/// Takes the panics of the strand along; see [`unwinding`].
 fn suspend_unwinding(stack: Stack, after: After) {
     let waiter = Stackful::on(stack);
     waiter.pin();

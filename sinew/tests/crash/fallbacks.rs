@@ -13,7 +13,8 @@ const FACILITIES: [&str; 6] = [
     "madvise-guards",
     "batched-madvise",
     "topology",
-    "membarrier,madvise-guards,batched-madvise,topology",
+    "pidfd",
+    "membarrier,madvise-guards,batched-madvise,topology,pidfd",
 ];
 
 const FIBRES: u32 = 500;
@@ -51,7 +52,7 @@ fn check() {
 fn the_runtime_works_without_optional_facilities_of_the_machine() {
     for facilities in FACILITIES {
         let Some(outcome) = Rerun::new().without(facilities).run(name_of_test!(), facilities, check) else { continue };
-        outcome.assert_killed(SIGABRT, &["fibre 'last' has overflowed its stack of 64 KiB"]);
+        outcome.assert_killed(SIGABRT, &["fibre 'last' has overflowed its stack of 256 KiB"]);
         assert!(outcome.stdout.contains("checked"), "without {facilities}: {outcome:#?}");
         let mappings = outcome.stdout.lines().find_map(|line| line.strip_suffix(" mappings")).unwrap();
         let mappings: u32 = mappings.rsplit(' ').next().unwrap().parse().unwrap();

@@ -12,6 +12,8 @@ use std::sync::mpsc::{self, TryRecvError};
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const PAGE: usize = 4 * KIB;
+
+/// Shorter than [`JUMP`], so that a jump from the top of a stack ends below it.
 const STACK: usize = 64 * KIB;
 
 /// The longest step down that a guard must catch.
@@ -75,7 +77,7 @@ fn look_below(fibres: usize) -> (Vec<JoinHandle<()>>, usize) {
 
 /// Probes below many stacks, then overflows one of the first.
 fn check(prepare: impl FnOnce() + Send) {
-    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let runtime = Runtime::builder().processors(1).stack_size(STACK).build().unwrap();
     runtime.run(|| {
         let first = FibreBuilder::new().name("first").spawn(sinew::park).unwrap();
         let second = FibreBuilder::new().name("second").spawn(|| {
@@ -243,7 +245,7 @@ fn a_long_step_down_is_an_overflow_from_any_depth_of_the_stack() {
     // The last step ends in the guard of the stack below.
     for (depth, distance) in [(0, JUMP), (6, JUMP), (12, JUMP), (0, 300 * KIB)] {
         let body = || {
-            sinew::run(|| {
+            Runtime::builder().stack_size(STACK).run(|| {
                 let neighbours: Vec<_> = (0..8).map(|_| sinew::spawn(sinew::park)).collect();
                 sinew::yield_now();
                 let jumper = FibreBuilder::new().name("jumper").spawn(move || jump_from_below(depth, distance));
@@ -260,7 +262,7 @@ fn a_long_step_down_is_an_overflow_from_any_depth_of_the_stack() {
 #[test]
 fn small_steps_down_are_an_overflow_on_a_kernel_without_guards() {
     let outcome = in_child!(Rerun::new().without("madvise-guards"), || {
-        sinew::run(|| {
+        Runtime::builder().stack_size(STACK).run(|| {
             let neighbours: Vec<_> = (0..8).map(|_| sinew::spawn(sinew::park)).collect();
             sinew::yield_now();
             overflow(FibreBuilder::new().name("digger"));

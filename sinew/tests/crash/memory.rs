@@ -5,6 +5,9 @@ use crate::fixture::rerun::Rerun;
 use sinew::{FibreBuilder, JoinHandle, Runtime, SpawnError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// A limit below leaves room for more than 1,000 stacks of this size.
+const STACK: usize = 64 * 1024;
+
 /// More fibres than any of the limits below leaves room for.
 const TOO_MANY: usize = 200_000;
 
@@ -32,7 +35,7 @@ fn exhaust() -> Vec<JoinHandle<usize>> {
 }
 
 fn run_out_of_stacks() {
-    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let runtime = Runtime::builder().processors(1).stack_size(STACK).build().unwrap();
     runtime.run(|| {
         let parked = exhaust();
         let refused = catch_unwind(AssertUnwindSafe(|| sinew::spawn(|| ()))).unwrap_err();

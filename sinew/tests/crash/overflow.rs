@@ -21,12 +21,15 @@ pub fn overflow(builder: FibreBuilder) {
 }
 
 #[test]
-fn the_message_of_an_overflow_names_the_fibre_its_stack_size_and_its_spawn_site() {
+fn the_message_of_an_overflow_names_the_fibre_its_stack_size_its_spawn_site_and_the_remedy() {
     let outcome = in_child!(Rerun::new(), || {
         sinew::run(|| overflow(FibreBuilder::new().name("digger")));
     });
     let place = concat!("(spawned at ", file!(), ":");
-    outcome.assert_killed(SIGABRT, &["fibre 'digger' has overflowed its stack of 64 KiB", place]);
+    outcome.assert_killed(
+        SIGABRT,
+        &["fibre 'digger' has overflowed its stack of 256 KiB", place, "`FibreBuilder::stack_size`"],
+    );
 }
 
 #[test]
@@ -65,7 +68,7 @@ fn an_overflow_on_another_processor_is_noticed_too() {
             let _ = digger.unwrap().join();
         });
     });
-    outcome.assert_killed(SIGABRT, &["fibre 'elsewhere' has overflowed its stack of 64 KiB"]);
+    outcome.assert_killed(SIGABRT, &["fibre 'elsewhere' has overflowed its stack of 256 KiB"]);
 }
 
 #[test]

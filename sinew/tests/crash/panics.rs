@@ -1,7 +1,7 @@
 //! Panics that nothing can receive, and panics that happen at the same time.
 
 use crate::fixture::rerun::{Rerun, SIGABRT};
-use sinew::{JoinHandle, Runtime};
+use sinew::{FibreBuilder, JoinHandle, Runtime};
 use std::thread::panicking;
 
 /// Panics when it is dropped.
@@ -197,4 +197,70 @@ fn a_panic_hook_that_blocks_and_then_panics_aborts() {
         println!("the panic went unnoticed");
     });
     outcome.assert_killed(SIGABRT, &["sinew: fatal: a panic hook panicked"]);
+}
+
+/// Runs a fibre that panics, and a kernel thread that does.
+fn panic_in_both() {
+    sinew::run(|| FibreBuilder::new().name("worker").spawn(|| panic!("it failed")).unwrap().join().unwrap_err());
+    let thread = std::thread::Builder::new().name("plain".to_owned());
+    thread.spawn(|| panic!("it failed, too")).unwrap().join().unwrap_err();
+}
+
+#[test]
+fn the_message_of_a_panic_names_the_fibre() {
+    let outcome = in_child!(Rerun::new(), || {
+        panic_in_both();
+        println!("both panicked");
+    });
+    outcome.assert_success("both panicked");
+    let of_fibre = concat!("fibre 'worker' on thread 'sinew-0' panicked at ", file!(), ":");
+    let of_fibre_elsewhere = of_fibre.replace("sinew-0", "sinew-1");
+    assert!(outcome.stderr.contains(of_fibre) || outcome.stderr.contains(&of_fibre_elsewhere), "{outcome:#?}");
+    let site = concat!("it failed\nnote: the fibre was spawned at ", file!(), ":");
+    for words in [site, "thread 'plain'", "it failed, too", "RUST_BACKTRACE=1"] {
+        assert!(outcome.stderr.contains(words), "{words:?} is missing: {outcome:#?}");
+    }
+    assert!(!outcome.stderr.contains("thread 'sinew-0' ("), "{outcome:#?}");
+    assert!(!outcome.stderr.contains("stack backtrace"), "{outcome:#?}");
+}
+
+#[test]
+fn the_message_of_a_panic_has_a_backtrace_if_that_is_asked_for() {
+    let outcome = in_child!(Rerun::new().variable("RUST_BACKTRACE", "1"), || {
+        sinew::run(|| sinew::spawn(|| panic!("it failed")).join().unwrap_err());
+        println!("it panicked");
+    });
+    outcome.assert_success("it panicked");
+    for words in ["fibre '<unnamed>' on thread", "stack backtrace:", "the_message_of_a_panic_has_a_backtrace"] {
+        assert!(outcome.stderr.contains(words), "{words:?} is missing: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_panic_hook_that_the_program_has_set_before_is_kept() {
+    let outcome = in_child!(Rerun::new(), || {
+        std::panic::set_hook(Box::new(|_| println!("hook: {:?}", sinew::current().name())));
+        panic_in_both();
+    });
+    outcome.assert_success("hook: Some(\"worker\")");
+    outcome.assert_success("hook: Some(\"plain\")");
+    assert!(!outcome.stderr.contains("panicked"), "{outcome:#?}");
+}
+
+#[test]
+fn a_panic_hook_that_the_program_sets_later_decides() {
+    let outcome = in_child!(Rerun::new(), || {
+        sinew::run(|| ());
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            println!("hook");
+            before(info);
+        }));
+        panic_in_both();
+        std::panic::set_hook(Box::new(|_| println!("last hook")));
+        panic_in_both();
+    });
+    assert_eq!(outcome.stdout.matches("last hook\n").count(), 2, "{outcome:#?}");
+    assert_eq!(outcome.stderr.matches("fibre 'worker'").count(), 1, "{outcome:#?}");
+    assert_eq!(outcome.stderr.matches("thread 'plain'").count(), 1, "{outcome:#?}");
 }

@@ -2,9 +2,12 @@
 #![allow(unsafe_code)]
 
 mod minder;
+mod test_clock;
 mod wheel;
 
 pub(crate) use minder::{Minder, TimerOwner};
+pub(crate) use test_clock::Hold;
+pub use test_clock::TestClock;
 pub(crate) use wheel::Timer;
 
 use super::{Lent, Outcome, Party, Signalled, Wait};
@@ -13,7 +16,7 @@ use crate::base::clock;
 use crate::processor::cluster::ClusterShared;
 use crate::processor::driver::Driver;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use wheel::Wheel;
@@ -32,11 +35,29 @@ pub(crate) struct Timers {
     /// Not later than the earliest deadline; `u64::MAX` if no timer is armed. Written under the lock,
     /// read without it.
     next_ns: AtomicU64,
+    /// What the timers go by instead of the machine's clock.
+    clock: Option<TestClock>,
+    /// Whether the cluster has ended. Written and read for the clock alone.
+    has_ended: AtomicBool,
 }
 
 impl Timers {
     pub(crate) fn new() -> Self {
-        Timers { wheel: Mutex::new(Wheel::new(clock::now_ns())), next_ns: AtomicU64::new(u64::MAX) }
+        Timers::going_by(None)
+    }
+
+    /// Returns timers that go by `clock`, or by the machine's clock.
+    pub(crate) fn going_by(clock: Option<TestClock>) -> Self {
+        if let Some(clock) = &clock {
+            clock.build();
+        }
+        let now_ns = clock.as_ref().map_or_else(clock::real_ns, TestClock::now_ns);
+        Timers {
+            wheel: Mutex::new(Wheel::new(now_ns)),
+            next_ns: AtomicU64::new(u64::MAX),
+            clock,
+            has_ended: AtomicBool::new(false),
+        }
     }
 
     fn wheel(&self) -> MutexGuard<'_, Wheel<Expiry>> {
@@ -108,7 +129,17 @@ impl Driver for Timers {
 
     fn until_next(&self) -> Option<Duration> {
         let next_ns = self.next_ns.load(Ordering::Relaxed);
+        if let Some(clock) = &self.clock {
+            return clock.pass();
+        }
         (next_ns != u64::MAX).then(|| Duration::from_nanos(next_ns.saturating_sub(clock::now_ns())))
+    }
+
+    fn stop(&self) {
+        if let Some(clock) = &self.clock {
+            self.has_ended.store(true, Ordering::Relaxed);
+            clock.abandon();
+        }
     }
 }
 
