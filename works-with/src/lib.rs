@@ -1,4 +1,7 @@
-//! Crates of others on Sinew: one test for each, and examples. `docs/works-with.md` has the list.
+#![doc = include_str!("../../docs/works-with.md")]
+//! # This crate
+//!
+//! Tests, one file for each group of libraries, and examples. It has no code of its own.
 
 /// The README of the project and the chapters of the guide: their code is compiled and run by
 /// `cargo test`.

@@ -7,6 +7,7 @@
 
 use super::handle::current_record;
 use super::record::Record;
+use std::any::Any;
 use std::backtrace::Backtrace;
 use std::fmt;
 use std::panic::{PanicHookInfo, set_hook, take_hook};
@@ -58,6 +59,12 @@ struct Message<'a> {
     style: Style,
 }
 
+/// Returns the text of a panic's payload, if it has one.
+fn text(payload: &(dyn Any + Send)) -> Option<&str> {
+    let owned = || payload.downcast_ref::<String>().map(String::as_str);
+    payload.downcast_ref::<&str>().copied().or_else(owned)
+}
+
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let thread = thread::current();
@@ -65,7 +72,7 @@ impl fmt::Display for Message<'_> {
         if let Some(location) = self.info.location() {
             write!(f, " at {location}")?;
         }
-        writeln!(f, ":\n{}", self.info.payload_as_str().unwrap_or("Box<dyn Any>"))?;
+        writeln!(f, ":\n{}", text(self.info.payload()).unwrap_or("Box<dyn Any>"))?;
         writeln!(f, "note: the fibre was spawned at {}", self.record.spawned_at())?;
         match self.style {
             Style::Off if is_first() => {

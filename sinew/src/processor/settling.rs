@@ -16,10 +16,14 @@ use std::cell::Cell;
 const SLACK: u32 = 6;
 const SLACK_SHARE: u32 = 16;
 
-/// After this time a processor looks at the others again, and lets go of a newcomer even if the slack
-/// is not used up. A fibre that is spawned and joined at once costs 5 µs if it begins elsewhere. So
+/// After this time a processor looks at the others again, and lets go of a newcomer if it is ahead by
+/// more than [`FEW`]. A fibre that is spawned and joined at once costs 5 µs if it begins elsewhere. So
 /// that costs a processor half a per cent of its time at most.
 const LOOK_AGAIN_US: u64 = 1_000;
+
+/// This many fibres stay together unless their processor is busy: a message to a neighbour on the same
+/// processor takes 60 ns, and to a processor that sleeps some microseconds.
+const FEW: u32 = 4;
 
 /// A processor that was busy all the time since the last look counts as if it had this many
 /// residents more.
@@ -110,7 +114,7 @@ impl Processor {
             return excess <= slack + slack / 2;
         }
         let is_first = settling.is_first.replace(false);
-        if excess > slack || (is_first && excess > 1) {
+        if excess > slack || (is_first && excess > FEW) {
             // Either one fibre goes, or as many as make the two even.
             let count = if excess > slack { excess } else { 1 };
             settling.sends.set((fewest.id(), count - 1));
