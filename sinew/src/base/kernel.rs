@@ -70,12 +70,13 @@ pub(crate) fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_pid()
 }
 
-/// Says whether a thread of this process waits in the kernel. If the kernel does not tell, it does not.
-pub(crate) fn is_blocked(thread: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
-    // The name of the thread, in parentheses, may contain anything.
-    let state = status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('S' | 'D'))
+/// Returns the time for which a thread of this process has run or has waited for a CPU since it began.
+/// The rest of its life it has waited in the kernel for something else. `None` if the kernel does not
+/// tell.
+pub(crate) fn time_awake(thread: i32) -> Option<Duration> {
+    let times = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    let mut ns = times.split(' ').map_while(|field| field.parse::<u64>().ok());
+    Some(Duration::from_nanos(ns.next()? + ns.next()?))
 }
 
 /// Gives this thread a descriptor table of its own, with the three standard descriptors in it.

@@ -360,7 +360,9 @@ impl Processor {
             Some(post) if std::ptr::eq(post, &*self.post) => self.lane.push_background(ready),
             None if self.is_for_scheduler(&ready) => {
                 let wake = self.local.push(ready, now);
-                self.draw_from(if self.lane.is_empty() { Supply::Scheduler } else { Supply::Either });
+                if self.supply.get() == Supply::Lane {
+                    self.draw_from(if self.lane.is_empty() { Supply::Scheduler } else { Supply::Either });
+                }
                 self.cluster.idle().notify(self.urge(wake));
             }
             _ => self.pass_on(ready),

@@ -7,6 +7,8 @@ use crate::sched::ProcessorId;
 use crate::strand::{Fifo, Inbox, Ready};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// There is one post for each processor number that the cluster has used. A post stays when its
 /// processor ends, and serves the next processor with that number.
@@ -28,6 +30,8 @@ pub(crate) struct Post {
     thread: AtomicI32,
     /// A [`Hold`]. Written by the warden only.
     hold: AtomicU8,
+    /// What the warden saw at its last look.
+    seen: Mutex<Seen>,
     /// Counts the strands that were spawned and that finished here.
     tally: Tally,
     /// The strand that runs.
@@ -43,8 +47,17 @@ pub(crate) enum Hold {
     None = 0,
     /// A strand runs without giving way, or the kernel does not give the processor a CPU.
     Computing = 1,
-    /// A strand waits in the kernel.
+    /// A strand waits in the kernel, for most of the time.
     Blocked = 2,
+}
+
+/// A look of the warden at the kernel thread of a processor that is held up.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// When the look was, in cycles; 0 if the processor was not held up.
+    pub(super) at: u64,
+    /// See [`time_awake`](crate::base::kernel::time_awake).
+    pub(super) awake: Duration,
 }
 
 /// What a processor is to do.
@@ -71,6 +84,7 @@ impl Post {
             pulse: AtomicU64::new(0),
             thread: AtomicI32::new(0),
             hold: AtomicU8::new(0),
+            seen: Mutex::default(),
             tally: Tally::new(),
             #[cfg(debug_assertions)]
             suspect: super::blame::Suspect::default(),
@@ -147,6 +161,11 @@ impl Post {
             1 => Hold::Computing,
             _ => Hold::Blocked,
         }
+    }
+
+    /// Notes a look of the warden. Returns the one before.
+    pub(super) fn note_seen(&self, seen: Seen) -> Seen {
+        std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), seen)
     }
 
     pub(super) fn set_hold(&self, hold: Hold) {

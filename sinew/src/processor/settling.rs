@@ -130,6 +130,7 @@ impl Processor {
         if now >= settling.expires.get() {
             settling.expires.set(now + settling.look_again);
             settling.limit.set(0);
+            settling.sends.set((self.post.id(), 0));
             settling.is_first.set(true);
             self.post.set_load(settling.take_load(now));
         }

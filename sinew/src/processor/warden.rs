@@ -2,10 +2,10 @@
 //! [`processor`](crate::processor) says what it does for the strands that are held up with them.
 
 use super::cluster::ClusterShared;
-use super::post::{Hold, Post};
+use super::post::{Hold, Post, Seen};
 use super::rest::Rest;
 use super::shared::RuntimeShared;
-use crate::base::clock::{cycles, cycles_in_us};
+use crate::base::clock::{cycles, cycles_in_us, duration_of};
 use crate::base::kernel;
 use crate::sched::Wake;
 use std::sync::{Mutex, PoisonError};
@@ -35,9 +35,8 @@ struct Sight {
     /// The number of processors that are neither asleep nor held up.
     at_work: u32,
     computing: u32,
+    /// The number of processors that are blocked and do not retire.
     blocked: u32,
-    /// The number of processors that have been blocked for two looks.
-    lasting: u32,
     spares: u32,
 }
 
@@ -83,7 +82,7 @@ fn watch(runtime: &RuntimeShared) {
         let clusters = runtime.all_clusters();
         let sights: Vec<Sight> = clusters.iter().map(|cluster| cluster.look_after_held_up(held_up)).collect();
         let is_quiet = sights.iter().all(|sight| *sight == Sight::default());
-        let is_new = sights != before || sights.iter().any(|sight| sight.at_work > 0 || sight.spares > sight.lasting);
+        let is_new = sights != before || sights.iter().any(|sight| sight.at_work > 0 || sight.spares > sight.blocked);
         distance = if is_new { LOOK_EVERY } else { (distance * 2).min(LOOK_SELDOM) };
         before = sights;
         if is_quiet {
@@ -103,38 +102,41 @@ impl ClusterShared {
     fn look_after_held_up(&self, limit: u64) -> Sight {
         let mut sight = Sight::default();
         for post in self.all_posts().filter(|post| post.has_thread()) {
-            let before = post.hold();
             let hold = self.hold_of(post, limit);
             post.set_hold(hold);
             match hold {
                 Hold::None if self.idle().is_asleep(post.id()) => {}
                 Hold::None => sight.at_work += 1,
                 Hold::Computing => sight.computing += 1,
-                Hold::Blocked => sight.blocked += 1,
+                Hold::Blocked if post.is_serving() => sight.blocked += 1,
+                Hold::Blocked => {}
             }
             if hold != Hold::None {
                 self.relieve(post);
             }
-            if hold == Hold::Blocked && before == Hold::Blocked {
-                sight.lasting += u32::from(post.is_serving());
-                #[cfg(debug_assertions)]
+            #[cfg(debug_assertions)]
+            if hold == Hold::Blocked {
                 super::blame::warn(self, post);
             }
         }
-        sight.spares = self.adjust_spares(sight.lasting, SPARE_LOOKS);
+        sight.spares = self.adjust_spares(sight.blocked, SPARE_LOOKS);
         sight
     }
 
     fn hold_of(&self, post: &Post, limit: u64) -> Hold {
         // In this order: a processor reads its clock before it falls asleep and after it wakes up.
-        let pulse = post.pulse();
-        if cycles().saturating_sub(pulse) < limit || self.idle().is_asleep(post.id()) || post.pulse() != pulse {
-            Hold::None
-        } else if kernel::is_blocked(post.thread()) {
-            Hold::Blocked
-        } else {
-            Hold::Computing
-        }
+        let (pulse, now) = (post.pulse(), cycles());
+        let is_held_up =
+            now.saturating_sub(pulse) >= limit && !self.idle().is_asleep(post.id()) && post.pulse() == pulse;
+        let awake = if is_held_up { kernel::time_awake(post.thread()) } else { None };
+        let Some(awake) = awake else {
+            post.note_seen(Seen::default());
+            return if is_held_up { Hold::Computing } else { Hold::None };
+        };
+        let before = post.note_seen(Seen { at: now, awake });
+        let is_blocked =
+            before.at != 0 && awake.saturating_sub(before.awake) * 2 < duration_of(now.saturating_sub(before.at));
+        if is_blocked { Hold::Blocked } else { Hold::Computing }
     }
 
     /// Gives the fibres that were to begin at `post` to the others, and lets another processor look for
