@@ -34,7 +34,9 @@ fn serve(listener: &TcpListener, work: Duration) -> io::Result<()> {
     sinew::scope(|scope| {
         scope.spawn(|| {
             let Some(door) = shutdown.enter() else { return };
-            while let Ok((stream, _)) = door.idle(|| listener.accept()) {
+            // `incoming` waits if there are no descriptors left.
+            let mut clients = listener.incoming();
+            while let Ok(Some(stream)) = door.idle(|| clients.next().transpose()) {
                 let shutdown = &shutdown;
                 scope.spawn(move || session(&stream, shutdown, work));
             }

@@ -30,7 +30,8 @@
 //!         scope.spawn(|| {
 //!             // An acceptor is a session, too, which never has work.
 //!             let Some(door) = shutdown.enter() else { return };
-//!             while let Ok((stream, _)) = door.idle(|| listener.accept()) {
+//!             let mut clients = listener.incoming();
+//!             while let Ok(Some(stream)) = door.idle(|| clients.next().transpose()) {
 //!                 let shutdown = &shutdown;
 //!                 scope.spawn(move || session(&stream, shutdown));
 //!             }
