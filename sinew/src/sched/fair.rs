@@ -5,7 +5,7 @@ use super::stations::Stations;
 use super::{CacheId, Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
 use crate::base::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Relaxed};
 use crate::base::clock::cycles_in_us;
-use crate::base::spin::{SpinGuard, SpinLock};
+use crate::base::spin::{SpinGuard, SpinLock, nap};
 use crate::strand::{Inbox, Levels};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
@@ -29,6 +29,11 @@ const RESCUE_FLOOR_US: u64 = 40;
 /// 100 pairs that talk over channels are slower by a fifth if queues are evened out to the last
 /// strand.
 const BALANCE_LOOKS: u32 = 3;
+
+/// A processor naps before a held lock if the queue behind it is this many times as long as its own, with the
+/// strand that runs. Its own strands would have that many times the turns. With 1 or 2 instead of 4, two
+/// processors on a busy machine divide turns no better.
+const OUTPACED: usize = 4;
 
 /// A single strand that is older than this is not about to be run by its own processor: a switch
 /// takes hundredths of this. Unmeasured beyond that.
@@ -98,23 +103,7 @@ impl Scheduler for Fair {
     }
 
     fn attach(&self, placement: Placement) -> Box<dyn Local> {
-        let (station, queue) = self.shared.queues.take();
-        queue.bulletin.taken.store(true, Relaxed);
-        let end = End {
-            shared: Arc::clone(&self.shared),
-            station,
-            queue,
-            random: Cell::new(0x9e37_79b9 ^ (station as u32 + 1).wrapping_mul(0x85eb_ca6b)),
-            wait: Cell::new(0),
-            sampled: Cell::new(0),
-            advertised: Cell::new(false),
-            imbalance: Cell::new(0),
-            rescue_floor: cycles_in_us(RESCUE_FLOOR_US),
-            young: cycles_in_us(YOUNG_US),
-            placement,
-        };
-        end.note_cache();
-        Box::new(end)
+        Box::new(self.end(placement))
     }
 
     fn inject(&self, strand: Ready, now: u64) -> Wake {
@@ -126,6 +115,30 @@ impl Scheduler for Fair {
         let taken = (0..used).find_map(|offset| queues.get((first + offset) % used).filter(|queue| queue.is_taken()));
         taken.unwrap_or_else(|| queues.get_or_new(0)).arrive(strand, now);
         Wake::Backlog
+    }
+}
+
+impl Fair {
+    fn end(&self, placement: Placement) -> End {
+        let (station, queue) = self.shared.queues.take();
+        queue.bulletin.taken.store(true, Relaxed);
+        let end = End {
+            shared: Arc::clone(&self.shared),
+            station,
+            queue,
+            random: Cell::new(0x9e37_79b9 ^ (station as u32 + 1).wrapping_mul(0x85eb_ca6b)),
+            wait: Cell::new(0),
+            sampled: Cell::new(0),
+            advertised: Cell::new(false),
+            alone: Cell::new(false),
+            imbalance: Cell::new(0),
+            held: Cell::new(None),
+            rescue_floor: cycles_in_us(RESCUE_FLOOR_US),
+            young: cycles_in_us(YOUNG_US),
+            placement,
+        };
+        end.note_cache();
+        end
     }
 }
 
@@ -200,8 +213,12 @@ struct End {
     sampled: Cell<u64>,
     /// Whether the bulletin says that the queue has strands.
     advertised: Cell<bool>,
+    /// Whether a strand was exchanged for itself at the last sample: it has the processor for itself.
+    alone: Cell<bool>,
     /// The number of looks in a row that found a queue out of balance.
     imbalance: Cell<u32>,
+    /// The station before whose lock the processor napped at the last beat.
+    held: Cell<Option<usize>>,
     rescue_floor: u64,
     young: u64,
 }
@@ -281,8 +298,13 @@ impl Local for End {
 
     fn beat(&self, now: u64) {
         self.advertise();
-        if let Some(other) = self.pick() {
-            self.look_at(other, now);
+        let held = self.held.take();
+        let picked = self.pick();
+        if let Some(station) = picked {
+            self.look_at(station, now);
+        }
+        if held != picked && self.held.get().is_none() {
+            held.into_iter().for_each(|station| self.look_at(station, now));
         }
     }
 
@@ -344,6 +366,7 @@ impl End {
         self.queue.own.len.store(strands.len() as u32, Relaxed);
         if now != self.sampled.get() {
             self.sample(&next, &strands, now);
+            self.alone.set(false);
         }
         next
     }
@@ -375,6 +398,7 @@ impl End {
         strands.prefetch_head();
         if now != self.sampled.get() {
             self.sample(&next, &strands, now);
+            self.alone.set(strands.is_empty());
         }
         next
     }
@@ -432,29 +456,31 @@ impl End {
         cache
     }
 
-    /// Returns a queue to look at: any of those under this cache, seldom another.
-    fn pick(&self) -> Option<&Queue> {
+    /// Returns a station to look at: any of those under this cache, seldom another.
+    fn pick(&self) -> Option<usize> {
         let used = self.shared.queues.used();
         if used < 2 {
             return None;
         }
         let random = self.next_random();
         let other = (random >> 8) as usize % (used - 1);
-        let queue = self.shared.queues.get(other + usize::from(other >= self.station))?;
+        let station = other + usize::from(other >= self.station);
+        let queue = self.shared.queues.get(station)?;
         // A vacant station belongs to no cache, and may hold strands that arrived late.
         let near = queue.cache() == self.note_cache() || !queue.is_taken();
-        (near || random % 256 < REMOTE_LOOKS).then_some(queue)
+        (near || random % 256 < REMOTE_LOOKS).then_some(station)
     }
 
     /// Rescues or balances another queue, if that is due.
-    fn look_at(&self, other: &Queue, now: u64) {
+    fn look_at(&self, station: usize, now: u64) {
+        let Some(other) = self.shared.queues.get(station) else { return };
         let mine = self.wait.get();
         let limit = (mine * RESCUE_BIAS).max(self.rescue_floor);
         let bulletin = &other.bulletin;
         let len = bulletin.len.load(Relaxed);
         let waiting = now.saturating_sub(bulletin.head_since.load(Relaxed));
         if len > 0 && average(bulletin.wait.load(Relaxed), waiting) > limit {
-            self.rescue(other, now, limit);
+            self.rescue(station, other, now, limit);
         } else if len > 0 {
             self.balance(other, len as usize);
         }
@@ -463,17 +489,26 @@ impl End {
         }
     }
 
-    /// Takes everything from a queue whose processor does not get to it.
+    /// Takes everything from a queue whose processor does not get to it. If that processor has lost its CPU
+    /// while it held the lock of the queue, naps if the strands here would outpace those behind the lock.
     #[cold]
-    fn rescue(&self, other: &Queue, now: u64, limit: u64) {
+    fn rescue(&self, station: usize, other: &Queue, now: u64, limit: u64) {
         // The bulletin may be out of date, and then makes the queue look older than it is.
         let waiting = now.saturating_sub(other.own.head_since.load(Relaxed));
-        if other.own.len.load(Relaxed) > 0 && waiting > limit {
-            self.take(other, Effort::Polite, |strands| strands.take_all());
+        let their_len = other.own.len.load(Relaxed) as usize;
+        if their_len == 0 || waiting <= limit {
+            return;
+        }
+        let is_done = self.take(other, Effort::Polite, |strands| strands.take_all());
+        let my_len = self.queue.own.len.load(Relaxed) as usize;
+        if !is_done && other.own.strands.is_held() && their_len > OUTPACED * (my_len + 1) {
+            self.held.set(Some(station));
+            nap();
         }
     }
 
-    /// Takes half of the difference in length, when the two queues have differed for a while.
+    /// Takes half of the difference in length, when the two queues have differed for a while. A processor
+    /// with a strand that yields to itself is as good as idle, and does not wait.
     fn balance(&self, other: &Queue, their_len: usize) {
         let my_len = self.queue.own.len.load(Relaxed) as usize;
         let (mine, theirs) = (self.wait.get(), other.bulletin.wait.load(Relaxed));
@@ -482,7 +517,7 @@ impl End {
             return;
         }
         self.imbalance.set(self.imbalance.get() + 1);
-        if self.imbalance.get() >= BALANCE_LOOKS {
+        if self.imbalance.get() >= BALANCE_LOOKS || (my_len == 0 && self.alone.get()) {
             self.imbalance.set(0);
             let share = ((their_len - my_len) / 2).min(LARGEST_SHARE);
             self.take(other, Effort::Polite, |strands| strands.take_some(share));
