@@ -17,7 +17,7 @@ use std::time::Duration;
 const SPINS_BEFORE_YIELD: u32 = 2_000;
 
 /// The length of a [`nap`]. The kernel adds 50 µs by default. A thread that has lost its CPU has lost it for
-/// milliseconds. With 50 µs, two processors on a busy machine divide turns as evenly as with 100 µs.
+/// milliseconds. With 50 µs, the turns of yielding fibres on a busy machine differ as much as with 100 µs.
 #[cfg(not(sinew_loom))]
 const NAP: Duration = Duration::from_micros(100);
 

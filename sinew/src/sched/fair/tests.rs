@@ -1,0 +1,91 @@
+//! What a processor does at its beats, when another one is held up or has more strands.
+
+use super::*;
+use crate::sched::{Priority, Topology};
+
+const LATE: u64 = 1 << 50;
+
+/// Makes two ends. The first has strands that have waited for long, and has told so.
+fn two_ends(neglected: usize) -> [End; 2] {
+    let scheduler = Fair::default();
+    let topology = Arc::new(Topology::flat(2));
+    let ends = [0, 1].map(|index| scheduler.end(Placement::simulated(index, Arc::clone(&topology), index.into())));
+    fill(&ends[0], neglected, 1);
+    ends[0].advertise();
+    ends
+}
+
+fn fill(end: &End, strands: usize, ready_at: u64) {
+    for _ in 0..strands {
+        let ready = Ready::simulated(Priority::Normal);
+        ready.stamp(ready_at);
+        let _ = end.push(ready, ready_at);
+    }
+}
+
+fn len(end: &End) -> usize {
+    end.queue.own.strands.lock().len()
+}
+
+fn retire_all(ends: &[End]) -> usize {
+    ends.iter().flat_map(|end| std::iter::from_fn(|| end.next(LATE))).map(Ready::retire).count()
+}
+
+/// Makes one strand yield to itself, at `now`.
+fn yield_alone(end: &End, now: u64) {
+    let ready = Ready::simulated(Priority::Normal);
+    ready.stamp(now);
+    end.exchange(ready, now).expect("an exchange is quicker").retire();
+}
+
+#[test]
+fn a_processor_owes_naps_while_a_held_lock_keeps_it_from_a_rescue() {
+    let ends = two_ends(100);
+    fill(&ends[1], 99, LATE);
+    let held = ends[0].queue.own.strands.lock();
+    // 100 strands here, with the one that runs, and 100 there: a nap at every second look.
+    for debt in [100, 0, 100, 0] {
+        ends[1].beat(LATE);
+        assert_eq!((ends[1].held.get(), ends[1].debt.get()), (Some(0), debt));
+    }
+    drop(held);
+    ends[1].beat(LATE);
+    assert_eq!((ends[1].held.get(), len(&ends[1])), (None, 199));
+    assert_eq!(retire_all(&ends), 199);
+}
+
+#[test]
+fn a_processor_with_one_strand_naps_at_every_look_at_a_held_lock() {
+    let ends = two_ends(100);
+    let held = ends[0].queue.own.strands.lock();
+    for _ in 0..3 {
+        ends[1].beat(LATE);
+        assert_eq!((ends[1].held.get(), ends[1].debt.get()), (Some(0), 0));
+    }
+    drop(held);
+    assert_eq!(retire_all(&ends), 100);
+}
+
+#[test]
+fn a_strand_that_yields_to_itself_is_joined_by_others_at_the_first_look() {
+    let ends = two_ends(10);
+    // Nothing there has waited beyond the limit.
+    ends[0].wait.set(1000);
+    ends[0].advertise();
+    yield_alone(&ends[1], 2);
+    ends[1].beat(2);
+    assert_eq!([len(&ends[0]), len(&ends[1])], [5, 5]);
+    assert_eq!(retire_all(&ends), 10);
+}
+
+#[test]
+fn a_processor_with_several_strands_balances_at_the_third_look() {
+    let ends = two_ends(10);
+    ends[0].wait.set(1000);
+    ends[0].advertise();
+    for expected in [[10, 0], [10, 0], [5, 5]] {
+        ends[1].beat(2);
+        assert_eq!([len(&ends[0]), len(&ends[1])], expected);
+    }
+    assert_eq!(retire_all(&ends), 10);
+}
