@@ -134,7 +134,6 @@ impl Fair {
             wait: Cell::new(0),
             sampled: Cell::new(0),
             advertised: Cell::new(false),
-            alone: Cell::new(false),
             imbalance: Cell::new(0),
             held: Cell::new(None),
             debt: Cell::new(0),
@@ -218,9 +217,6 @@ struct End {
     sampled: Cell<u64>,
     /// Whether the bulletin says that the queue has strands.
     advertised: Cell<bool>,
-    /// Whether the strand of the last sample had not waited, and no other one was ready: it has the processor
-    /// for itself.
-    alone: Cell<bool>,
     /// The number of looks in a row that found a queue out of balance.
     imbalance: Cell<u32>,
     /// The station whose lock kept the processor from a rescue at the last beat.
@@ -429,7 +425,6 @@ impl End {
         self.sampled.set(now);
         let waited = now.saturating_sub(strand.ready_at());
         self.wait.set(average(self.wait.get(), waited));
-        self.alone.set(waited == 0 && strands.is_empty());
         self.queue.own.note(strands);
     }
 
@@ -523,8 +518,8 @@ impl End {
         }
     }
 
-    /// Takes half of the difference in length, when the two queues have differed for a while. A processor
-    /// with a strand that yields to itself is as good as idle, and does not wait.
+    /// Takes half of the difference in length, when the two queues have differed for a while, or at once if no
+    /// strand waits here. A strand that yields to itself waits for no time. Its processor is as good as idle.
     fn balance(&self, other: &Queue, their_len: usize) {
         let my_len = self.queue.own.len.load(Relaxed) as usize;
         let (mine, theirs) = (self.wait.get(), other.bulletin.wait.load(Relaxed));
@@ -533,7 +528,7 @@ impl End {
             return;
         }
         self.imbalance.set(self.imbalance.get() + 1);
-        if self.imbalance.get() >= BALANCE_LOOKS || (my_len == 0 && self.alone.get()) {
+        if self.imbalance.get() >= BALANCE_LOOKS || (my_len == 0 && mine == 0) {
             self.imbalance.set(0);
             let share = ((their_len - my_len) / 2).min(LARGEST_SHARE);
             self.take(other, Effort::Polite, |strands| strands.take_some(share));

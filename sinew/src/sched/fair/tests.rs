@@ -31,13 +31,6 @@ fn retire_all(ends: &[End]) -> usize {
     ends.iter().flat_map(|end| std::iter::from_fn(|| end.next(LATE))).map(Ready::retire).count()
 }
 
-/// Makes one strand yield to itself, at `now`.
-fn yield_alone(end: &End, now: u64) {
-    let ready = Ready::simulated(Priority::Normal);
-    ready.stamp(now);
-    end.exchange(ready, now).expect("an exchange is quicker").retire();
-}
-
 #[test]
 fn a_processor_owes_naps_while_a_held_lock_keeps_it_from_a_rescue() {
     let ends = two_ends(100);
@@ -66,26 +59,35 @@ fn a_processor_with_one_strand_naps_at_every_look_at_a_held_lock() {
     assert_eq!(retire_all(&ends), 100);
 }
 
+/// Lets the second end look at 10 strands of the first, which have waited longer than usual there, but not
+/// beyond the limit. Returns the lengths of the queues.
+fn look_at_ten(ends: &[End; 2], now: u64) -> [usize; 2] {
+    ends[0].wait.set(1000);
+    ends[0].advertise();
+    ends[1].beat(now);
+    [len(&ends[0]), len(&ends[1])]
+}
+
 #[test]
 fn a_strand_that_yields_to_itself_is_joined_by_others_at_the_first_look() {
     let ends = two_ends(10);
-    // Nothing there has waited beyond the limit.
-    ends[0].wait.set(1000);
-    ends[0].advertise();
-    yield_alone(&ends[1], 2);
-    ends[1].beat(2);
-    assert_eq!([len(&ends[0]), len(&ends[1])], [5, 5]);
+    // It has waited once.
+    ends[1].wait.set(100);
+    for now in 2..10 {
+        let ready = Ready::simulated(Priority::Normal);
+        ready.stamp(now);
+        ends[1].exchange(ready, now).expect("an exchange is quicker").retire();
+    }
+    assert_eq!(look_at_ten(&ends, 10), [5, 5]);
     assert_eq!(retire_all(&ends), 10);
 }
 
 #[test]
-fn a_processor_with_several_strands_balances_at_the_third_look() {
+fn a_processor_whose_strands_wait_balances_at_the_third_look() {
     let ends = two_ends(10);
-    ends[0].wait.set(1000);
-    ends[0].advertise();
+    ends[1].wait.set(100);
     for expected in [[10, 0], [10, 0], [5, 5]] {
-        ends[1].beat(2);
-        assert_eq!([len(&ends[0]), len(&ends[1])], expected);
+        assert_eq!(look_at_ten(&ends, 2), expected);
     }
     assert_eq!(retire_all(&ends), 10);
 }
