@@ -5,11 +5,12 @@ use crate::sched::{Priority, Topology};
 
 const LATE: u64 = 1 << 50;
 
-/// Makes two ends. The first has strands that have waited for long, and has told so.
-fn two_ends(neglected: usize) -> [End; 2] {
+/// Makes ends. The first one has strands that have waited for long, and has told so.
+fn ends<const NUMBER: usize>(neglected: usize) -> [End; NUMBER] {
     let scheduler = Fair::default();
-    let topology = Arc::new(Topology::flat(2));
-    let ends = [0, 1].map(|index| scheduler.end(Placement::simulated(index, Arc::clone(&topology), index.into())));
+    let topology = Arc::new(Topology::flat(NUMBER));
+    let ends =
+        std::array::from_fn(|index| scheduler.end(Placement::simulated(index as u16, Arc::clone(&topology), index)));
     fill(&ends[0], neglected, 1);
     ends[0].advertise();
     ends
@@ -33,7 +34,7 @@ fn retire_all(ends: &[End]) -> usize {
 
 #[test]
 fn a_processor_owes_naps_while_a_held_lock_keeps_it_from_a_rescue() {
-    let ends = two_ends(100);
+    let ends = ends::<2>(100);
     fill(&ends[1], 99, LATE);
     let held = ends[0].queue.own.strands.lock();
     // 100 strands here, with the one that runs, and 100 there: a nap at every second look.
@@ -49,13 +50,30 @@ fn a_processor_owes_naps_while_a_held_lock_keeps_it_from_a_rescue() {
 
 #[test]
 fn a_processor_with_one_strand_naps_at_every_look_at_a_held_lock() {
-    let ends = two_ends(100);
+    let ends = ends::<2>(100);
     let held = ends[0].queue.own.strands.lock();
     for _ in 0..3 {
         ends[1].beat(LATE);
         assert_eq!((ends[1].held.get(), ends[1].debt.get()), (Some(0), 0));
     }
     drop(held);
+    assert_eq!(retire_all(&ends), 100);
+}
+
+#[test]
+fn a_processor_returns_to_a_held_lock_at_every_beat_until_the_lock_is_free() {
+    let ends = ends::<4>(100);
+    let held = ends[0].queue.own.strands.lock();
+    while ends[3].held.get().is_none() {
+        ends[3].beat(LATE);
+    }
+    for _ in 0..20 {
+        ends[3].beat(LATE);
+        assert_eq!(ends[3].held.get(), Some(0));
+    }
+    drop(held);
+    ends[3].beat(LATE);
+    assert_eq!((ends[3].held.get(), len(&ends[3])), (None, 100));
     assert_eq!(retire_all(&ends), 100);
 }
 
@@ -70,7 +88,7 @@ fn look_at_ten(ends: &[End; 2], now: u64) -> [usize; 2] {
 
 #[test]
 fn a_strand_that_yields_to_itself_is_joined_by_others_at_the_first_look() {
-    let ends = two_ends(10);
+    let ends = ends::<2>(10);
     // It has waited once.
     ends[1].wait.set(100);
     for now in 2..10 {
@@ -84,7 +102,7 @@ fn a_strand_that_yields_to_itself_is_joined_by_others_at_the_first_look() {
 
 #[test]
 fn a_processor_whose_strands_wait_balances_at_the_third_look() {
-    let ends = two_ends(10);
+    let ends = ends::<2>(10);
     ends[1].wait.set(100);
     for expected in [[10, 0], [10, 0], [5, 5]] {
         assert_eq!(look_at_ten(&ends, 2), expected);
