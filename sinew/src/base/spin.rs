@@ -9,10 +9,17 @@
 use super::atomic::{Acquire, Flag as AtomicBool, Relaxed, Release, spin_loop};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+#[cfg(not(sinew_loom))]
+use std::time::Duration;
 
 /// The number of looks after which a waiter lets the kernel run another thread. They take several times
 /// as long as the longest hold, which walks 64 strands.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
+
+/// The length of a [`nap`]. The kernel adds 50 µs by default. A thread that has lost its CPU has lost it for
+/// milliseconds. With 50 µs, the turns of yielding fibres on a busy machine differ as much as with 100 µs.
+#[cfg(not(sinew_loom))]
+const NAP: Duration = Duration::from_micros(100);
 
 /// Laid out in this order, so that the first field of the value is on the cache line of the lock.
 #[repr(C)]
@@ -81,6 +88,24 @@ impl<T> SpinLock<T> {
         let taken = self.held.load(Relaxed) || self.held.swap(true, Acquire);
         if taken { None } else { Some(SpinGuard { lock: self }) }
     }
+
+    /// Says whether a thread holds the lock at this moment.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Relaxed)
+    }
+}
+
+/// Leaves this thread's CPU to others for a moment, among them perhaps the holder of a lock that has lost its
+/// own CPU. A yield would not do: the kernel may let this thread go on at once, and does not move the holder
+/// to this CPU.
+#[cfg(not(sinew_loom))]
+pub(crate) fn nap() {
+    std::thread::sleep(NAP);
+}
+
+#[cfg(sinew_loom)]
+pub(crate) fn nap() {
+    spin_loop();
 }
 
 impl<T> Deref for SpinGuard<'_, T> {

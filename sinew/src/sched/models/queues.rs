@@ -63,23 +63,28 @@ fn an_owner_that_exchanges_always_has_a_strand_whatever_a_helper_takes() {
     }
 }
 
+/// A helper without strands of its own naps if it finds the lock held.
 #[test]
 fn a_rescue_at_a_beat_loses_no_strand() {
-    check(2, 3, |turn| {
-        let scheduler = fair();
-        let (owner, helper) = (attach(&*scheduler, 0), attach(&*scheduler, 1));
-        for number in [1, 2] {
-            let _ = owner.push(ready_strand(number), number);
-        }
-        let _ = helper.push(ready_strand(4), NOW);
-        let own = move || (numbers(owner.exchange(ready_strand(3), NOW)), owner);
-        let help = move || {
-            helper.beat(NOW);
-            (numbers(helper.next(NOW)), helper)
-        };
-        let ((owned, owner), (helped, helper)) = turn.two(own, help);
-        assert_each_once([owned, helped], &[owner, helper], &[1, 2, 3, 4]);
-    });
+    for helpers in [vec![], vec![4]] {
+        check(2, 3, move |turn| {
+            let scheduler = fair();
+            let (owner, helper) = (attach(&*scheduler, 0), attach(&*scheduler, 1));
+            for number in [1, 2] {
+                let _ = owner.push(ready_strand(number), number);
+            }
+            for &number in &helpers {
+                let _ = helper.push(ready_strand(number), NOW);
+            }
+            let own = move || (numbers(owner.exchange(ready_strand(3), NOW)), owner);
+            let help = move || {
+                helper.beat(NOW);
+                (numbers(helper.next(NOW)), helper)
+            };
+            let ((owned, owner), (helped, helper)) = turn.two(own, help);
+            assert_each_once([owned, helped], &[owner, helper], &[&[1, 2, 3], &helpers[..]].concat());
+        });
+    }
 }
 
 #[test]
