@@ -135,7 +135,9 @@ fn give_half(size: usize, free: &mut Vec<Block>) {
     shared(size).extend(free.drain(..KEPT / 2));
 }
 
-/// Adds the blocks of a new chunk to `free`, so that they are taken in the order of addresses.
+/// Adds the blocks of a new chunk to `free`, in an order in which neighbours are far apart. The CPU
+/// fetches what follows the lines that a processor runs through, and would take the lines of the next
+/// records from the processor that runs those.
 #[cold]
 fn cut_chunk(size: usize, free: &mut Vec<Block>) {
     let chunk = |bytes: &usize| {
@@ -149,13 +151,37 @@ fn cut_chunk(size: usize, free: &mut Vec<Block>) {
     };
     CUT.fetch_add(size_of_val(lines), Relaxed);
     let blocks = lines.chunks_exact_mut(SIZES[size] / LINE);
-    free.extend(blocks.rev().map(|block| Block(NonNull::from(block).cast())));
+    let mut blocks: Vec<_> = blocks.map(|block| Some(Block(NonNull::from(block).cast()))).collect();
+    let (count, stride) = (blocks.len(), stride(blocks.len()));
+    free.extend((0..count).filter_map(|number| blocks[number * stride % count].take()));
+}
+
+/// Returns a step that leads to each of `count` blocks once, and some pages further each time.
+fn stride(count: usize) -> usize {
+    fn common_divisor(a: usize, b: usize) -> usize {
+        if b == 0 { a } else { common_divisor(b, a % b) }
+    }
+    (count / 5 + 1..count).find(|step| common_divisor(*step, count) == 1).unwrap_or(1)
 }
 
 impl Drop for Blocks {
     fn drop(&mut self) {
         for (size, free) in self.free.iter_mut().enumerate() {
             shared(size).append(free.get_mut());
+        }
+    }
+}
+
+#[cfg(all(test, not(sinew_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stride_leads_to_each_block_once() {
+        for count in SIZES.map(|size| CHUNK / size).into_iter().chain(1..100) {
+            let mut numbers: Vec<_> = (0..count).map(|number| number * stride(count) % count).collect();
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq(0..count), "{count} blocks");
         }
     }
 }
