@@ -8,7 +8,7 @@ use super::shared::RuntimeShared;
 use crate::base::clock::{cycles, cycles_in_us, duration_of};
 use crate::base::kernel;
 use crate::sched::Wake;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -52,7 +52,14 @@ impl Warden {
         if thread.is_none() {
             let cluster = cluster.to_arc();
             let name = format!("{}-warden", cluster.name());
-            *thread = thread::Builder::new().name(name).spawn(move || watch(cluster.runtime())).ok();
+            let (begins, has_begun) = mpsc::channel();
+            let watch = move || {
+                let _ = begins.send(());
+                watch(cluster.runtime());
+            };
+            *thread = thread::Builder::new().name(name).spawn(watch).ok();
+            // A thread that begins needs memory, which the program may soon not have.
+            let _ = has_begun.recv();
         }
     }
 
