@@ -62,7 +62,9 @@ pub enum SchedulerName {
 /// # Errors
 /// The runtime cannot be built.
 pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
-    let builder = Runtime::builder();
+    // The servers leave calls that block to the pool. A spare processor would take memory when there is
+    // none, because calls run in place then.
+    let builder = Runtime::builder().spares(0);
     let builder = match options.threads {
         Some(threads) => builder.processors(threads),
         None => builder,
