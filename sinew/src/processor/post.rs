@@ -30,7 +30,7 @@ pub(crate) struct Post {
     thread: AtomicI32,
     /// A [`Hold`]. Written by the warden only.
     hold: AtomicU8,
-    /// What the warden saw at its last look.
+    /// The last look of the warden.
     seen: Mutex<Seen>,
     /// Counts the strands that were spawned and that finished here.
     tally: Tally,
@@ -39,7 +39,7 @@ pub(crate) struct Post {
     suspect: super::blame::Suspect,
 }
 
-/// What holds a processor up.
+/// The reason why a processor is held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Hold {

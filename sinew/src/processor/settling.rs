@@ -115,7 +115,7 @@ impl Processor {
         }
         let is_first = settling.is_first.replace(false);
         if excess > slack || (is_first && excess > FEW) {
-            // Either one fibre goes, or as many as make the two even.
+            // One fibre goes, or `excess` fibres: then the two processors are even.
             let count = if excess > slack { excess } else { 1 };
             settling.sends.set((fewest.id(), count - 1));
             return false;

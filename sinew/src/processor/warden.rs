@@ -29,7 +29,7 @@ pub(crate) struct Warden {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What a look at a cluster has shown.
+/// The result of a look at a cluster.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Sight {
     /// The number of processors that are neither asleep nor held up.

@@ -104,7 +104,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Sets the largest number of spare processors. Without this, as many as there are processors.
+    /// Sets the largest number of spare processors. Without this, it is the number of processors.
     ///
     /// A strand that waits in the kernel, in a call that does not know of fibres, keeps its processor. A
     /// spare processor then takes its place, so that the same number of processors serve: it runs new
