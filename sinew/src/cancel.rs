@@ -82,7 +82,7 @@
 //! | locks, condition variables, barriers, wait groups, `Once`, `Semaphore::wait` | their results have no room for it; each has a `_cancellable` form. A loop around a condition variable would never sleep again if it returned early, and a lock is held for a moment only |
 //! | `sleep`, `park`, `Interval::tick` | the same |
 //! | `join` of a fibre of no scope, `join` of a task, `JoinSet::join_next`, [`block_on`](crate::block_on()) | the same; the forms with a limit keep to their own limit |
-//! | [`blocking`](crate::blocking()), [`fs`](crate::fs), `process::Command::spawn`, `stdin` and its kin on a terminal or a file | a thread of the pool runs the call, and cannot be stopped |
+//! | [`blocking`](crate::blocking()), [`fs`](crate::fs), `process::Command::spawn`, `stdin` and its kin on a terminal or a file | a thread of the pool or the kernel runs the call, which is not stopped |
 //!
 //! Tasks are not cancelled but [aborted](crate::task::JoinHandle::abort).
 //!

@@ -8,6 +8,7 @@
 mod fixture;
 
 use fixture::{one_of, rerun};
+use sinew::io::Engine;
 use sinew::net::{TcpListener, TcpStream};
 use sinew::{Builder, Runtime};
 use std::collections::BTreeMap;
@@ -160,13 +161,13 @@ fn load(streams: &mut [std::net::TcpStream], requests: usize) {
 
 const CONNECTIONS: usize = 64;
 
-/// Counts the calls that move bytes. As every call is traced, the server is slow and looks at its
+/// Counts the calls that move bytes, each for itself: without io_uring. As every call is traced, the server is slow and looks at its
 /// poller mostly because half a millisecond has passed. The next test counts those calls.
 #[test]
 fn a_request_is_one_read_and_one_write_and_very_few_fail() {
     const REQUESTS: usize = 20_000;
     if std::env::var_os(SERVER).is_some() {
-        return be_server();
+        return be_server_with(Runtime::builder().processors(1).io(Engine::Epoll), session);
     }
     let Some(server) = Traced::start(name_of_test!(), &["-c"]) else { return };
     load(&mut server.connect(CONNECTIONS), REQUESTS);
@@ -189,7 +190,7 @@ fn a_request_needs_few_calls_besides_those_that_move_its_bytes() {
     if std::env::var_os(SERVER).is_some() {
         return be_server();
     }
-    let options = ["-c", "--seccomp-bpf", "-e", "trace=!recvfrom,sendto"];
+    let options = ["-c", "--seccomp-bpf", "-e", "trace=!recvfrom,sendto,io_uring_enter"];
     let Some(server) = Traced::start(name_of_test!(), &options) else { return };
     load(&mut server.connect(CONNECTIONS), REQUESTS);
     let counts = counts(&server.end());

@@ -19,14 +19,20 @@ pub(crate) enum Facility {
     Topology,
     /// `pidfd_open`. Fallback: a kernel thread that waits for a child process.
     Pidfd,
+    /// io_uring. Fallback: a call for each operation, and the pool of threads.
+    IoUring,
+    /// Calls on files that fail instead of waiting. Fallback: the pool of threads.
+    CachedFiles,
 }
 
-const NAMES: [(&str, Facility); 5] = [
+const NAMES: [(&str, Facility); 7] = [
     ("membarrier", Facility::Membarrier),
     ("madvise-guards", Facility::MadviseGuards),
     ("batched-madvise", Facility::BatchedMadvise),
     ("topology", Facility::Topology),
     ("pidfd", Facility::Pidfd),
+    ("io-uring", Facility::IoUring),
+    ("cached-files", Facility::CachedFiles),
 ];
 
 /// Says whether `SINEW_WITHOUT` names `facility`.

@@ -51,6 +51,11 @@ pub(crate) fn heavy() {
     }
 }
 
+/// Is a full fence of the calling thread alone. Pairs with itself and with [`heavy`].
+pub(crate) fn full() {
+    fence(SeqCst);
+}
+
 /// Is a full fence in a model, as in the fallback.
 #[cfg(sinew_loom)]
 pub(crate) fn light() {

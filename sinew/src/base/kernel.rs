@@ -65,6 +65,15 @@ pub(crate) fn call_in_forked_children(in_child: extern "C" fn()) {
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
+/// Returns the CPU time that the calling thread has used.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is valid for writing.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    debug_assert_eq!(result, 0, "the clock is there since Linux 2.6.12");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Returns the kernel's number of this thread.
 pub(crate) fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_pid()

@@ -1,18 +1,24 @@
 //! An open file.
 
+use super::cold;
+use super::facts::{Facts, Known};
+use super::reading::is_fibre;
+use super::whole::{append_text, text_of};
 use super::{FileTimes, Metadata, OpenOptions, Permissions, TryLockError};
-use crate::io::{EventScoped, OtherScope};
-use crate::io::{blocking, blocking_async};
-use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use crate::io::{EventScoped, blocking, blocking_async};
+use crate::sync::Mutex;
+use crate::wait::budget;
+use std::io::{IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
+use std::{fmt, io};
 
 /// The largest number of bytes that one call moves for a task, because they are copied.
 /// Unmeasured.
-const MOST_COPIED: usize = 1 << 20;
+pub(super) const MOST_COPIED: usize = 1 << 20;
 
 /// An open file: `std::fs::File` for fibres and tasks. Implements std's [`FileExt`], for reading
 /// and writing at an offset.
@@ -21,13 +27,60 @@ const MOST_COPIED: usize = 1 << 20;
 /// [`Pollable`](crate::io::Pollable), which needs no kernel thread to wait.
 ///
 /// See [`fs`](super#tasks) for what holds for tasks.
-#[derive(Debug)]
 pub struct File {
     /// Shared with the calls of tasks, which may outlive the handle.
     file: Arc<EventScoped<std::fs::File>>,
+    known: Known,
+    /// Locked by calls that use the file's position: *the turn*. Shared by the handles of one open file.
+    position: Arc<Mutex<()>>,
 }
 
 impl File {
+    /// Wraps a file of which the facts are known.
+    pub(super) fn with_facts(file: std::fs::File, facts: Facts) -> File {
+        File { known: Known::new(Some(facts)), ..File::from(file) }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<EventScoped<std::fs::File>> {
+        &self.file
+    }
+
+    pub(super) fn known(&self) -> &Known {
+        &self.known
+    }
+
+    pub(super) fn position(&self) -> &Arc<Mutex<()>> {
+        &self.position
+    }
+
+    /// Makes a call that does not wait if the attributes of the file are in memory: then in place, else
+    /// in the pool.
+    fn ask_attributes<T: Send>(&self, call: impl FnOnce(&std::fs::File) -> io::Result<T> + Send) -> io::Result<T> {
+        if is_fibre() && self.facts()?.is_local() {
+            budget::spend(budget::KERNEL_CALL);
+            call(self.file.get()?)
+        } else {
+            blocking(|| call(self.file.get()?))
+        }
+    }
+
+    /// As [`ask_attributes`](File::ask_attributes), for tasks.
+    async fn ask_attributes_async<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&std::fs::File) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        budget::spend_async().await;
+        if self.facts_async().await?.is_local() { call(self.file.get()?) } else { self.call(call).await }
+    }
+
+    /// Tries to take the file's lock, which does not wait: as [`ask_attributes`](File::ask_attributes).
+    fn try_to_lock(
+        &self,
+        call: impl FnOnce(&std::fs::File) -> Result<(), TryLockError> + Send,
+    ) -> Result<(), TryLockError> {
+        self.ask_attributes(|file| Ok(call(file))).unwrap_or_else(|error| Err(TryLockError::Error(error)))
+    }
+
     /// Opens a file for reading.
     ///
     /// # Errors
@@ -70,7 +123,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn sync_all(&self) -> io::Result<()> {
-        blocking(|| self.file.get()?.sync_all())
+        self.sync(false)
     }
 
     /// Waits until the file's contents are on its device.
@@ -78,7 +131,21 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn sync_data(&self) -> io::Result<()> {
-        blocking(|| self.file.get()?.sync_data())
+        self.sync(true)
+    }
+
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        let file = self.file.get()?;
+        let by_ring = if is_fibre() { cold::sync(file.as_fd(), data_only) } else { None };
+        by_ring.unwrap_or_else(|| blocking(|| if data_only { file.sync_data() } else { file.sync_all() }))
+    }
+
+    async fn sync_async(&self, data_only: bool) -> io::Result<()> {
+        self.file.get()?;
+        match cold::sync_async(&self.file, data_only).await {
+            Some(done) => done,
+            None => self.call(move |file| if data_only { file.sync_data() } else { file.sync_all() }).await,
+        }
     }
 
     /// Cuts the file off, or extends it with zeros.
@@ -94,7 +161,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        blocking(|| self.file.get()?.metadata())
+        self.ask_attributes(std::fs::File::metadata)
     }
 
     /// Returns another handle to the same open file: they share its position.
@@ -102,7 +169,8 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn try_clone(&self) -> io::Result<File> {
-        self.file.get()?.try_clone().map(File::from)
+        let file = File::from(self.file.get()?.try_clone()?);
+        Ok(File { known: Known::new(self.known.get()), position: Arc::clone(&self.position), ..file })
     }
 
     /// Changes the file's permissions.
@@ -150,7 +218,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn try_lock(&self) -> Result<(), TryLockError> {
-        blocking(|| self.file.get().map_err(refused)?.try_lock())
+        self.try_to_lock(std::fs::File::try_lock)
     }
 
     /// Takes the file's shared lock, if there is no exclusive one.
@@ -158,7 +226,7 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn try_lock_shared(&self) -> Result<(), TryLockError> {
-        blocking(|| self.file.get().map_err(refused)?.try_lock_shared())
+        self.try_to_lock(std::fs::File::try_lock_shared)
     }
 
     /// Releases the file's lock.
@@ -166,14 +234,14 @@ impl File {
     /// # Errors
     /// As std's.
     pub fn unlock(&self) -> io::Result<()> {
-        blocking(|| self.file.get()?.unlock())
+        self.ask_attributes(std::fs::File::unlock)
     }
 }
 
 /// For tasks.
 impl File {
     /// Makes a call of std's, which may outlive the caller.
-    async fn call<T: Send + 'static>(
+    pub(super) async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&std::fs::File) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
@@ -181,16 +249,26 @@ impl File {
         blocking_async(move || call(file.get()?)).await
     }
 
-    /// Makes a call that reads into a buffer of its own, and copies the bytes into `buffer`.
-    async fn fill(
+    /// As [`call`](File::call), for a call that uses the file's position.
+    async fn call_in_turn<T: Send + 'static>(
         &self,
-        buffer: &mut [u8],
-        read: impl FnOnce(&std::fs::File, &mut [u8]) -> io::Result<usize> + Send + 'static,
-    ) -> io::Result<usize> {
-        let mut bytes = vec![0; buffer.len().min(MOST_COPIED)];
-        let (bytes, count) = self.call(move |file| read(file, &mut bytes).map(|count| (bytes, count))).await?;
-        buffer[..count].copy_from_slice(&bytes[..count]);
-        Ok(count)
+        call: impl FnOnce(&std::fs::File) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let turn = self.turn_async().await?;
+        let call = move |file: &std::fs::File| {
+            let _turn = turn;
+            call(file)
+        };
+        self.call(call).await
+    }
+
+    /// As [`try_to_lock`](File::try_to_lock), for tasks.
+    async fn try_to_lock_async(
+        &self,
+        call: impl FnOnce(&std::fs::File) -> Result<(), TryLockError> + Send + 'static,
+    ) -> Result<(), TryLockError> {
+        let tried = self.ask_attributes_async(|file| Ok(call(file))).await;
+        tried.unwrap_or_else(|error| Err(TryLockError::Error(error)))
     }
 
     /// As [`open`](File::open), for tasks.
@@ -222,7 +300,7 @@ impl File {
     /// # Errors
     /// As `read`.
     pub async fn read_async(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.fill(buffer, |mut file, bytes| file.read(bytes)).await
+        self.read_from_async(buffer, None).await
     }
 
     /// As [`read_at`](FileExt::read_at), for tasks. Reads at most a mebibyte.
@@ -230,7 +308,7 @@ impl File {
     /// # Errors
     /// As `read_at`.
     pub async fn read_at_async(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.fill(buffer, move |file, bytes| file.read_at(bytes, offset)).await
+        self.read_from_async(buffer, Some(offset)).await
     }
 
     /// As [`read_to_end`](Read::read_to_end), for tasks. Nothing is appended to `buffer` before
@@ -239,8 +317,7 @@ impl File {
     /// # Errors
     /// As `read_to_end`.
     pub async fn read_to_end_async(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        let mut bytes = Vec::new();
-        let mut bytes = self.call(move |mut file| file.read_to_end(&mut bytes).map(|_| bytes)).await?;
+        let mut bytes = self.read_rest_async().await?;
         let count = bytes.len();
         buffer.append(&mut bytes);
         Ok(count)
@@ -252,8 +329,7 @@ impl File {
     /// # Errors
     /// As `read_to_string`.
     pub async fn read_to_string_async(&self, buffer: &mut String) -> io::Result<usize> {
-        let mut text = String::new();
-        let text = self.call(move |mut file| file.read_to_string(&mut text).map(|_| text)).await?;
+        let text = text_of(self.read_rest_async().await?)?;
         buffer.push_str(&text);
         Ok(text.len())
     }
@@ -264,7 +340,7 @@ impl File {
     /// As `write`.
     pub async fn write_async(&self, bytes: &[u8]) -> io::Result<usize> {
         let bytes = bytes[..bytes.len().min(MOST_COPIED)].to_owned();
-        self.call(move |mut file| file.write(&bytes)).await
+        self.call_in_turn(move |mut file| file.write(&bytes)).await
     }
 
     /// As [`write_at`](FileExt::write_at), for tasks. Writes at most a mebibyte.
@@ -284,7 +360,7 @@ impl File {
     pub async fn write_all_async(&self, bytes: &[u8]) -> io::Result<()> {
         for bytes in bytes.chunks(MOST_COPIED) {
             let bytes = bytes.to_owned();
-            self.call(move |mut file| file.write_all(&bytes)).await?;
+            self.call_in_turn(move |mut file| file.write_all(&bytes)).await?;
         }
         Ok(())
     }
@@ -294,7 +370,12 @@ impl File {
     /// # Errors
     /// As `seek`.
     pub async fn seek_async(&self, position: SeekFrom) -> io::Result<u64> {
-        self.call(move |mut file| file.seek(position)).await
+        let turn = self.turn_async().await?;
+        let seek = move |mut file: &std::fs::File| {
+            let _turn = turn;
+            file.seek(position)
+        };
+        self.ask_attributes_async(seek).await
     }
 
     /// As [`sync_all`](File::sync_all), for tasks.
@@ -302,7 +383,7 @@ impl File {
     /// # Errors
     /// As `sync_all`.
     pub async fn sync_all_async(&self) -> io::Result<()> {
-        self.call(std::fs::File::sync_all).await
+        self.sync_async(false).await
     }
 
     /// As [`sync_data`](File::sync_data), for tasks.
@@ -310,7 +391,7 @@ impl File {
     /// # Errors
     /// As `sync_data`.
     pub async fn sync_data_async(&self) -> io::Result<()> {
-        self.call(std::fs::File::sync_data).await
+        self.sync_async(true).await
     }
 
     /// As [`set_len`](File::set_len), for tasks.
@@ -326,7 +407,7 @@ impl File {
     /// # Errors
     /// As `metadata`.
     pub async fn metadata_async(&self) -> io::Result<Metadata> {
-        self.call(std::fs::File::metadata).await
+        self.ask_attributes_async(std::fs::File::metadata).await
     }
 
     /// As [`set_permissions`](File::set_permissions), for tasks.
@@ -369,8 +450,7 @@ impl File {
     /// # Errors
     /// As `try_lock`.
     pub async fn try_lock_async(&self) -> Result<(), TryLockError> {
-        let file = Arc::clone(&self.file);
-        blocking_async(move || file.get().map_err(refused)?.try_lock()).await
+        self.try_to_lock_async(std::fs::File::try_lock).await
     }
 
     /// As [`try_lock_shared`](File::try_lock_shared), for tasks; else as
@@ -379,8 +459,7 @@ impl File {
     /// # Errors
     /// As `try_lock_shared`.
     pub async fn try_lock_shared_async(&self) -> Result<(), TryLockError> {
-        let file = Arc::clone(&self.file);
-        blocking_async(move || file.get().map_err(refused)?.try_lock_shared()).await
+        self.try_to_lock_async(std::fs::File::try_lock_shared).await
     }
 
     /// As [`unlock`](File::unlock), for tasks.
@@ -388,25 +467,21 @@ impl File {
     /// # Errors
     /// As `unlock`.
     pub async fn unlock_async(&self) -> io::Result<()> {
-        self.call(std::fs::File::unlock).await
+        self.ask_attributes_async(std::fs::File::unlock).await
     }
-}
-
-fn refused(error: OtherScope) -> TryLockError {
-    TryLockError::Error(error.into())
 }
 
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        blocking(|| self.file.get()?.read_at(buffer, offset))
+        self.read_from(buffer, Some(offset))
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exactly(buffer, Some(offset))
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
         blocking(|| self.file.get()?.write_at(buffer, offset))
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        blocking(|| self.file.get()?.read_exact_at(buffer, offset))
     }
 
     fn write_all_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
@@ -414,39 +489,41 @@ impl FileExt for File {
     }
 }
 
-/// An operation of several calls of the kernel goes to the pool as a whole.
 impl Read for &File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        blocking(|| self.file.get()?.read(buffer))
+        self.read_from(buffer, None)
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        blocking(|| self.file.get()?.read_vectored(buffers))
+        self.read_into(buffers)
     }
 
     fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        blocking(|| self.file.get()?.read_exact(buffer))
+        self.read_exactly(buffer, None)
     }
 
     fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        blocking(|| self.file.get()?.read_to_end(buffer))
+        self.read_rest(buffer)
     }
 
     fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
-        blocking(|| self.file.get()?.read_to_string(buffer))
+        append_text(buffer, |bytes| self.read_rest(bytes))
     }
 }
 
 impl Write for &File {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let _turn = self.turn()?;
         blocking(|| self.file.get()?.write(buffer))
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let _turn = self.turn()?;
         blocking(|| self.file.get()?.write_vectored(buffers))
     }
 
     fn write_all(&mut self, buffer: &[u8]) -> io::Result<()> {
+        let _turn = self.turn()?;
         blocking(|| self.file.get()?.write_all(buffer))
     }
 
@@ -458,7 +535,8 @@ impl Write for &File {
 
 impl Seek for &File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        blocking(|| self.file.get()?.seek(position))
+        let _turn = self.turn()?;
+        self.ask_attributes(|mut file| file.seek(position))
     }
 }
 
@@ -508,9 +586,16 @@ impl Seek for File {
     }
 }
 
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("file", &self.file).finish()
+    }
+}
+
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> File {
-        File { file: Arc::new(EventScoped::new(file)) }
+        let position = Arc::new(Mutex::new(()));
+        File { file: Arc::new(EventScoped::new(file)), known: Known::new(None), position }
     }
 }
 

@@ -1,40 +1,22 @@
-//! Files and directories: `std::fs` for fibres and tasks.
-//!
-//! The kernel has no way to say that a file is not ready. So each of these calls runs on a thread
-//! of the pool of [`blocking`] while the fibre waits. That costs some microseconds: read and write
-//! in large pieces, or through `std::io::BufReader` and `BufWriter`. A kernel thread that runs no
-//! fibre calls std's functions directly. Closing a descriptor, as the drop of a [`File`] does, is
-//! done in place.
-//!
-//! No call here is ended by [cancellation](crate::cancel).
-//!
-//! # Tasks
-//! A [task](crate::task) uses the forms whose names end in `_async`; the others panic there. Such
-//! a call begins when its future is first polled. If the future is dropped, the call is made to
-//! its end nevertheless, and its result is dropped: a file may have been written or removed, or
-//! its position may have moved. Bytes are copied between the caller's buffer and one that the call
-//! owns.
-//!
-//! ```
-//! use sinew::fs;
-//! # let path = std::env::temp_dir().join(format!("sinew-fs-{}", std::process::id()));
-//! # let path = &path;
-//! sinew::run(|| {
-//!     sinew::block_on(async {
-//!         fs::write_async(path, "a line\n").await?;
-//!         assert_eq!(fs::read_to_string_async(path).await?, "a line\n");
-//!         fs::remove_file_async(path).await
-//!     })
-//! })
-//! # .unwrap();
-//! ```
+#![doc = include_str!("README.md")]
 
+mod cold;
 mod dir;
+mod facts;
 mod file;
+mod lookup;
+mod mount;
 mod options;
+mod reading;
+mod spare;
+mod whole;
 
 pub use dir::{DirBuilder, DirEntry, ReadDir, read_dir, read_dir_async};
 pub use file::File;
+pub use lookup::{
+    exists, exists_async, metadata, metadata_async, read, read_async, read_to_string, read_to_string_async,
+    symlink_metadata, symlink_metadata_async,
+};
 pub use options::OpenOptions;
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 
@@ -68,25 +50,6 @@ macro_rules! functions_of_paths {
 }
 
 functions_of_paths! {
-    /// Reads a whole file.
-    ///
-    /// # Errors
-    /// As `std::fs::read`.
-    ///
-    /// ```
-    /// sinew::run(|| {
-    ///     let names = sinew::fs::read("/proc/self/comm").unwrap();
-    ///     assert!(!names.is_empty());
-    /// });
-    /// ```
-    read, read_async(path) -> Vec<u8> = std::fs::read;
-
-    /// Reads a whole file of text.
-    ///
-    /// # Errors
-    /// As `std::fs::read_to_string`.
-    read_to_string, read_to_string_async(path) -> String = std::fs::read_to_string;
-
     /// Copies a file and its permissions. Returns the number of bytes.
     ///
     /// # Errors
@@ -152,24 +115,6 @@ functions_of_paths! {
     /// # Errors
     /// As `std::fs::remove_dir_all`.
     remove_dir_all, remove_dir_all_async(path) -> () = std::fs::remove_dir_all;
-
-    /// Returns the metadata of a file. Follows symbolic links.
-    ///
-    /// # Errors
-    /// As `std::fs::metadata`.
-    metadata, metadata_async(path) -> Metadata = std::fs::metadata;
-
-    /// Returns the metadata of a file, or of the symbolic link itself.
-    ///
-    /// # Errors
-    /// As `std::fs::symlink_metadata`.
-    symlink_metadata, symlink_metadata_async(path) -> Metadata = std::fs::symlink_metadata;
-
-    /// Returns whether there is something at this path.
-    ///
-    /// # Errors
-    /// As `std::fs::exists`: if that cannot be said.
-    exists, exists_async(path) -> bool = std::fs::exists;
 }
 
 /// Makes these the contents of a file, which is created if it does not exist.

@@ -6,6 +6,7 @@
 
 use super::event_scope::do_there;
 use super::event_scoped::EventScoped;
+use super::ring::Ring;
 use super::slots::{self, Event, Key, Side};
 use crate::base::{clock, fork, kernel};
 use crate::processor::driver::{Bed, Bell};
@@ -17,7 +18,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The largest number of events that one system call returns. For more events, the cost of a second
@@ -34,6 +35,9 @@ const BELL: u64 = u64::MAX;
 
 /// The user data of inherited pollers.
 const INHERITED: u64 = u64::MAX - 1;
+
+/// The user data of the cluster's ring.
+const RING: u64 = u64::MAX - 2;
 
 /// Under constant load a processor looks at this distance. Half of it costs one more call for every
 /// 15 requests of a server that a tracer slows down.
@@ -78,6 +82,8 @@ pub(crate) struct Poller {
     number: u32,
     epoll: EventScoped<OwnedFd>,
     bell: Arc<PollerBell>,
+    /// The ring of the cluster, if its completions are reported here.
+    ring: OnceLock<Arc<Ring>>,
     /// The pollers of retired processors. The kernel reports on them as on descriptors.
     inherited: Mutex<Vec<Arc<Poller>>>,
     /// Whether no processor sleeps in here any more.
@@ -96,6 +102,7 @@ impl Poller {
             number: NEXT.fetch_add(1, Relaxed),
             epoll,
             bell: Arc::new(PollerBell::new()?),
+            ring: OnceLock::new(),
             inherited: Mutex::default(),
             abandoned: AtomicBool::new(false),
             busy: AtomicBool::new(false),
@@ -143,6 +150,16 @@ impl Poller {
         fork::check();
         // An error means that the kernel did not know the descriptor.
         let _ = epoll::delete(self.fd(), descriptor);
+    }
+
+    /// Minds the ring of the cluster from now on. Once.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn mind_ring(&self, ring: &Arc<Ring>) -> io::Result<()> {
+        self.ring.get_or_init(|| Arc::clone(ring));
+        let events = EventFlags::IN | EventFlags::ET;
+        Ok(epoll::add(self.fd(), ring.fd()?, EventData::new_u64(RING), events)?)
     }
 
     fn inherited(&self) -> MutexGuard<'_, Vec<Arc<Poller>>> {
@@ -229,7 +246,7 @@ impl Poller {
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let events = self.wait_for(&mut room, timeout);
         woke();
-        let mut inherited = false;
+        let (mut inherited, mut completed) = (false, false);
         for (index, event) in events.iter().enumerate() {
             if let Some(later) = events.get(index + 2 * AHEAD) {
                 slots::prefetch_slot(Key(later.data.u64()));
@@ -241,8 +258,13 @@ impl Poller {
                 BELL if timeout == Some(Duration::ZERO) => {}
                 BELL => self.bell.stop(),
                 INHERITED => inherited = true,
+                RING => completed = true,
                 key => slots::announce(Key(key), said(event.flags), signalled),
             }
+        }
+        if let Some(ring) = self.ring.get() {
+            // Also without an event: a completion interrupts the sleep of the thread that submitted.
+            if completed { ring.reap(signalled) } else { ring.reap_if_flying(signalled) }
         }
         if inherited {
             self.look_at_inherited(clock::cycles(), signalled);

@@ -1,7 +1,9 @@
 //! The pollers of a cluster, and which threads poll.
 
+use super::engine::Means;
 use super::event_scope::Home;
 use super::poller::Poller;
+use super::ring::Ring;
 use super::slots;
 use crate::base::fatal;
 use crate::processor::Processor;
@@ -9,6 +11,7 @@ use crate::processor::cluster::{Cluster, ClusterShared};
 use crate::processor::driver::{Bed, Bell, Driver};
 use crate::processor::idle::Idle;
 use crate::sched::{MAX_PROCESSORS, ProcessorId};
+use crate::wait::Signalled;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -36,10 +39,13 @@ pub enum Polling {
 /// The pollers of a cluster, each made when a fibre first waits for a descriptor.
 pub(crate) struct Pollers {
     polling: Polling,
+    means: Means,
     /// By processor number, if each processor has its own; otherwise there is one.
     made: Box<[OnceLock<Arc<Poller>>]>,
     /// Each poller has a place in `made` below this. Written under `changing`, read by any processor.
     end: AtomicUsize,
+    /// The ring of the cluster, made at the first operation. `None` if the kernel refused it.
+    ring: OnceLock<Option<Arc<Ring>>>,
     /// Held by a thread that makes a poller, or gives one to another processor.
     changing: Mutex<Changing>,
     /// Whether the polling thread is to end. Written by `stop`.
@@ -55,12 +61,14 @@ struct Changing {
 }
 
 impl Pollers {
-    pub(crate) fn new(polling: Polling) -> Pollers {
+    pub(crate) fn new(polling: Polling, means: Means) -> Pollers {
         let count = if polling == Polling::PerProcessor { MAX_PROCESSORS } else { 1 };
         Pollers {
             polling,
+            means,
             made: std::iter::repeat_with(OnceLock::new).take(count).collect(),
             end: AtomicUsize::new(0),
+            ring: OnceLock::new(),
             changing: Mutex::default(),
             stopped: Arc::default(),
         }
@@ -68,6 +76,10 @@ impl Pollers {
 
     pub(crate) fn polling(&self) -> Polling {
         self.polling
+    }
+
+    pub(crate) fn means(&self) -> Means {
+        self.means
     }
 
     fn changing(&self) -> MutexGuard<'_, Changing> {
@@ -130,6 +142,27 @@ impl Pollers {
         })
     }
 
+    /// Returns the ring of the cluster, for a strand on this processor; `None` if there is none.
+    fn ring(&self, processor: ProcessorId, cluster: &ClusterShared) -> Option<Arc<Ring>> {
+        if !self.means.files() {
+            return None;
+        }
+        let make = || {
+            let poller = self.poller(processor, cluster).ok()?;
+            let ring = Arc::new(Ring::new().ok()?);
+            poller.mind_ring(&ring).ok()?;
+            Some(ring)
+        };
+        self.ring.get_or_init(make).clone()
+    }
+
+    /// Takes out what the cluster's ring has completed, without a system call. Returns whether a party
+    /// goes on.
+    #[inline]
+    fn reap(&self) -> bool {
+        self.ring.get().is_some_and(|ring| ring.as_ref().is_some_and(|ring| reap(ring)))
+    }
+
     /// Returns the poller that this processor minds, if it has been made.
     #[inline]
     fn minded(&self, processor: ProcessorId) -> Option<&Arc<Poller>> {
@@ -139,7 +172,7 @@ impl Pollers {
 
 impl Driver for Pollers {
     fn look(&self, processor: ProcessorId, now: u64) -> bool {
-        let found = self.minded(processor).is_some_and(|poller| poller.look(now));
+        let found = self.minded(processor).is_some_and(|poller| poller.look(now)) | self.reap();
         if self.polling != Polling::PerProcessor {
             return found;
         }
@@ -149,6 +182,7 @@ impl Driver for Pollers {
     }
 
     fn look_at_times(&self, processor: ProcessorId, now: u64, gave_way: bool) {
+        self.reap();
         if let Some(poller) = self.minded(processor) {
             poller.look_at_times(now, gave_way);
         }
@@ -205,7 +239,7 @@ impl Driver for Pollers {
         }
     }
 
-    /// Ends the polling thread, if there is one.
+    /// Ends the polling thread and the ring, if there are any.
     fn stop(&self) {
         let thread = self.changing().thread.take();
         if let (Some(thread), Some(poller)) = (thread, self.made[0].get()) {
@@ -216,6 +250,9 @@ impl Driver for Pollers {
                 fatal("a poller panicked");
             }
         }
+        if let Some(Some(ring)) = self.ring.get() {
+            ring.stop();
+        }
         let ended: Vec<_> = self.made.iter().filter_map(OnceLock::get).map(|poller| poller.number()).collect();
         if !ended.is_empty() {
             slots::orphan(&ended);
@@ -223,7 +260,18 @@ impl Driver for Pollers {
     }
 }
 
+fn reap(ring: &Ring) -> bool {
+    let mut signalled = Signalled::new();
+    ring.reap_if_flying(&mut signalled);
+    signalled.go_on() > 0
+}
+
 impl Processor {
+    /// Returns the ring of the processor's cluster; `None` if there is none.
+    pub(crate) fn ring(&self) -> Option<Arc<Ring>> {
+        self.cluster().drivers().get::<Pollers>().ring(self.post().id(), self.cluster())
+    }
+
     /// Returns the poller for a descriptor that a strand on this processor waits for.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use super::address::Address;
 use super::raw::{self, Byte, Gathered};
 use super::socket::Socket;
-use crate::io::{Done, Side};
+use crate::io::{Done, Side, batches};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
@@ -77,11 +77,11 @@ impl Socket {
         {
             return line.write(self, buffer);
         }
-        self.operate(Side::Write, |fd| send(fd, buffer))
+        self.operate(Side::Write, |fd| send_with_others(fd, buffer))
     }
 
     pub(crate) fn write_until(&self, buffer: &[u8], deadline: Instant) -> io::Result<usize> {
-        self.operate_until(Side::Write, deadline, |fd| send(fd, buffer))
+        self.operate_until(Side::Write, deadline, |fd| send_with_others(fd, buffer))
     }
 
     /// Does nothing, unless the socket is on its line: then bytes may be held back there.
@@ -94,7 +94,11 @@ impl Socket {
             let first = buffers.iter().find(|buffer| !buffer.is_empty());
             return line.write(self, first.map_or(&[], |buffer| buffer));
         }
-        self.operate(Side::Write, |fd| send_slices(fd, buffers))
+        let buffers = &buffers[..buffers.len().min(MOST_SLICES)];
+        self.operate(Side::Write, |fd| match batches::send_slices(fd, buffers) {
+            Some(sent) => Ok(Done::some(sent?)),
+            None => send_slices(fd, buffers),
+        })
     }
 
     /// Receives a datagram. With `PEEK` the datagram, or the bytes of a stream, stay there.
@@ -224,6 +228,15 @@ fn shown(count: usize, asked: usize, had_descriptors: bool) -> Done<usize> {
 #[inline]
 pub(super) fn send(fd: BorrowedFd<'_>, buffer: &[u8]) -> io::Result<Done<usize>> {
     Ok(Done::bytes(rustix::net::send(fd, buffer, SEND)?, buffer.len()))
+}
+
+/// As [`send`], together with other fibres that send at this moment. The caller may be suspended.
+#[inline]
+fn send_with_others(fd: BorrowedFd<'_>, buffer: &[u8]) -> io::Result<Done<usize>> {
+    match batches::send(fd, buffer) {
+        Some(sent) => Ok(Done::bytes(sent?, buffer.len())),
+        None => send(fd, buffer),
+    }
 }
 
 pub(super) fn send_slices(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Done<usize>> {

@@ -2,9 +2,9 @@
 //! started.
 //!
 //! A *driver* makes strands ready besides other strands, and is what a processor without work
-//! sleeps in. Timers and pollers are drivers; the trait also fits a completion ring, and a
-//! simulated kernel, which a test plugs in (`runtime/simulated.rs`). A processor knows drivers by this trait alone. The runtime plugs them in when it builds a
-//! cluster.
+//! sleeps in. It also makes the calls that strands leave with their processor. Timers, pollers and batches
+//! are drivers; so is a simulated kernel, which a test plugs in (`runtime/simulated.rs`). A processor
+//! knows drivers by this trait alone. The runtime plugs them in when it builds a cluster.
 //!
 //! | when | caller | calls |
 //! | --- | --- | --- |
@@ -13,6 +13,7 @@
 //! | the sentinel falls asleep | the sentinel | `bed`, `until_next`, [`Bed::sleep`] |
 //! | another processor falls asleep | that processor | `bed`, and [`Bed::sleep`] if there is one |
 //! | the sentinel wakes up | the sentinel | `fire_due` |
+//! | a processor has calls in its outbox, and reasons to make them | that processor, or another one that helps | `carry_out` |
 //! | a processor is removed | a thread of the cluster's home | `bequeath`, before the processor knows |
 //! | a retiring processor detaches | that processor | `abandon` |
 //! | a processor is added | a thread of the cluster's home | `reclaim` |
@@ -25,9 +26,11 @@
 //! beats, not a promise.
 
 use super::idle::Idle;
+use super::outbox::Taken;
 use crate::sched::ProcessorId;
 use std::any::Any;
 use std::io;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -59,6 +62,18 @@ pub(crate) trait Driver: Any + Send + Sync {
     /// Returns what this processor sleeps in; `None` if it sleeps on a word of its own.
     fn bed(&self, _processor: ProcessorId, _is_sentinel: bool) -> Option<&dyn Bed> {
         None
+    }
+
+    /// Says whether the driver carries out calls that strands leave with their processor.
+    fn takes_calls(&self) -> bool {
+        false
+    }
+
+    /// Makes the calls that strands have left with this processor, and `own`, which is of the strand
+    /// that runs the caller. All have been made when this returns, and their strands are ready. Returns
+    /// whether they were a batch: if not, it does not pay to leave more.
+    fn carry_out(&self, _processor: ProcessorId, _calls: Taken<'_>, _own: Option<NonNull<()>>) -> bool {
+        false
     }
 
     /// Lets `heir` mind what `retiring` minds.
@@ -141,6 +156,16 @@ impl Drivers {
     /// Returns the first bed that a driver has: a processor sleeps in one place.
     pub(super) fn bed(&self, processor: ProcessorId, is_sentinel: bool) -> Option<&dyn Bed> {
         self.0.iter().find_map(|driver| driver.bed(processor, is_sentinel))
+    }
+
+    pub(super) fn takes_calls(&self) -> bool {
+        self.0.iter().any(|driver| driver.takes_calls())
+    }
+
+    /// As [`Driver::carry_out`], by the driver that takes calls.
+    pub(super) fn carry_out(&self, processor: ProcessorId, calls: Taken<'_>, own: Option<NonNull<()>>) -> bool {
+        let driver = self.0.iter().find(|driver| driver.takes_calls());
+        driver.expect("calls are left only if a driver takes them").carry_out(processor, calls, own)
     }
 
     pub(super) fn bequeath(&self, retiring: ProcessorId, heir: ProcessorId, idle: &Idle) -> io::Result<()> {

@@ -106,6 +106,12 @@ impl Processor {
     /// Searches and sleeps until there is a strand to run. Returns `None` when the processor is to end.
     #[cold]
     pub(super) fn wait_for_work(&self) -> Option<Ready> {
+        if self.empty_outbox()
+            && let Some(strand) = self.next()
+        {
+            self.stop_waiting();
+            return Some(strand);
+        }
         let since = self.clock.now();
         let found = self.search_and_sleep();
         self.settling.was_idle(self.clock.now().saturating_sub(since));
@@ -259,6 +265,7 @@ impl Processor {
         let now = self.clock.read();
         self.post.beat_pulse(now);
         self.see_arrivals();
+        self.help(now);
         self.cluster.drivers().fire_due();
         let found = self.next().or_else(|| self.look()).or_else(|| match self.detached.get() {
             true => None,

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod batching;
 mod belonging;
 #[cfg(debug_assertions)]
 mod blame;
@@ -14,6 +15,7 @@ mod lane;
 #[cfg(all(test, sinew_loom))]
 mod models;
 mod newcomers;
+pub(crate) mod outbox;
 mod plug;
 mod post;
 mod rest;
@@ -25,6 +27,7 @@ pub(crate) mod spawn;
 pub(crate) mod waker;
 mod warden;
 
+pub(crate) use batching::Leaving;
 pub(crate) use current::{put_memory, runs_a_task, with_current};
 pub(crate) use plug::Plug;
 pub(crate) use post::Post;
@@ -35,6 +38,7 @@ use crate::sched::{Local, Placement, Wake};
 use crate::stack::pool::Stacks;
 use crate::strand::blocks::Blocks;
 use crate::strand::{After, Fifo, Owed, Priority, Ready, Strand};
+use batching::Batching;
 use clock::Clock;
 use cluster::ClusterShared;
 use current::RunningTask;
@@ -59,6 +63,7 @@ pub(crate) struct Processor {
     idler: Idler,
     running: Running,
     settling: Settling,
+    batching: Batching,
     stacks: Stacks,
     blocks: Blocks,
     /// Whether the processor has given up its end of the scheduler.
@@ -79,6 +84,8 @@ enum Supply {
     Lane,
     /// From either: the processor compares them, and unpacks what other threads have sent.
     Either,
+    /// From the strands whose calls have been made: each goes on with the turn that it had.
+    Resumed,
 }
 
 /// Makes a strand ready, from anywhere.
@@ -125,6 +132,7 @@ impl Processor {
             local: cluster.scheduler().attach(placement),
             migrating: is_migrating,
             pushes_for: Cell::new(Arc::as_ptr(&cluster)),
+            batching: Batching::new(cluster.drivers().takes_calls()),
             cluster,
             post,
             lane: Lane::new(),
@@ -186,6 +194,9 @@ impl Processor {
     fn look_around(&self, after: After) {
         self.post.beat_pulse(self.clock.now());
         self.see_arrivals();
+        if self.batching.is_due(self.clock.now()) {
+            self.empty_outbox_now();
+        }
         if self.clock.is_beat_due() {
             self.beat(after);
         }
@@ -210,6 +221,7 @@ impl Processor {
         let drivers = self.cluster.drivers();
         drivers.fire_due();
         drivers.look_at_times(self.post.id(), now, after == After::Yielded);
+        self.help(now);
         if !self.detached.get() {
             self.local.beat(now);
             if self.supply.get() == Supply::Lane {
@@ -232,6 +244,7 @@ impl Processor {
             Supply::Scheduler => self.local.next(self.clock.now()),
             Supply::Lane => self.lane.pop().or_else(|| self.next_of_either()),
             Supply::Either => self.next_of_either(),
+            Supply::Resumed => self.next_resumed(),
         }
     }
 
@@ -264,9 +277,10 @@ impl Processor {
         self.lane.pop()
     }
 
-    /// Sets where the next strand comes from.
+    /// Sets where the next strand comes from, after the strands whose calls have been made.
     #[inline]
     fn draw_from(&self, supply: Supply) {
+        let supply = if self.batching.has_resumed() { Supply::Resumed } else { supply };
         self.supply.set(supply);
         let is_scheduler = supply == Supply::Scheduler;
         self.pushes_for.set(if is_scheduler { Arc::as_ptr(&self.cluster) } else { std::ptr::null() });
@@ -386,18 +400,22 @@ impl Processor {
     /// batch. Returns their number.
     fn make_all_ready(&self, mut strands: Fifo) -> usize {
         let now = self.clock.now();
-        let (mut others, mut count) = (Fifo::new(), 0);
+        let resumes = self.batching.resumes();
+        let (mut others, mut count, mut elsewhere) = (Fifo::new(), 0, 0);
         let mut ours = std::iter::from_fn(|| {
             loop {
                 let ready = strands.pop()?;
                 count += 1;
                 ready.stamp(now);
-                if self.may_keep(&ready) {
+                if resumes && self.may_resume(&ready) {
+                    self.batching.resume(ready);
+                } else if self.may_keep(&ready) {
                     self.keep(ready);
                 } else if ready.strand().bound_to().is_none() && self.is_for_scheduler(&ready) {
                     return Some(ready);
                 } else {
                     others.push(ready);
+                    elsewhere += 1;
                 }
             }
         });
@@ -415,6 +433,11 @@ impl Processor {
         while let Some(ready) = others.pop() {
             make_ready(ready);
         }
+        if resumes {
+            self.draw_from(Supply::Either);
+        } else {
+            self.batching.expect(count - elsewhere, now);
+        }
         count
     }
 
@@ -426,9 +449,12 @@ impl Processor {
     #[cold]
     fn unpack_arrivals(&self) {
         let mut arrivals = self.post.take_arrivals();
+        let mut count = 0;
         while let Some(strand) = arrivals.pop() {
             self.lane.receive(strand);
+            count += 1;
         }
+        self.batching.expect(count, self.clock.now());
     }
 
     fn take_deferred(&self, ready_at: u64) -> Option<Ready> {

@@ -3,6 +3,7 @@
 use super::cluster::ClusterShared;
 use super::drain::Tally;
 use super::newcomers::Newcomers;
+use super::outbox::Outbox;
 use crate::sched::ProcessorId;
 use crate::strand::{Fifo, Inbox, Ready};
 use crossbeam_utils::CachePadded;
@@ -18,6 +19,7 @@ pub(crate) struct Post {
     /// processor takes.
     arrivals: CachePadded<Inbox>,
     newcomers: CachePadded<Newcomers>,
+    outbox: CachePadded<Outbox>,
     /// An [`Order`]. Written by the thread that adds, removes or stops the processor.
     order: AtomicU8,
     /// The number of strands that are bound to the processor. Written by the processor only.
@@ -78,6 +80,7 @@ impl Post {
             id,
             arrivals: CachePadded::new(Inbox::new()),
             newcomers: CachePadded::new(Newcomers::new()),
+            outbox: CachePadded::new(Outbox::new()),
             order: AtomicU8::new(Order::Serve as u8),
             bound: AtomicU32::new(0),
             load: AtomicU32::new(0),
@@ -195,6 +198,11 @@ impl Post {
     pub(super) fn deliver(&self, cluster: &ClusterShared, ready: Ready) {
         self.arrivals.put(ready);
         cluster.idle().notify_processor(self.id);
+    }
+
+    #[inline]
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
     pub(super) fn newcomers(&self) -> &Newcomers {

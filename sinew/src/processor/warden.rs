@@ -153,6 +153,6 @@ impl ClusterShared {
         while let Some(newcomer) = newcomers.pop() {
             self.accept(newcomer);
         }
-        self.idle().notify(Wake::Backlog);
+        self.idle().notify_from_outside(Wake::Backlog);
     }
 }

@@ -5,7 +5,7 @@ use super::{Leftovers, Runtime};
 use crate::base::fallback::{Facility, denied};
 use crate::base::{fence, fork};
 use crate::fibre;
-use crate::io::{EventScope, Home, Pollers, Polling};
+use crate::io::{Batches, Engine, EventScope, Home, Pollers, Polling};
 use crate::processor::cluster::{BuildError, Cluster, ClusterPlan};
 use crate::processor::driver::{Driver, Drivers};
 use crate::processor::{self, Processor, RuntimeShared};
@@ -30,6 +30,7 @@ pub struct ClusterBuilder {
     cpus: Option<Vec<usize>>,
     topology: Option<Topology>,
     polling: Polling,
+    engine: Engine,
     event_scope: Option<EventScope>,
     spares: Option<usize>,
     clock: Option<TestClock>,
@@ -46,6 +47,7 @@ impl Cluster {
             cpus: None,
             topology: None,
             polling: Polling::default(),
+            engine: Engine::default(),
             event_scope: None,
             spares: None,
             clock: None,
@@ -98,6 +100,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Sets whether the cluster uses io_uring. Without this, it does where that is faster and the kernel
+    /// permits it. [`Cluster::io`] says what the cluster uses.
+    pub fn io(mut self, engine: Engine) -> Self {
+        self.engine = engine;
+        self
+    }
+
     /// Sets the event scope that the processors are in. Without this, it is the caller's.
     pub fn event_scope(mut self, scope: &EventScope) -> Self {
         self.event_scope = Some(scope.clone());
@@ -145,7 +154,9 @@ impl ClusterBuilder {
         // Timers first: they are asked for most often.
         let mut drivers: Vec<Box<dyn Driver>> = vec![Box::new(Timers::going_by(self.clock))];
         drivers.extend(others);
-        drivers.push(Box::new(Pollers::new(self.polling)));
+        let means = self.engine.means();
+        drivers.push(Box::new(Pollers::new(self.polling, means)));
+        drivers.push(Box::new(Batches::new(means)));
         Ok(ClusterPlan {
             name: self.name,
             processors,
@@ -171,6 +182,7 @@ impl fmt::Debug for ClusterBuilder {
             .field("cpus", &self.cpus)
             .field("topology", &self.topology)
             .field("polling", &self.polling)
+            .field("io", &self.engine)
             .field("event_scope", &self.event_scope)
             .field("spares", &self.spares)
             .finish()
@@ -241,6 +253,11 @@ impl Builder {
     /// See [`ClusterBuilder::polling`].
     pub fn polling(self, polling: Polling) -> Self {
         self.with(|cluster| cluster.polling(polling))
+    }
+
+    /// See [`ClusterBuilder::io`].
+    pub fn io(self, engine: Engine) -> Self {
+        self.with(|cluster| cluster.io(engine))
     }
 
     /// See [`ClusterBuilder::event_scope`].

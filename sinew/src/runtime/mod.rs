@@ -235,6 +235,7 @@ impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime")
             .field("main_cluster", &self.main)
+            .field("io", &format_args!("{}", self.main.io()))
             .field("leftovers", &self.leftovers)
             .field("live_strands", &self.live_strands())
             .finish()

@@ -216,7 +216,7 @@ impl Levels {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sinew_loom)))]
 mod tests {
     use super::*;
 

@@ -7,14 +7,15 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-const FACILITIES: [&str; 7] = [
+const FACILITIES: [&str; 8] = [
     "",
     "membarrier",
     "madvise-guards",
     "batched-madvise",
     "topology",
     "pidfd",
-    "membarrier,madvise-guards,batched-madvise,topology,pidfd",
+    "io-uring",
+    "membarrier,madvise-guards,batched-madvise,topology,pidfd,io-uring",
 ];
 
 const FIBRES: u32 = 500;

@@ -2,7 +2,8 @@
 //! guard is wider than any frame of ordinary C code.
 #![allow(unsafe_code)]
 
-use crate::fixture::rerun::{Rerun, SIGABRT};
+use crate::fixture::refused::{Call, Threads, refuse};
+use crate::fixture::rerun::{Outcome, Rerun, SIGABRT, need};
 use crate::overflow::overflow;
 use sinew::{FibreBuilder, JoinHandle, Runtime};
 use std::hint::black_box;
@@ -96,69 +97,17 @@ fn check(prepare: impl FnOnce() + Send) {
 }
 
 #[track_caller]
-fn assert_guarded(outcome: &crate::fixture::rerun::Outcome) {
+fn assert_guarded(outcome: &Outcome) {
     assert!(outcome.stdout.contains("accessible pages: <0>"), "{outcome:#?}");
     outcome.assert_killed(SIGABRT, &["fibre 'second' has overflowed its stack of 64 KiB"]);
-}
-
-/// Ends the child if the machine does not allow what the test needs.
-fn need(is_allowed: bool, what: &str) {
-    if !is_allowed {
-        println!("refused: {what}: {}", io::Error::last_os_error());
-        std::process::exit(0);
-    }
-}
-
-/// Returns whether the machine allowed the child what the test needs.
-fn was_allowed(outcome: &crate::fixture::rerun::Outcome) -> bool {
-    let is_refused = outcome.stdout.contains("refused: ");
-    if is_refused {
-        println!("{}", outcome.stdout);
-    }
-    !is_refused
 }
 
 /// Makes the kernel answer like one before 6.13, which has no guards.
 fn forget_guards() {
     const GUARD_INSTALL: u32 = 102;
-    const NUMBER: u32 = 0;
-    const fn argument(index: u32) -> u32 {
-        16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
-    }
-    let load = |offset| libc::sock_filter {
-        code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
-        jt: 0,
-        jf: 0,
-        k: offset,
-    };
-    let skip_unless = |value, jf| libc::sock_filter {
-        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-        jt: 0,
-        jf,
-        k: value,
-    };
-    let answer = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
-    let refuse = answer(libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32);
-    let mut filter = [
-        load(NUMBER),
-        skip_unless(libc::SYS_madvise as u32, 3),
-        load(argument(2)),
-        skip_unless(GUARD_INSTALL, 1),
-        refuse,
-        load(NUMBER),
-        skip_unless(libc::SYS_process_madvise as u32, 3),
-        load(argument(3)),
-        skip_unless(GUARD_INSTALL, 1),
-        refuse,
-        answer(libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: no memory is involved.
-    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    need(done == 0, "no new privileges");
-    // SAFETY: the filter program is valid for the call.
-    let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
-    need(done == 0, "a filter of calls");
+    let calls =
+        [Call::with(libc::SYS_madvise, 2, GUARD_INSTALL), Call::with(libc::SYS_process_madvise, 3, GUARD_INSTALL)];
+    refuse(&calls, libc::EINVAL, Threads::This);
 }
 
 #[test]
@@ -179,7 +128,7 @@ fn every_stack_has_a_guard_on_a_kernel_without_guards() {
         forget_guards();
         check(|| ());
     });
-    if was_allowed(&outcome) {
+    if outcome.was_allowed() {
         assert_guarded(&outcome);
     }
 }
@@ -191,7 +140,7 @@ fn every_stack_has_a_guard_in_locked_memory() {
         need(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0, "locked memory");
         check(|| ());
     });
-    if was_allowed(&outcome) {
+    if outcome.was_allowed() {
         assert_guarded(&outcome);
     }
 }
@@ -204,7 +153,7 @@ fn every_stack_has_a_guard_after_memory_was_locked() {
             need(unsafe { libc::mlockall(libc::MCL_CURRENT) } == 0, "locked memory");
         });
     });
-    if was_allowed(&outcome) {
+    if outcome.was_allowed() {
         assert_guarded(&outcome);
     }
 }
@@ -225,7 +174,7 @@ fn every_stack_has_a_guard_where_the_kernel_refuses_part_of_a_batch() {
             need(flags.contains(" lo"), "some locked memory");
         });
     });
-    if was_allowed(&outcome) {
+    if outcome.was_allowed() {
         assert_guarded(&outcome);
     }
 }

@@ -98,6 +98,9 @@ impl ClusterShared {
         let post = Arc::clone(self.posts[index].get_or_init(|| Arc::new(Post::new(id))));
         self.posts_used.fetch_max(index + 1, Ordering::Relaxed);
         post.give_order(Order::Serve);
+        if !crew.members.is_empty() {
+            self.idle.expect_company();
+        }
         self.at_home(move |cluster| {
             cluster.drivers.reclaim(id);
             Ok(())

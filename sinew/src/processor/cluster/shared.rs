@@ -67,7 +67,7 @@ impl ClusterShared {
         Arc::new_cyclic(|itself| ClusterShared {
             name: plan.name,
             scheduler: plan.scheduler,
-            idle: Idle::new(MAX_PROCESSORS),
+            idle: Idle::new(MAX_PROCESSORS, plan.processors == 1),
             drivers: plan.drivers,
             threads: plan.threads,
             serve: plan.serve,
@@ -150,7 +150,7 @@ impl ClusterShared {
         } else {
             let now = ready.ready_at();
             let wake = self.scheduler().inject(ready, now);
-            self.idle().notify(wake);
+            self.idle().notify_from_outside(wake);
         }
     }
 
@@ -160,7 +160,7 @@ impl ClusterShared {
         deferred.push(ready);
         self.deferred_len.fetch_add(1, Ordering::Relaxed);
         drop(deferred);
-        self.idle.notify(Wake::Backlog);
+        self.idle.notify_from_outside(Wake::Backlog);
     }
 
     /// Takes the first background strand, if it became ready at `ready_at` or before.

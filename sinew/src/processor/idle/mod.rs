@@ -48,6 +48,11 @@ pub(crate) struct Idle {
     /// The number of times that a sentinel has departed.
     departures: AtomicU32,
     sleepers: Box<[Sleeper]>,
+    /// Whether the cluster has had one processor only, up to now. Cleared before a second one begins.
+    is_alone: AtomicBool,
+    /// Whether the cluster was built with one processor. Then threads that are no processors of the
+    /// cluster execute a full fence. Never changes.
+    began_alone: bool,
 }
 
 struct Sleeper {
@@ -75,7 +80,8 @@ pub(crate) enum Role {
 }
 
 impl Idle {
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// Makes room for `capacity` processors. `alone` says that the cluster begins with one.
+    pub(crate) fn new(capacity: usize, alone: bool) -> Self {
         let sleeper = || Sleeper {
             state: AtomicU32::new(AWAKE),
             below: AtomicU32::new(0),
@@ -88,19 +94,60 @@ impl Idle {
             sentinel: AtomicU32::new(0),
             departures: AtomicU32::new(0),
             sleepers: std::iter::repeat_with(sleeper).take(capacity).collect(),
+            is_alone: AtomicBool::new(alone),
+            began_alone: alone,
         }
     }
 
-    /// Wakes a processor if one is needed, and never waits. Every caller that has put a strand into a
-    /// queue calls this after that.
+    /// Prepares for a second processor. Before it begins.
+    pub(crate) fn expect_company(&self) {
+        self.is_alone.store(false, Relaxed);
+        // Pairs with the full fence in `fence_asleep`.
+        fence::heavy();
+    }
+
+    /// Is the fence of a processor that announced itself, before it searches. It is a heavy one, unless
+    /// all other threads that make strands ready execute a full one: see `fence_outside`.
+    fn fence_asleep(&self) {
+        fence::full();
+        if !self.is_alone.load(Relaxed) {
+            fence::heavy();
+        }
+    }
+
+    /// Is the fence of a thread that may be no processor of the cluster, after it has published something.
+    #[inline]
+    fn fence_outside(&self) {
+        if self.began_alone {
+            fence::full();
+        } else {
+            fence::light();
+        }
+    }
+
+    /// Wakes a processor if one is needed, and never waits. Every processor that has put a strand into a
+    /// queue of its own cluster calls this after that.
     #[inline]
     pub(crate) fn notify(&self, wake: Wake) {
         if wake == Wake::Nobody {
             return;
         }
-        // Publish first, then look for sleepers. Pairs with the heavy fence in
-        // `Lingering::announce`.
+        // Publish first, then look for sleepers. Pairs with the fence in `Lingering::announce`.
         fence::light();
+        self.notify_sleepers(wake);
+    }
+
+    /// As [`notify`](Idle::notify), by any thread.
+    pub(crate) fn notify_from_outside(&self, wake: Wake) {
+        if wake != Wake::Nobody {
+            // As in `notify`.
+            self.fence_outside();
+            self.notify_sleepers(wake);
+        }
+    }
+
+    #[inline]
+    fn notify_sleepers(&self, wake: Wake) {
         let word = self.word.load(Relaxed);
         if word & SLEEPERS != 0 {
             self.notify_slow(wake, word);
@@ -126,8 +173,8 @@ impl Idle {
     /// this after that.
     #[inline]
     pub(crate) fn notify_processor(&self, id: ProcessorId) {
-        // Pairs with the heavy fences in `announce` and `hide`, as in `notify`.
-        fence::light();
+        // Pairs with the fences in `announce` and `hide`, as in `notify`.
+        self.fence_outside();
         if self.sleepers[id.index()].state.load(Relaxed) != AWAKE {
             self.claim(id);
         }
@@ -141,9 +188,9 @@ impl Idle {
 
     /// Wakes the sentinel, so that it looks at its timers again.
     pub(crate) fn wake_sentinel(&self) {
-        // Arm the timer first, then look for the sentinel. Pairs with the heavy fences in `announce`
-        // and `become_sentinel`.
-        fence::light();
+        // Arm the timer first, then look for the sentinel. Pairs with the fences in `announce` and
+        // `become_sentinel`.
+        self.fence_outside();
         let sentinel = self.sentinel.load(Relaxed);
         if sentinel != 0 {
             self.claim(ProcessorId((sentinel - 1) as u16));
@@ -356,9 +403,9 @@ impl<'a> Lingering<'a> {
         }
         // Release pairs with the Acquire in `found`.
         idle.word.fetch_sub(LINGERER, Release);
-        // Announce first, then search. Pairs with the light fences in `notify`,
-        // `notify_processor` and `wake_sentinel`.
-        fence::heavy();
+        // Announce first, then search. Pairs with the fences in `notify`, `notify_processor` and
+        // `wake_sentinel`.
+        idle.fence_asleep();
         let mut announced = Announced { idle, id, role: if sentinel { Role::Sentinel } else { Role::Sleeper } };
         // Announce first, then look for the sentinel once more: a sentinel that retires leaves
         // first, and then looks for a sleeper. Pairs with the light fence in `relieve`.

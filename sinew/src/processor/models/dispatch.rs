@@ -37,7 +37,7 @@ const SCHEDULERS: [fn() -> Box<dyn Scheduler>; 3] =
 
 impl Cluster {
     fn new<const N: usize>(scheduler: Box<dyn Scheduler>) -> (Arc<Cluster>, [Processor; N]) {
-        let idle = Box::leak(Box::new(Idle::new(N)));
+        let idle = Box::leak(Box::new(Idle::new(N, false)));
         let cluster = Arc::new(Cluster { scheduler, idle, processors: N as u32 });
         let mut index = 0;
         let processors = [(); N].map(|()| {

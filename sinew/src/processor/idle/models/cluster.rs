@@ -42,8 +42,17 @@ impl Server {
 impl Cluster {
     /// Leaked, a few hundred bytes, so that a processor that sleeps can be passed on.
     pub(super) fn new(processors: usize, work: usize) -> &'static Cluster {
+        Cluster::with(Idle::new(processors, false), work)
+    }
+
+    /// Makes a cluster that was built with one processor.
+    pub(super) fn alone(work: usize) -> &'static Cluster {
+        Cluster::with(Idle::new(2, true), work)
+    }
+
+    fn with(idle: Idle, work: usize) -> &'static Cluster {
         let work = (0..work).map(|_| AtomicBool::new(false)).collect();
-        Box::leak(Box::new(Cluster { idle: Idle::new(processors), work }))
+        Box::leak(Box::new(Cluster { idle, work }))
     }
 
     /// Puts a piece of work where processors look, and wakes none.

@@ -16,6 +16,30 @@ fn work_is_seen_by_the_search_or_its_notifier_sees_the_sleeper() {
     }
 }
 
+#[test]
+fn a_processor_that_is_alone_sees_what_a_thread_outside_publishes() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::alone(1);
+        let notifier = cluster.notifying(move || {
+            cluster.put(0);
+            cluster.idle.notify_from_outside(Wake::Backlog);
+        });
+        cluster.settle(turn.all([notifier, cluster.serving(Server::new(0, 0..1))]));
+    });
+}
+
+#[test]
+fn a_processor_that_was_alone_sees_what_a_second_one_publishes() {
+    check(2, 4, |turn| {
+        let cluster = Cluster::alone(1);
+        let second = cluster.notifying(move || {
+            cluster.idle.expect_company();
+            cluster.publish(0, Wake::Backlog);
+        });
+        cluster.settle(turn.all([second, cluster.serving(Server::new(0, 0..1))]));
+    });
+}
+
 /// A processor that is asleep, as a thread of a model. If it is woken, it finds work 0 at its
 /// first look.
 fn finding(cluster: &'static Cluster) -> Box<dyn FnOnce() -> Processor> {
