@@ -8,6 +8,7 @@ mod memory;
 mod message;
 mod runtime;
 mod serving;
+mod version;
 mod web;
 
 use clap::{Parser, Subcommand};
@@ -15,10 +16,20 @@ use std::process::ExitCode;
 
 /// Servers with one thread for each session, on the Sinew runtime.
 #[derive(Parser)]
-#[command(name = "sinew", version)]
+#[command(name = "sinew", version, disable_version_flag = true)]
+#[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 struct Command {
+    /// Print version
+    #[arg(short = 'V', long)]
+    version: bool,
+
+    /// With --version: also print the kernel, the number of CPUs, and how I/O is done
+    #[arg(short, long, requires = "version")]
+    verbose: bool,
+
+    /// `None` if the version is asked for.
     #[command(subcommand)]
-    server: Server,
+    server: Option<Server>,
 }
 
 #[derive(Subcommand)]
@@ -30,10 +41,12 @@ enum Server {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Command::parse().server {
-        Server::Memcached(options) => memcached::run(options),
-        Server::Web(options) => web::run(options),
-        Server::Manual(asked) => manual::run::<Command>(asked),
+    let command = Command::parse();
+    let outcome = match command.server {
+        Some(Server::Memcached(options)) => memcached::run(options),
+        Some(Server::Web(options)) => web::run(options),
+        Some(Server::Manual(asked)) => manual::run::<Command>(asked),
+        None => version::print::<Command>(command.verbose),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

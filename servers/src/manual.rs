@@ -1,9 +1,10 @@
 //! Shell completions and man pages, made from the command line's own description.
 
+use crate::message;
 use clap::{CommandFactory, Subcommand};
 use clap_complete::{Shell, generate};
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -37,11 +38,7 @@ pub fn run<C: CommandFactory>(manual: Manual) -> io::Result<()> {
             // Generating into a pipe would panic when the reader leaves.
             let mut script = Vec::new();
             generate(shell, &mut command, name, &mut script);
-            let mut output = io::stdout().lock();
-            match output.write_all(&script).and_then(|()| output.flush()) {
-                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
-                _ => Ok(()),
-            }
+            message::print(&script)
         }
         Manual::Man { directory } => {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));

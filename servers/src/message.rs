@@ -1,8 +1,8 @@
-//! Messages of a server on standard error.
+//! Messages of a server on standard error, and what a user has asked for on standard output.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Arguments;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -48,6 +48,18 @@ fn line(text: Arguments<'_>, lost: u64) -> Vec<u8> {
 fn is_writable(output: &impl AsFd) -> bool {
     let mut ready = [PollFd::new(output, PollFlags::OUT)];
     poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
+}
+
+/// Writes all of `text` to standard output.
+///
+/// # Errors
+/// The output cannot be written. A closed pipe is no error.
+pub fn print(text: &[u8]) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    match output.write_all(text).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use clap::{Args, ValueEnum};
+use sinew::io::Engine;
 use sinew::{BuildError, Runtime};
 use std::time::Duration;
 
@@ -15,6 +16,11 @@ pub struct RuntimeOptions {
     /// Scheduler: decides which session runs next, and where
     #[arg(long, value_name = "NAME", default_value = "fair")]
     pub scheduler: SchedulerName,
+
+    /// I/O: decides whether sessions use io_uring beside epoll. The environment variable SINEW_IO
+    /// overrules this option
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub io: EngineName,
 
     /// Keep each session on the kernel thread that began it, as Sinew's runtimes do by default.
     /// Without this option, sessions migrate
@@ -51,6 +57,27 @@ pub enum SchedulerName {
     Shared,
 }
 
+/// The ways of I/O that a user may choose.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum EngineName {
+    /// io_uring for what it makes faster, if the kernel permits it
+    Auto,
+    /// Only epoll, and a pool of threads for files
+    Epoll,
+    /// io_uring for all that it can do, if the kernel permits it
+    Ring,
+}
+
+impl From<EngineName> for Engine {
+    fn from(name: EngineName) -> Engine {
+        match name {
+            EngineName::Auto => Engine::Auto,
+            EngineName::Epoll => Engine::Epoll,
+            EngineName::Ring => Engine::Ring,
+        }
+    }
+}
+
 /// Builds a runtime whose sessions migrate, unless an option keeps them where they began. Sessions
 /// that migrate share out the CPUs even if the busy clients came to the same kernel thread.
 ///
@@ -64,7 +91,7 @@ pub enum SchedulerName {
 pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
     // The servers leave calls that block to the pool. A spare processor would take memory when there is
     // none, because calls run in place then.
-    let builder = Runtime::builder().spares(0);
+    let builder = Runtime::builder().spares(0).io(options.io.into());
     let builder = match options.threads {
         Some(threads) => builder.processors(threads),
         None => builder,

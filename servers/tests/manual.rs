@@ -22,7 +22,7 @@ fn script(shell: &str) -> String {
 fn every_shell_gets_a_script_that_names_the_commands_and_their_options() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = script(shell);
-        for word in COMMANDS.into_iter().chain(["no-migration", "scheduler"]) {
+        for word in COMMANDS.into_iter().chain(["no-migration", "scheduler", "epoll"]) {
             assert!(script.contains(word), "{shell}: no {word}");
         }
     }
@@ -65,6 +65,8 @@ fn man_pages_name_every_command() {
         // A hyphen is written as `\-` in a man page.
         assert!(own.contains(&format!("sinew\\-{command}(1)")), "{command} in {own}");
         assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{command}: {page}");
+        let is_server = ["memcached", "web"].contains(&command);
+        assert_eq!(page.contains("\\-\\-io"), is_server, "{command}: {page}");
     }
 }
 

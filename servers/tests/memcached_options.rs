@@ -53,6 +53,21 @@ fn only_the_chosen_protocol_is_served() {
     }
 }
 
+/// The server says more by itself if the kernel permits io_uring.
+#[test]
+fn a_verbose_server_says_how_it_does_io() {
+    for (io, expected) in [("auto", "epoll"), ("ring", "epoll"), ("epoll", "epoll\n")] {
+        let (server, errors) = Running::unread(&["-v", "--io", io]);
+        let mut line = String::new();
+        BufReader::new(errors).read_line(&mut line).expect("a line");
+        assert!(line.starts_with(&format!("sinew: memcached: I/O by {expected}")), "{io}: {line}");
+        let mut talk = server.connect();
+        let has_ring = line.contains("by io_uring");
+        assert_eq!(talk.stat("engine"), if has_ring { "epoll+io_uring" } else { "epoll" }, "{io}: {line}");
+        assert_eq!(talk.ask(b"set a 0 0 1\r\nx\r\nget a\r\n"), b"STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    }
+}
+
 #[test]
 fn a_client_can_shut_the_server_down_if_that_is_enabled() {
     for server in Running::both(&[]) {

@@ -341,7 +341,7 @@ fn the_server_finishes_requests_before_it_stops() {
 
 #[test]
 fn stats_report_the_server_and_its_requests() {
-    let server = Running::sinew(&["-t", "2", "--scheduler", "inverted", "-m", "32", "-c", "77"]);
+    let server = Running::sinew(&["-t", "2", "--scheduler", "inverted", "--io", "epoll", "-m", "32", "-c", "77"]);
     let mut talk = server.connect();
     talk.ask(b"set a 0 0 1\r\nx\r\nget a b\r\nincr a 1\r\ntouch a 0\r\ndelete b\r\ncas a 0 0 1 99\r\ny\r\n");
     let expected = [
@@ -384,4 +384,5 @@ fn bad_options_are_explained() {
     assert!(run(&["-t", "0"]).contains("at least one processor"));
     assert!(run(&["-l", "203.0.113.1", "-p", "0"]).contains("cannot listen at 203.0.113.1"));
     assert!(run(&["--scheduler", "nonsense"]).contains("fair"));
+    assert!(run(&["--io", "nonsense"]).contains("epoll"));
 }

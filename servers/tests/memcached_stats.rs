@@ -263,13 +263,14 @@ fn a_session_yields_after_its_number_of_requests() {
 
 #[test]
 fn stats_runtime_reports_what_memcached_does_not_have() {
-    let server = Running::sinew(&["--scheduler", "shared"]);
+    let server = Running::sinew(&["--scheduler", "shared", "--io", "epoll"]);
     let mut talk = server.connect();
     talk.say(SOME_REQUESTS);
     talk.ask(&[vec![b'v'; 3000], b"\r\n".to_vec()].concat());
     let runtime = report(&mut talk, "runtime");
     assert_eq!(value(&runtime, "scheduler"), "shared");
     assert_eq!(value(&runtime, "engine"), "epoll");
+    assert_eq!((value(&runtime, "io_uring_sends"), value(&runtime, "io_uring_error")), ("no", "0"));
     let memory: u64 = value(&runtime, "item_memory").parse().expect("a number");
     assert!((3000..4000).contains(&memory), "{memory}");
 }

@@ -32,6 +32,18 @@ fn a_connection_stays_open_until_the_client_wants_it_closed() {
 }
 
 #[test]
+fn files_are_served_by_every_way_of_io() {
+    let large = noise(1 << 20);
+    for io in ["auto", "epoll", "ring"] {
+        let serving =
+            Site::new().file("a", "A").file("large", &large).file("list/b", "").serve(&["--list", "--io", io]);
+        assert_eq!(serving.get("/a").text(), "A", "{io}");
+        assert!(serving.get("/large").body == large, "{io}");
+        assert_eq!(serving.get("/list/").status, 200, "{io}");
+    }
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let large = noise(200_000);
     let serving = Site::new().file("a", "A").file("b", noise(20_000)).file("c", &large).serve(&[

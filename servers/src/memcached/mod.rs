@@ -49,6 +49,7 @@ use options::{Extended, Protocol};
 use process::PidFile;
 use session::Known;
 use sinew::Scope;
+use sinew::io::Means;
 use sinew::shutdown::Shutdown;
 use sinew::signal::Signal;
 use stats::Prefixes;
@@ -94,6 +95,7 @@ pub struct Server {
     doors: OnceLock<Vec<(i32, String)>>,
     threads: usize,
     scheduler: &'static str,
+    io: Means,
     verbosity: AtomicU32,
     flushes: AtomicU64,
     /// How often a session has yielded to others.
@@ -248,6 +250,7 @@ impl Serve for Server {
         listen::write_ports(doors)?;
         let pid_file = PidFile::write(&self.options)?;
         doors.iter().for_each(Door::announce);
+        self.log(1, || format!("I/O by {}", self.io));
         Ok((pid_file, socket_file))
     }
 
@@ -337,6 +340,7 @@ pub fn run(options: Options) -> io::Result<()> {
         doors: OnceLock::new(),
         threads: runtime.main_cluster().processors(),
         scheduler: runtime.main_cluster().scheduler(),
+        io: runtime.main_cluster().io(),
         verbosity: AtomicU32::new(options.verbose.into()),
         flushes: AtomicU64::new(0),
         yields: AtomicU64::new(0),

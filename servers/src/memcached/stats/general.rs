@@ -1,7 +1,7 @@
 //! `stats`.
 
 use super::super::{Server, VERSION};
-use super::Report;
+use super::{Report, yes};
 use crate::descriptors;
 use crate::memcached::input;
 use crate::memcached::store::Totals;
@@ -21,7 +21,11 @@ impl Server {
         let mut report = Report::default();
         report.add("server", concat!("sinew ", env!("CARGO_PKG_VERSION")));
         report.add("scheduler", self.scheduler);
-        report.add("engine", "epoll");
+        let has_ring = self.io.batches() || self.io.files();
+        report.add("engine", if has_ring { "epoll+io_uring" } else { "epoll" });
+        report.add("io_uring_sends", yes(self.io.batches()));
+        // The kernel's number for the reason why it refuses io_uring.
+        report.add("io_uring_error", self.io.refusal().and_then(|error| error.raw_os_error()).unwrap_or(0));
         report.add("dormant_connections", self.lobby.count());
         report.add("item_memory", self.store.totals().in_use);
         report
