@@ -4,6 +4,7 @@
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
 
+mod batches;
 mod blocking;
 mod burst;
 mod channel;
@@ -14,6 +15,7 @@ mod efficiency;
 mod files;
 mod hyper;
 mod idle;
+mod latency;
 mod locality;
 mod memcached;
 mod memory;
@@ -21,6 +23,7 @@ mod migrate;
 mod mutex;
 mod placement;
 mod pollers;
+mod reading;
 mod scalability;
 mod serving;
 mod skew;
@@ -39,7 +42,7 @@ use std::time::Duration;
 
 use crate::bars::Bar;
 use crate::case::{Case, Outcome, Reading};
-use crate::load::server;
+use crate::load::{ring, server};
 use crate::peers::{Contender, Kind};
 
 /// In the order of the report.
@@ -65,7 +68,10 @@ pub static ALL: &[&Experiment] = &[
     &migrate::MIGRATE,
     &skew::SKEW,
     &blocking::BLOCKING,
+    &reading::READING,
     &web::WEB,
+    &batches::BATCHES,
+    &latency::LATENCY,
     &pollers::POLLERS,
     &connections::CONNECTIONS,
     &hyper::HYPER,
@@ -248,6 +254,7 @@ impl Experiment {
         match self.inability(peer) {
             Some(why) => Some(why),
             _ if !peer.is_installed() => Some("not installed"),
+            _ if peer.needs_ring() && !ring::is_permitted() => Some("the kernel does not permit io_uring"),
             _ => self.command_of(peer).and_then(|server| server::sinew_command(server).err()),
         }
     }
@@ -266,6 +273,7 @@ impl Experiment {
         match peer.kind {
             Kind::Command(server) => Some(server),
             Kind::Inside => self.command,
+            Kind::Server if peer.family() == "sinew" => self.command,
             _ => None,
         }
     }

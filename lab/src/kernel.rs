@@ -1,6 +1,7 @@
 //! System calls that std does not offer.
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -67,6 +68,30 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     match io::Error::last_os_error() {
         error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         error => Err(error),
+    }
+}
+
+/// Tells the kernel how a file will be used: one of `libc::POSIX_FADV_*`.
+pub fn advise(file: &File, advice: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes numbers.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// Returns whether the byte at an offset of a file is in the kernel's memory.
+pub fn is_in_memory(file: &File, offset: u64) -> io::Result<bool> {
+    let mut byte = 0_u8;
+    let room = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: the room is ours.
+    let count = unsafe { libc::preadv2(file.as_raw_fd(), &raw const room, 1, offset as libc::off_t, libc::RWF_NOWAIT) };
+    match count {
+        0.. => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
+        },
     }
 }
 

@@ -10,18 +10,21 @@
 //! The closed loop is the same on every machine. [`wrk`] and [`memcaslap`] are generators by
 //! others, beside it if they are installed: so the lab's own can be checked.
 
+pub mod bare;
 mod connection;
 mod epoll;
 pub mod flood;
-pub mod floor;
 pub mod http;
 pub mod memcached;
 pub mod memcaslap;
+pub mod monoio;
+pub mod ring;
 pub mod server;
 pub mod sites;
 pub mod slow;
 #[cfg(test)]
 mod tests;
+pub mod tokio_uring;
 pub mod wrk;
 
 use std::io;
@@ -85,6 +88,8 @@ pub struct Load {
     epoll: Epoll,
     connections: Vec<Connection>,
     traffic: Traffic,
+    /// Whether the time of a request counts, in an open loop.
+    counts: fn(&[u8]) -> bool,
     /// Requests on their way to a connection.
     requests: Vec<u8>,
     buffer: Box<[u8]>,
@@ -111,15 +116,23 @@ impl Load {
         let connections = (0..shape.connections).map(|number| Connection::new(address, number, &epoll));
         let connections = connections.collect::<io::Result<_>>()?;
         let (requests, buffer) = (Vec::new(), vec![0; BUFFER].into_boxed_slice());
-        Ok(Load { address, shape, epoll, connections, traffic, requests, buffer, random: Random::of(1) })
+        let random = Random::of(1);
+        Ok(Load { address, shape, epoll, connections, traffic, counts: |_| true, requests, buffer, random })
+    }
+
+    /// Lets an open loop leave out the times of other requests than these.
+    pub fn count_only(&mut self, counts: fn(&[u8]) -> bool) {
+        self.counts = counts;
     }
 
     /// Sends `count` requests on a connection on which nothing is under way.
     fn send(&mut self, at: usize, count: usize, due: Instant) -> io::Result<()> {
         self.requests.clear();
         for _ in 0..count {
+            let begin = self.requests.len();
             let reply_bytes = (self.traffic)(&mut self.random, &mut self.requests);
-            self.connections[at].expect(reply_bytes, due);
+            let counts = (self.counts)(&self.requests[begin..]);
+            self.connections[at].expect(reply_bytes, due, counts);
         }
         self.connections[at].send(&self.requests)
     }

@@ -6,5 +6,6 @@ pub mod latency;
 pub mod loops;
 pub mod procfs;
 pub mod random;
+pub mod slices;
 pub mod window;
 pub mod work;

@@ -14,6 +14,7 @@
 pub mod cancelling;
 pub mod coroutines;
 pub mod fibres;
+pub mod files;
 pub mod go;
 pub mod kernel;
 pub mod sinew_tasks;
@@ -161,7 +162,7 @@ pub enum Kind {
     Inside,
     /// A program that is built if its tools are on the machine.
     Go,
-    /// A server that is compiled in, for the experiments that name it.
+    /// Compiled in, for the experiments that name it: mostly servers.
     Server,
     /// A server that is measured if it is installed, for the experiments that name it.
     Program(&'static str),
@@ -172,6 +173,9 @@ pub enum Kind {
 
 /// The peer that a user gets by default: the runtime of `sinew::run`.
 pub const DEFAULT: &str = "sinew/default";
+
+/// The end of the name of a peer that is Sinew without io_uring.
+pub const BY_EPOLL: &str = "/epoll";
 
 const ONE_POLICY: &[&str] = &["default"];
 const MILLIONS: usize = 2_000_000;
@@ -218,6 +222,20 @@ pub static ALL: &[Contender] = &[
         ..PLAIN
     },
     Contender { name: "sinew/tasks/shared", about: "Sinew's tasks on one queue", in_tour: false, ..PLAIN },
+    Contender {
+        name: "sinew/default/epoll",
+        about: "servers and files: sinew/default without io_uring",
+        kind: Kind::Server,
+        in_tour: false,
+        ..SINEW
+    },
+    Contender {
+        name: "sinew/fair/epoll",
+        about: "servers: sinew/fair without io_uring",
+        kind: Kind::Server,
+        in_tour: false,
+        ..SINEW
+    },
     Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
     Contender {
         name: "may",
@@ -240,15 +258,49 @@ pub static ALL: &[Contender] = &[
         ..PLAIN
     },
     Contender {
-        name: "epoll",
+        name: "tokio-uring",
+        about: "servers: tokio-uring's tasks on one thread",
+        kind: Kind::Server,
+        in_tour: false,
+        ..PLAIN
+    },
+    Contender {
+        name: "monoio",
+        about: "servers: monoio's tasks on one thread, by io_uring",
+        kind: Kind::Server,
+        in_tour: false,
+        ..PLAIN
+    },
+    Contender {
+        name: "bare/epoll",
         about: "servers: a bare epoll loop on one thread, the event-driven floor",
         kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: "bare/ring",
+        about: "servers: the same loop, but io_uring sends all replies of a turn as one batch",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: "bare/ring/both",
+        about: "servers: the same loop, receives as a batch too",
+        kind: Kind::Server,
+        in_tour: false,
         ..PLAIN
     },
     Contender {
         name: "sinew/web",
         about: "servers: the real one, sinew web, if it is built",
         kind: Kind::Command("web"),
+        ..PLAIN
+    },
+    Contender {
+        name: "sinew/web/epoll",
+        about: "servers: sinew web without io_uring",
+        kind: Kind::Command("web"),
+        in_tour: false,
         ..PLAIN
     },
     Contender { name: "nginx", about: "servers: nginx, if installed", kind: Kind::Program("nginx"), ..PLAIN },
@@ -279,6 +331,11 @@ impl Contender {
     /// Returns whether it is Sinew's fibres.
     pub fn is_fibres(&self) -> bool {
         self.kind == Kind::Inside && self.family() == "sinew" && !self.name.starts_with("sinew/tasks")
+    }
+
+    /// Returns whether it cannot do without io_uring.
+    pub fn needs_ring(&self) -> bool {
+        ["bare/ring", "bare/ring/both", "tokio-uring", "monoio"].contains(&self.name)
     }
 
     pub fn is_installed(&self) -> bool {

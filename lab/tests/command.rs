@@ -58,7 +58,9 @@ fn an_experiment_that_needs_two_processors_says_so() {
 
 #[test]
 fn peers_that_take_no_part_in_an_experiment_are_refused() {
-    for (experiment, peer) in [("yield", "epoll"), ("blocking", "may"), ("memcached", "sinew/tasks"), ("hyper", "go")] {
+    for (experiment, peer) in
+        [("yield", "bare/epoll"), ("blocking", "may"), ("memcached", "sinew/tasks"), ("hyper", "go")]
+    {
         assert!(
             refusal(&["run", experiment, "--peers", peer]).contains("take no part in these experiments"),
             "{experiment} {peer}"

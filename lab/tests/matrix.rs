@@ -31,14 +31,40 @@ const CANNOT: [(&str, &str); 10] = [
 const FIBRES: [&str; 4] = ["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"];
 
 /// Peers that are servers only, and the experiments that have them.
-const SERVERS: [(&str, &[&str]); 2] =
-    [("epoll", &["web", "connections"]), ("tokio/current", &["web", "connections", "hyper"])];
+const SERVERS: [(&str, &[&str]); 8] = [
+    ("sinew/default/epoll", &["web"]),
+    ("sinew/fair/epoll", &["web"]),
+    ("bare/epoll", &["web", "connections"]),
+    ("bare/ring", &["web"]),
+    ("bare/ring/both", &["web"]),
+    ("tokio-uring", &["web"]),
+    ("monoio", &["web"]),
+    ("tokio/current", &["web", "connections", "hyper"]),
+];
+
+/// The peers of experiments that name them.
+const BATCHES: [&str; 8] = [
+    "sinew/default",
+    "sinew/fair",
+    "sinew/default/epoll",
+    "sinew/fair/epoll",
+    "tokio/current",
+    "bare/epoll",
+    "bare/ring",
+    "bare/ring/both",
+];
+const LATENCY: [&str; 6] =
+    ["sinew/default", "sinew/fair", "sinew/default/epoll", "sinew/fair/epoll", "tokio", "tokio/current"];
+const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "threads"];
 
 /// Experiments whose every server is another program.
 const OF_PROGRAMS: [&str; 6] = ["files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
 
 /// Programs that are not compiled in: measured where they are installed or built.
-const PROGRAMS: [&str; 4] = ["go", "nginx", "memcached", "sinew/web"];
+const PROGRAMS: [&str; 5] = ["go", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
+
+/// Peers that are measured where the kernel permits io_uring.
+const BY_RING: [&str; 4] = ["bare/ring", "bare/ring/both", "tokio-uring", "monoio"];
 
 /// Peers that need not complete: they have no answer to the spinning leader. Kernel threads do,
 /// but a busy machine does not let 200 of them run within the limit.
@@ -96,6 +122,9 @@ fn takes_part(experiment: &str, peer: &str) -> bool {
     match experiment {
         "blocking" => FIBRES.contains(&peer) || ["sinew/tasks", "tokio"].contains(&peer),
         "pollers" => FIBRES.contains(&peer),
+        "batches" => BATCHES.contains(&peer),
+        "latency" => LATENCY.contains(&peer),
+        "reading" => READING.contains(&peer),
         "hyper" => ["sinew/default", "sinew/tasks", "tokio", "tokio/current"].contains(&peer),
         _ => SERVERS.iter().find(|(server, _)| *server == peer).is_none_or(|(_, own)| own.contains(&experiment)),
     }
@@ -114,7 +143,7 @@ fn check_once(experiment: &str) {
             continue;
         }
         let Some(rows) = rows.get(&peer) else {
-            if PROGRAMS.contains(&peer.as_str()) {
+            if PROGRAMS.contains(&peer.as_str()) || BY_RING.contains(&peer.as_str()) {
                 continue;
             }
             assert!(CANNOT.contains(&pair), "{pair:?} was not measured");
@@ -170,8 +199,17 @@ fn programs_are_measured_where_they_are_installed() {
 
 #[test]
 fn every_variant_of_a_servers_experiment_is_possible() {
-    for (experiment, peer) in [("web", "epoll"), ("web", "sinew/fair"), ("hyper", "tokio/current")] {
+    for (experiment, peer) in [
+        ("web", "bare/epoll"),
+        ("web", "sinew/fair"),
+        ("hyper", "tokio/current"),
+        ("batches", "sinew/fair"),
+        ("latency", "sinew/fair/epoll"),
+    ] {
         measured_with(experiment, peer, "compiled in", &[]);
+    }
+    for (experiment, peer) in [("web", "bare/ring/both"), ("batches", "bare/ring")] {
+        measured_with(experiment, peer, "does not permit io_uring", &[]);
     }
     for (experiment, peer) in [("web", "sinew/web"), ("files", "sinew/web"), ("memcached", "sinew/fair")] {
         measured_with(experiment, peer, HOW_TO_BUILD, &[]);
@@ -263,6 +301,18 @@ fn variants_that_only_some_peers_have_are_possible() {
     }
 }
 
+/// A file system in memory has no device to read from.
+#[test]
+fn blocks_are_read_from_the_device_if_there_is_one() {
+    let peers = ["--peers", "sinew/default,tokio,threads"];
+    let rows = rows_of("reading", &[&peers[..], &["--variants", "metadata,open and close,cold"]].concat());
+    assert!(rows.len() >= 9, "{rows:?}");
+    for row in rows.iter().filter(|row| row["completed"] == false) {
+        let trouble = row["trouble"].as_str().unwrap_or_default();
+        assert!(row["variant"] == "cold" && trouble.contains("keeps the file in memory"), "{row}");
+    }
+}
+
 macro_rules! matrix {
     ($($test:ident: $($experiment:literal),+;)+) => {
         $(#[test]
@@ -293,7 +343,8 @@ matrix! {
     synchronising_is_possible: "uncontended", "mutex", "channel", "timers";
     many_waiters_are_possible: "waiters";
     the_models_loops_are_possible: "scalability", "efficiency", "utilisation";
-    calls_that_block_are_possible: "blocking";
+    calls_that_block_are_possible: "blocking", "reading";
     serving_is_possible: "web", "pollers", "hyper";
+    turns_of_servers_are_possible: "batches", "latency";
     idle_connections_are_possible: "connections";
 }

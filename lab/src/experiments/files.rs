@@ -81,9 +81,7 @@ fn measure(case: &Case) -> io::Result<Reading> {
     let traffic = http::traffic(server.address, Stay::Open.request(&path))?;
     let mut load = Load::connect(server.address, Shape::plain(case.threads), traffic)?;
     serving::closed(&server, &mut load, half, &mut reading)?;
-    if let Some(rate) = wrk::run(&format!("http://{}{path}", server.address), Stay::Open, case.threads, half) {
-        reading.set("foreign_per_s", rate.per_second);
-    }
+    serving::foreign(case, &server, &path, Stay::Open, half, &mut reading);
     Ok(reading)
 }
 

@@ -35,7 +35,7 @@ pub static MEMCACHED: Experiment = Experiment {
         Plot::Bars { metric: "p99_us" },
         Plot::Quantiles,
     ],
-    concerns: is_memcached,
+    concerns: |peer| is_memcached(peer) || ["sinew/default/epoll", "sinew/fair/epoll"].contains(&peer.name),
     variants: |depth, _, _| {
         let mut variants = serving::connections(depth);
         if depth == Depth::Full {

@@ -15,8 +15,9 @@ use std::time::Duration;
 use super::{Bar, Depth, Metric, Variant};
 use crate::case::{Case, Reading};
 use crate::kernel;
-use crate::load::Load;
+use crate::load::http::Stay;
 use crate::load::server::Server;
+use crate::load::{Load, wrk};
 
 /// Requests per second of the open loop: a fraction of what one core can do.
 pub const RATE: f64 = 10_000.0;
@@ -28,6 +29,8 @@ pub const METRICS: &[Metric] = &[
     Metric::higher("ops_per_s", "thousand requests/s, closed loop", 1e3),
     Metric::higher("ops_per_cpu_s", "thousand requests per second of server CPU", 1e3),
     Metric::beside("foreign_per_s", "thousand requests/s by wrk or memcaslap", 1e3),
+    Metric::higher("foreign_per_cpu_s", "thousand by wrk per second of server CPU", 1e3),
+    Metric::beside("foreign_busy", "share of the server’s CPUs that wrk uses", 1.0),
     Metric::beside("p50_us", "µs at a fixed rate, median", 1.0),
     Metric::beside("p90_us", "p90", 1.0),
     Metric::beside("p99_us", "p99", 1.0),
@@ -40,6 +43,11 @@ pub const METRICS: &[Metric] = &[
 /// A bar for requests per second of the server's CPU time, on one processor.
 pub const fn per_cpu(peer: &'static str, variant: &'static str) -> Bar {
     Bar::of(peer, variant, 1).metric("ops_per_cpu_s")
+}
+
+/// A bar for requests of `wrk` per second of the server's CPU time, on one processor.
+pub const fn by_wrk(peer: &'static str, variant: &'static str) -> Bar {
+    Bar::of(peer, variant, 1).metric("foreign_per_cpu_s")
 }
 
 /// Returns the variants by the number of connections that stay.
@@ -68,6 +76,17 @@ pub fn closed(server: &Server, load: &mut Load, length: Duration, reading: &mut 
     reading.set("ops_per_s", rate.per_second);
     reading.set("ops_per_cpu_s", rate.all as f64 / used.as_secs_f64());
     Ok(())
+}
+
+/// Runs `wrk`, if it is installed. Sets `foreign_per_s`, `foreign_per_cpu_s` and `foreign_busy`.
+pub fn foreign(case: &Case, server: &Server, path: &str, stay: Stay, length: Duration, reading: &mut Reading) {
+    let url = format!("http://{}{path}", server.address);
+    let before = server.cpu();
+    let Some(rate) = wrk::run(&url, stay, case.threads, length) else { return };
+    let used = (server.cpu() - before).as_secs_f64();
+    reading.set("foreign_per_s", rate.per_second);
+    reading.set("foreign_per_cpu_s", rate.requests / used);
+    reading.set("foreign_busy", used * rate.per_second / rate.requests / case.processors as f64);
 }
 
 /// A p99 needs this number of requests.

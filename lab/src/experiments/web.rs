@@ -7,14 +7,18 @@
 //!
 //! Tokio takes part twice: with its multi-thread runtime, as in other experiments, and with its
 //! runtime of one thread, which is the faster one on a single core.
+//!
+//! Peers whose names end in `/epoll` are Sinew without io_uring. What io_uring is worth depends on
+//! how many connections a server finds ready at once, so on whether its CPU is full: `foreign_busy`
+//! is its share that `wrk` uses.
 
 use std::io;
 
-use super::serving::{self, METRICS, RATE, per_cpu};
+use super::serving::{self, METRICS, RATE, by_wrk, per_cpu};
 use super::{Depth, Experiment, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::load::http::{self, PLAINTEXT, ROOM, Stay, requests};
-use crate::load::{Load, Shape, floor, server, sites, wrk};
+use crate::load::{Load, Shape, bare, monoio, server, sites, tokio_uring};
 use crate::peers::{self, Body, Contender, Peer};
 
 /// The variant with a connection for each request.
@@ -28,7 +32,7 @@ pub static WEB: Experiment = Experiment {
     metrics: METRICS,
     plots: &[Plot::Bars { metric: "ops_per_cpu_s" }, Plot::Bars { metric: "ops_per_s" }, Plot::Quantiles],
     is_pinned: false,
-    concerns: serves_plaintext,
+    concerns: |peer| serves_plaintext(peer) || FOR_RINGS.contains(&peer.name),
     variants: |depth, _, _| {
         let mut variants = serving::connections(depth);
         if depth == Depth::Full {
@@ -39,27 +43,55 @@ pub static WEB: Experiment = Experiment {
     measure: |case| measure(case).into(),
     serve: Some(serve),
     bars: &[
-        per_cpu("sinew/default", "64 connections").at_least(1.0).over_peers(&["epoll"]),
-        per_cpu("sinew/default", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
-        per_cpu("sinew/fair", "64 connections").at_least(1.0).over_peers(&["epoll"]),
-        per_cpu("sinew/inverted", "64 connections").at_least(1.0).over_peers(&["epoll"]),
-        per_cpu("sinew/shared", "64 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/default", "64 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        per_cpu("sinew/default", "1000 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        per_cpu("sinew/fair", "64 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        per_cpu("sinew/inverted", "64 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        per_cpu("sinew/shared", "64 connections").at_least(1.0).over_peers(&["bare/epoll"]),
         per_cpu("sinew/web", "64 connections").at_least(1.1).over_peers(&["nginx"]),
-        per_cpu("sinew/fair", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
-        per_cpu("sinew/inverted", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
-        per_cpu("sinew/shared", "1000 connections").at_least(1.0).over_peers(&["epoll"]),
+        per_cpu("sinew/fair", "1000 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        per_cpu("sinew/inverted", "1000 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        per_cpu("sinew/shared", "1000 connections").at_least(1.0).over_peers(&["bare/epoll"]),
         per_cpu("sinew/web", "1000 connections").at_least(1.1).over_peers(&["nginx"]),
         per_cpu("sinew/fair", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
         per_cpu("sinew/inverted", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
         per_cpu("sinew/shared", ONE_EACH).at_least(1.0).over_peers(&["tokio/current"]),
         per_cpu("sinew/web", ONE_EACH).at_least(0.95).over_peers(&["nginx"]),
+        by_wrk("sinew/default", "64 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        by_wrk("sinew/default", "64 connections").at_least(1.05).over_peers(&["tokio", "tokio/current"]),
+        by_wrk("sinew/default", "64 connections").at_least(1.15).over_peers(&["tokio-uring"]),
+        by_wrk("sinew/default", "64 connections").at_least(1.2).over_peers(&["nginx"]),
+        by_wrk("sinew/default", "1000 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        by_wrk("sinew/default", "1000 connections").at_least(1.05).over_peers(&["tokio", "tokio/current"]),
+        by_wrk("sinew/default", "1000 connections").at_least(1.15).over_peers(&["tokio-uring"]),
+        by_wrk("sinew/default", "1000 connections").at_least(1.2).over_peers(&["nginx"]),
+        by_wrk("sinew/fair", "64 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        by_wrk("sinew/fair", "64 connections").at_least(1.05).over_peers(&["tokio", "tokio/current"]),
+        by_wrk("sinew/fair", "64 connections").at_least(1.15).over_peers(&["tokio-uring"]),
+        by_wrk("sinew/fair", "64 connections").at_least(1.2).over_peers(&["nginx"]),
+        by_wrk("sinew/fair", "1000 connections").at_least(1.0).over_peers(&["bare/epoll"]),
+        by_wrk("sinew/fair", "1000 connections").at_least(1.05).over_peers(&["tokio", "tokio/current"]),
+        by_wrk("sinew/fair", "1000 connections").at_least(1.15).over_peers(&["tokio-uring"]),
+        by_wrk("sinew/fair", "1000 connections").at_least(1.2).over_peers(&["nginx"]),
     ],
     ..PLAIN
 };
 
+/// Further peers of `web`, which show what io_uring is worth.
+const FOR_RINGS: [&str; 7] = [
+    "sinew/default/epoll",
+    "sinew/fair/epoll",
+    "sinew/web/epoll",
+    "bare/ring",
+    "bare/ring/both",
+    "tokio-uring",
+    "monoio",
+];
+
 /// Returns whether a peer answers `/plaintext`.
 pub fn serves_plaintext(peer: &Contender) -> bool {
-    peer.is_runtime() || ["tokio/current", "epoll", "sinew/web", "nginx"].contains(&peer.name)
+    let is_server = || ["tokio/current", "bare/epoll", "sinew/web", "nginx"].contains(&peer.name);
+    peer.is_runtime() || is_server()
 }
 
 fn stay(case: &Case) -> Stay {
@@ -76,10 +108,7 @@ pub fn measure(case: &Case) -> io::Result<Reading> {
     let half = case.window() / 2;
     let mut reading = Reading::default();
     serving::closed(&server, &mut load, half, &mut reading)?;
-    let url = format!("http://{}{PLAINTEXT}", server.address);
-    if let Some(rate) = wrk::run(&url, stay, case.threads, half) {
-        reading.set("foreign_per_s", rate.per_second);
-    }
+    serving::foreign(case, &server, PLAINTEXT, stay, half, &mut reading);
     if stay == Stay::Open {
         serving::open(&mut load, half, RATE, &mut reading)?;
     }
@@ -89,8 +118,10 @@ pub fn measure(case: &Case) -> io::Result<Reading> {
 /// Runs in the server's process.
 pub fn serve(case: &Case) -> io::Result<()> {
     match case.peer.as_str() {
-        "epoll" => floor::serve(server::listener()?, stay(case)),
-        "nginx" | "sinew/web" => sites::serve(case, sites::Scheme::Http),
+        bare if bare::NAMES.contains(&bare) => bare::serve(bare, server::listener()?, stay(case)),
+        "tokio-uring" => tokio_uring::serve(server::listener()?, stay(case)),
+        "monoio" => monoio::serve(server::listener()?, stay(case)),
+        "nginx" | "sinew/web" | "sinew/web/epoll" => sites::serve(case, sites::Scheme::Http),
         _ => match peers::measure::<Serve>(case) {
             Outcome::Measured(_) => Ok(()),
             other => Err(io::Error::other(format!("{other:?}"))),

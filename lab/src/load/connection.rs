@@ -8,12 +8,19 @@ use std::time::Instant;
 use super::epoll::{Epoll, Interest};
 use super::{PATIENCE, closed_by_server};
 
+struct UnderWay {
+    due: Instant,
+    /// The bytes that the reply still lacks.
+    missing: usize,
+    /// Whether the time of the request counts.
+    counts: bool,
+}
+
 pub struct Connection {
     stream: TcpStream,
     /// Whether anything was sent on it.
     pub is_used: bool,
-    /// The requests under way: when each was due, and the bytes that its reply still lacks.
-    under_way: VecDeque<(Instant, usize)>,
+    under_way: VecDeque<UnderWay>,
     /// The requests that wait until nothing is under way: when each was due.
     late: VecDeque<Instant>,
 }
@@ -40,8 +47,8 @@ impl Connection {
     }
 
     /// Notes a request that [`Connection::send`] is about to send.
-    pub fn expect(&mut self, reply_bytes: usize, due: Instant) {
-        self.under_way.push_back((due, reply_bytes));
+    pub fn expect(&mut self, reply_bytes: usize, due: Instant, counts: bool) {
+        self.under_way.push_back(UnderWay { due, missing: reply_bytes, counts });
     }
 
     /// Sends requests. They are far smaller than a socket's buffer, and nothing else is
@@ -54,8 +61,8 @@ impl Connection {
         }
     }
 
-    /// Takes the bytes that have come. Calls `done` for each reply that is complete with the
-    /// moment when its request was due, and returns their number.
+    /// Takes the bytes that have come. Returns the number of replies that are complete. Calls
+    /// `done` for each whose time counts, with the moment when its request was due.
     pub fn receive(&mut self, buffer: &mut [u8], mut done: impl FnMut(Instant)) -> io::Result<u64> {
         let mut replies = 0;
         while self.is_waiting() {
@@ -66,13 +73,15 @@ impl Connection {
                 Err(error) => return Err(error),
             };
             while count > 0 {
-                let Some((due, missing)) = self.under_way.front_mut() else {
+                let Some(first) = self.under_way.front_mut() else {
                     return Err(io::Error::new(ErrorKind::InvalidData, "a reply is longer than the first one"));
                 };
-                let taken = count.min(*missing);
-                (*missing, count) = (*missing - taken, count - taken);
-                if *missing == 0 {
-                    done(*due);
+                let taken = count.min(first.missing);
+                (first.missing, count) = (first.missing - taken, count - taken);
+                if first.missing == 0 {
+                    if first.counts {
+                        done(first.due);
+                    }
                     replies += 1;
                     self.under_way.pop_front();
                 }
@@ -81,8 +90,9 @@ impl Connection {
         Ok(replies)
     }
 
-    /// Returns when each request without a reply was due.
+    /// Returns when each request without a reply was due, if its time counts.
     pub fn unanswered(&self) -> impl Iterator<Item = Instant> {
-        self.under_way.iter().map(|(due, _)| *due).chain(self.late.iter().copied())
+        let under_way = self.under_way.iter().filter(|request| request.counts).map(|request| request.due);
+        under_way.chain(self.late.iter().copied())
     }
 }

@@ -1,10 +1,11 @@
-//! The parts of epoll that the load generator and the floor use.
+//! The parts of epoll that the load generator and the bare loops use.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-const EVENTS: usize = 256;
+/// The most events of one wait.
+pub const EVENTS: usize = 256;
 
 pub struct Epoll(OwnedFd);
 
@@ -39,6 +40,13 @@ pub struct Events([libc::epoll_event; EVENTS]);
 impl Default for Events {
     fn default() -> Events {
         Events([libc::epoll_event { events: 0, u64: 0 }; EVENTS])
+    }
+}
+
+impl Events {
+    /// Returns the number of the descriptor that the last wait reported at this place.
+    pub fn number(&self, place: usize) -> usize {
+        self.0[place].u64 as usize
     }
 }
 

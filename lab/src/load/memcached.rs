@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::{Traffic, server};
 use crate::case::Case;
-use crate::peers;
+use crate::peers::BY_EPOLL;
 
 /// The number of values: more than the cache of a CPU holds.
 pub const KEYS: usize = 100_000;
@@ -66,10 +66,10 @@ pub fn serve(case: &Case) -> io::Result<()> {
     let port = server::free_port()?;
     let mut command: Command = match case.peer.strip_prefix("sinew/") {
         Some(scheduler) => {
-            let mut command = server::sinew_command("memcached").map_err(io::Error::other)?;
-            match case.peer.as_str() {
-                peers::DEFAULT => command.arg("--no-migration"),
-                _ => command.args(["--scheduler", scheduler]),
+            let mut command = server::sinew_command_for(&case.peer, "memcached")?;
+            match scheduler.strip_suffix(BY_EPOLL).unwrap_or(scheduler) {
+                "default" => command.arg("--no-migration"),
+                scheduler => command.args(["--scheduler", scheduler]),
             };
             command
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::case::Case;
 use crate::kernel;
 use crate::measure::procfs::{self, Usage};
+use crate::peers;
 use crate::process::Process;
 
 /// The hidden command of a server.
@@ -101,6 +102,18 @@ pub fn free_port() -> io::Result<u16> {
 pub fn become_program(mut command: Command, port: u16) -> io::Error {
     println!("{port}");
     command.stdin(Stdio::null()).stdout(Stdio::null()).exec()
+}
+
+/// Returns the command `sinew server` for a peer: without io_uring, if its name says so.
+///
+/// # Errors
+/// The command is not built.
+pub fn sinew_command_for(peer: &str, server: &str) -> io::Result<Command> {
+    let mut command = sinew_command(server).map_err(io::Error::other)?;
+    if peer.ends_with(peers::BY_EPOLL) {
+        command.env("SINEW_IO", "epoll");
+    }
+    Ok(command)
 }
 
 /// Returns the command `sinew server` of the program beside this one.

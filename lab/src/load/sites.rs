@@ -103,7 +103,7 @@ fn nginx(case: &Case, home: &Path, port: u16, scheme: Scheme) -> io::Result<Comm
 }
 
 fn sinew_web(case: &Case, home: &Path, port: u16, scheme: Scheme) -> io::Result<Command> {
-    let mut command = server::sinew_command("web").map_err(io::Error::other)?;
+    let mut command = server::sinew_command_for(&case.peer, "web")?;
     command.args(["--plaintext", "--list", "--listen"]).arg(format!("127.0.0.1:{port}"));
     if case.peer == peers::DEFAULT {
         command.arg("--no-migration");

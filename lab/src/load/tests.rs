@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::http::Stay;
-use super::{Load, Shape, Traffic, connect, floor, http};
+use super::{Load, Shape, Traffic, bare, connect, http};
 
 const LENGTH: Duration = Duration::from_millis(30);
 
@@ -85,6 +85,21 @@ fn an_open_loop_is_answered_for_every_request() {
 }
 
 #[test]
+fn an_open_loop_leaves_out_the_times_of_requests_that_do_not_count() {
+    let (address, _) = server(0);
+    let sent = Arc::new(AtomicU64::new(0));
+    let counter = sent.clone();
+    let both: Traffic = Box::new(move |_, bytes| {
+        bytes.push(if counter.fetch_add(1, Relaxed).is_multiple_of(2) { b'?' } else { b'!' });
+        3
+    });
+    let mut load = Load::connect(address, Shape::plain(3), both).expect("connections");
+    load.count_only(|request| request == b"?");
+    let served = load.open(LENGTH, 1000.0).expect("a run");
+    assert_eq!((served.lost, served.times.count()), (0, sent.load(Relaxed).div_ceil(2)));
+}
+
+#[test]
 fn a_reply_that_is_longer_than_it_was_is_an_error() {
     let (address, _) = server(0);
     let short: Traffic = Box::new(|_, bytes| {
@@ -95,56 +110,71 @@ fn a_reply_that_is_longer_than_it_was_is_an_error() {
     assert!(load.closed(LENGTH).is_err());
 }
 
-/// The floor's address.
-fn floor(stay: Stay) -> SocketAddr {
+/// The address of a bare loop.
+fn address_of(bare: &'static str, stay: Stay) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    thread::spawn(move || floor::serve(listener, stay));
+    thread::spawn(move || bare::serve(bare, listener, stay));
     address
 }
 
-/// A client of the floor that does not wait for ever.
-fn client(stay: Stay) -> TcpStream {
-    connect(floor(stay)).expect("a connection")
+/// Returns a client of each bare loop that does not wait for ever.
+fn clients(stay: Stay) -> impl Iterator<Item = TcpStream> {
+    bare::permitted().map(move |bare| connect(address_of(bare, stay)).expect("a connection"))
 }
 
 #[test]
-fn the_floor_puts_requests_together_and_takes_them_apart() {
-    let mut stream = client(Stay::Open);
-    let request = Stay::Open.request("/");
-    let reply = Stay::Open.reply();
-    let three = request.repeat(3);
-    // Within the empty line that ends the second request. The first reply shows that the
-    // beginning of the second one was read, too.
-    let (part, rest) = three.split_at(2 * request.len() - 2);
-    for (bytes, count) in [(part, 1), (rest, 2)] {
-        stream.write_all(bytes).expect("to send");
-        let mut replies = vec![0; count * reply.len()];
-        stream.read_exact(&mut replies).expect("replies");
-        assert_eq!(replies, reply.repeat(count));
+fn bare_loops_put_requests_together_and_take_them_apart() {
+    for mut stream in clients(Stay::Open) {
+        let request = Stay::Open.request("/");
+        let reply = Stay::Open.reply();
+        let three = request.repeat(3);
+        // Within the empty line that ends the second request. The first reply shows that the
+        // beginning of the second one was read, too.
+        let (part, rest) = three.split_at(2 * request.len() - 2);
+        for (bytes, count) in [(part, 1), (rest, 2)] {
+            stream.write_all(bytes).expect("to send");
+            let mut replies = vec![0; count * reply.len()];
+            stream.read_exact(&mut replies).expect("replies");
+            assert_eq!(replies, reply.repeat(count));
+        }
     }
 }
 
 #[test]
-fn the_floor_sends_the_rest_of_replies_when_the_client_reads() {
-    let mut stream = client(Stay::Open);
-    // Their replies are more than the sockets' buffers hold.
-    const REQUESTS: usize = 60_000;
-    let request = Stay::Open.request("/");
-    let mut writer = stream.try_clone().expect("a second handle");
-    let writer = thread::spawn(move || writer.write_all(&request.repeat(REQUESTS)));
-    let mut replies = vec![0; REQUESTS * Stay::Open.reply().len()];
-    stream.read_exact(&mut replies).expect("all replies");
-    assert!(replies.ends_with(Stay::Open.reply()));
-    writer.join().expect("a writer").expect("to send");
+fn bare_loops_send_the_rest_of_replies_when_the_client_reads() {
+    for mut stream in clients(Stay::Open) {
+        // Their replies are more than the sockets' buffers hold.
+        const REQUESTS: usize = 60_000;
+        let request = Stay::Open.request("/");
+        let mut writer = stream.try_clone().expect("a second handle");
+        let writer = thread::spawn(move || writer.write_all(&request.repeat(REQUESTS)));
+        let mut replies = vec![0; REQUESTS * Stay::Open.reply().len()];
+        stream.read_exact(&mut replies).expect("all replies");
+        assert!(replies.ends_with(Stay::Open.reply()));
+        writer.join().expect("a writer").expect("to send");
+    }
 }
 
 #[test]
-fn the_floor_closes_a_connection_after_its_one_reply() {
-    let address = floor(Stay::Close);
-    for _ in 0..3 {
-        let mut stream = connect(address).expect("a connection");
-        assert_eq!(http::ask(&mut stream, &Stay::Close.request("/")).expect("a reply"), Stay::Close.reply().len());
-        assert_eq!(stream.read(&mut [0; 8]).expect("the end"), 0);
+fn bare_loops_close_a_connection_after_its_one_reply() {
+    for bare in bare::permitted() {
+        let address = address_of(bare, Stay::Close);
+        for _ in 0..3 {
+            let mut stream = connect(address).expect("a connection");
+            let reply = http::ask(&mut stream, &Stay::Close.request("/")).expect("a reply");
+            assert_eq!(reply, Stay::Close.reply().len());
+            assert_eq!(stream.read(&mut [0; 8]).expect("the end"), 0);
+        }
+    }
+}
+
+#[test]
+fn bare_loops_serve_many_connections() {
+    for bare in bare::permitted() {
+        let address = address_of(bare, Stay::Open);
+        let traffic = http::traffic(address, Stay::Open.request("/")).expect("a reply");
+        let mut load = Load::connect(address, Shape::plain(300), traffic).expect("connections");
+        assert!(load.closed(LENGTH).expect("a run").all >= 300, "{bare}");
     }
 }

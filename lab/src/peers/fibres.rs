@@ -5,14 +5,14 @@ use std::future::{Future, ready};
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use sinew::io::Polling;
+use sinew::io::{Engine, Polling};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::sched::{Fair, Inverted, Shared};
 use sinew::sync::mpsc::{Receiver, Sender, channel};
 use sinew::sync::{Mutex, Policy, Semaphore};
 use sinew::{Builder, Cluster, ClusterBuilder, Fibre, JoinHandle, Runtime};
 
-use super::{DEFAULT, Peer, blocking};
+use super::{BY_EPOLL, DEFAULT, Peer, blocking};
 
 /// The names of the locks' policies.
 pub const POLICIES: &[&str] = &["default", "spin", "hand-over"];
@@ -23,9 +23,15 @@ pub struct Fibres {
     scheduler: String,
 }
 
-/// Returns a cluster with the scheduler that the peer names.
+/// Returns the name without the engine, and the engine.
+fn engine_of(name: &str) -> (&str, Engine) {
+    name.strip_suffix(BY_EPOLL).map_or((name, Engine::Auto), |name| (name, Engine::Epoll))
+}
+
+/// Returns a cluster with the scheduler and the engine that the peer names.
 pub fn builder(processors: usize, name: &str) -> ClusterBuilder {
-    let builder = Cluster::builder().processors(processors);
+    let (name, engine) = engine_of(name);
+    let builder = Cluster::builder().processors(processors).io(engine);
     match name {
         DEFAULT => builder,
         "sinew/fair" => builder.scheduler(Fair::default()),
@@ -43,7 +49,7 @@ impl Fibres {
     #[allow(unsafe_code)]
     pub fn with_polling(processors: usize, name: &str, polling: Polling) -> Fibres {
         let staying = Builder::from(builder(processors, name).polling(polling));
-        let chosen = match name {
+        let chosen = match engine_of(name).0 {
             DEFAULT => staying,
             // SAFETY: no fibre of the lab keeps anything that belongs to a kernel
             // thread across a suspension. The only thread-local variable, that of

@@ -105,8 +105,14 @@ impl Setting {
             )),
         );
         add("Sinew", Some(env!("CARGO_PKG_VERSION").to_owned()));
+        let runtime = sinew::Runtime::builder().processors(1).build().ok();
+        add("Sinew’s I/O", runtime.map(|runtime| runtime.main_cluster().io().to_string()));
         add("Tokio", version_of("tokio").map(str::to_owned));
         add("may", version_of("may").map(str::to_owned));
+        for name in ["tokio-uring", "monoio"] {
+            let is_peer = wish.peers.iter().any(|peer| peer.name == name);
+            add(name, version_of(name).filter(|_| is_peer).map(str::to_owned));
+        }
         if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
             add("Go", go::version());
         }

@@ -135,7 +135,7 @@ mod tests {
     fn a_peer_that_takes_no_part_has_a_sentence_that_says_why() {
         let blocking = experiments::find("blocking").expect("an experiment");
         let refusals = ["blocking: go: not written in Go".to_owned(), "yield: go: no".to_owned()];
-        let notes = notes(blocking, &[], &refusals, &["tokio", "may", "epoll"]);
+        let notes = notes(blocking, &[], &refusals, &["tokio", "may", "bare/epoll"]);
         assert_eq!(notes[0], "Not measured: go: not written in Go.");
         assert!(notes[1].starts_with("Without may: they have no pool"), "{notes:?}");
         assert_eq!(notes.len(), 2, "{notes:?}");

@@ -165,6 +165,7 @@ fn group(pairs: impl Iterator<Item = (&'static str, &'static str)>) -> Vec<(&'st
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::ring;
     use crate::{experiments, peers};
 
     fn plan(depth: Depth) -> Plan {
@@ -204,7 +205,9 @@ mod tests {
         for experiment in experiments::ALL.iter().filter(can_be_measured) {
             assert!(plan.cases.iter().any(|planned| planned.experiment.name == experiment.name), "{}", experiment.name);
         }
-        for peer in peers::ALL.iter().filter(|peer| matches!(peer.kind, peers::Kind::Inside | peers::Kind::Server)) {
+        let is_inside = |peer: &&Contender| matches!(peer.kind, peers::Kind::Inside | peers::Kind::Server);
+        let is_possible = |peer: &&Contender| !peer.needs_ring() || ring::is_permitted();
+        for peer in peers::ALL.iter().filter(is_inside).filter(is_possible) {
             assert!(plan.cases.iter().any(|planned| planned.case.peer == peer.name), "{}", peer.name);
         }
     }
