@@ -15,7 +15,7 @@ use crate::stack::arena::Class;
 use crate::stack::{Entry, Stack, high_water};
 use crate::strand::blocks::{self, Blocks};
 use crate::strand::join::{Completed, Detached, Join};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, container};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, Weight, container};
 use crate::wait::{Cancel, Stackful};
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
@@ -41,7 +41,7 @@ pub(crate) struct Record {
 }
 
 /// The kind of strand that fibres are.
-pub(crate) static FIBRE: Kind = Kind { run: Record::run_here, free: Record::free };
+pub(crate) static FIBRE: Kind = Kind { run: Record::run_here, free: Record::free, weigh: Weight::unknown };
 
 /// What depends on the types of the closure and its result.
 struct Typed {

@@ -15,7 +15,7 @@
 //! A method that breaks one of these rules ends the process with one line that says why. The
 //! schedulers of this crate are not wrapped.
 
-use super::{Claim, Effort, Fair, Inverted, Local, Placement, Ready, Scheduler, Shared, Wake};
+use super::{Claim, Effort, Fair, Grown, Inverted, Local, Placement, Ready, Scheduler, Shared, Wake};
 use crate::base::here;
 use std::any::TypeId;
 use std::cell::Cell;
@@ -101,6 +101,14 @@ impl<S: Scheduler> Scheduler for Guarded<S> {
 
     fn inject(&self, strand: Ready, now: u64) -> Wake {
         self.call(strand.cluster_address(), |scheduler| scheduler.inject(strand, now))
+    }
+
+    fn weighs(&self) -> bool {
+        self.call(NO_CLUSTER, S::weighs)
+    }
+
+    fn grown(&self, strand: &Grown<'_>, now: u64) -> Wake {
+        self.call(strand.cluster_address(), |scheduler| scheduler.grown(strand, now))
     }
 }
 

@@ -17,7 +17,7 @@ pub use inverted::Inverted;
 pub use shared::Shared;
 pub use topology::{CacheId, Topology};
 
-pub use crate::strand::{Claim, Priority, Ready};
+pub use crate::strand::{Claim, Grown, Past, Priority, Ready, Weight};
 
 use std::sync::Arc;
 
@@ -164,6 +164,20 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Called by any thread: a kernel thread without a runtime, a processor of another cluster,
     /// or a processor that leaves this one and hands over what [`Local::drain`] returned.
     fn inject(&self, strand: Ready, now: u64) -> Wake;
+
+    /// Says whether the scheduler wants to know what strands [weigh](Ready::weight). Asked once, when a
+    /// cluster is built. If not, nobody adds weights up, all weights are 0, and [`grown`](Scheduler::grown)
+    /// is never called.
+    fn weighs(&self) -> bool {
+        false
+    }
+
+    /// Notes that a strand which has run or been pushed before weighs at least twice what it weighed at the
+    /// last call, or when it became ready. Called by any thread that adds letters to it. The strand may be in
+    /// a queue of the scheduler, or may have been given to a processor meanwhile.
+    fn grown(&self, _strand: &Grown<'_>, _now: u64) -> Wake {
+        Wake::Nobody
+    }
 }
 
 /// A processor's own end of a scheduler. Only the processor's kernel thread calls it.

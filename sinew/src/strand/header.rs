@@ -51,6 +51,9 @@ pub(crate) struct Strand {
     after: Cell<After>,
     /// A flag for the kind of strand, which says who writes it.
     flag: AtomicBool,
+    /// A word for the scheduler of the cluster. Written by the owner of the `Ready`, read by any thread
+    /// that may look at the strand.
+    pub(super) note: AtomicU32,
     /// A word for the kind of strand, which says who writes it, on the line that a
     /// dispatch reads anyway.
     pub(super) own: AtomicU64,
@@ -73,8 +76,9 @@ impl Strand {
             post: AtomicPtr::new(std::ptr::null_mut()),
             bound: AtomicU8::new(0),
             priority,
-            after: Cell::new(After::Yielded),
+            after: Cell::new(After::Declined),
             flag: AtomicBool::new(false),
+            note: AtomicU32::new(0),
             own: AtomicU64::new(0),
         }
     }

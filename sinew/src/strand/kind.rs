@@ -12,6 +12,44 @@ pub(crate) struct Kind {
     /// # Safety
     /// No reference to the strand is left.
     pub(crate) free: unsafe fn(NonNull<Strand>),
+    /// Returns what is known of the work that the strand has to do. By any thread that may look at it.
+    pub(crate) weigh: fn(&Strand) -> Weight,
+}
+
+/// The work that a strand has to do when it runs next, as far as that is known.
+///
+/// A colour and an actor know it: they have letters. Of a fibre and a task nothing is known: both
+/// numbers are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Weight {
+    /// The time that the letters are expected to take, each divided by the penalty of its handler.
+    pub nanoseconds: u64,
+    /// The number of letters.
+    pub letters: u32,
+}
+
+impl Weight {
+    /// Makes the weight of letters that are expected to take so many nanoseconds.
+    pub(crate) const fn new(nanoseconds: u64, letters: u32) -> Weight {
+        Weight { nanoseconds, letters }
+    }
+
+    /// Weighs a strand of which nothing is known.
+    pub(crate) fn unknown(_: &Strand) -> Weight {
+        Weight::default()
+    }
+}
+
+/// How a strand has become ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// It has never run.
+    New,
+    /// It ran, stopped, and was woken.
+    Woken,
+    /// It ran, and gave way to others.
+    Yielded,
 }
 
 /// Why a strand gave up its processor.
@@ -25,7 +63,7 @@ pub(crate) enum After {
     Waiting,
     /// It is ready, and belongs to another cluster now.
     Moving,
-    /// It has not begun: the processor leaves it to another one.
+    /// It has not begun: it is new, or the processor leaves it to another one.
     Declined,
     /// It will not run again.
     Finished,

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::header::Strand;
-use super::kind::After;
+use super::kind::{After, Past, Weight};
 use super::priority::Priority;
 use super::state::{Commit, Woken};
 use crate::base::atomic::{Acquire, Relaxed, Release, fence};
@@ -40,6 +40,34 @@ impl Ready {
     #[inline]
     pub fn ready_at(&self) -> u64 {
         self.strand().ready_at.get()
+    }
+
+    /// Returns how the strand has become ready.
+    pub fn past(&self) -> Past {
+        match self.strand().after().get() {
+            After::Declined => Past::New,
+            After::Yielded => Past::Yielded,
+            _ => Past::Woken,
+        }
+    }
+
+    /// Returns what is known of the work that the strand has to do. It may grow while the strand is
+    /// ready.
+    pub fn weight(&self) -> Weight {
+        (self.strand().kind().weigh)(self.strand())
+    }
+
+    /// Returns the number that a scheduler of this cluster has left with the strand; 0 at first.
+    #[inline]
+    pub fn note(&self) -> u32 {
+        self.strand().note.load(Relaxed)
+    }
+
+    /// Leaves a number with the strand, for the scheduler's own use. It stays while the strand runs or
+    /// waits, so it can say where the strand ran last, or where in a queue it is.
+    #[inline]
+    pub fn set_note(&self, note: u32) {
+        self.strand().note.store(note, Relaxed);
     }
 
     /// Sets the time when the strand became ready.
@@ -107,7 +135,8 @@ impl Strand {
 impl Ready {
     /// Makes a strand of no cluster that is never run, for simulations of schedulers.
     pub(crate) fn simulated(priority: Priority) -> Ready {
-        static KIND: super::Kind = super::Kind { run: |_| unreachable!("a simulated strand is not run"), free };
+        static KIND: super::Kind =
+            super::Kind { run: |_| unreachable!("a simulated strand is not run"), free, weigh: Weight::unknown };
         /// # Safety
         /// The strand was made below, and no reference to it is left.
         unsafe fn free(strand: NonNull<Strand>) {
@@ -132,6 +161,41 @@ impl Drop for Ready {
 impl std::fmt::Debug for Ready {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ready").field("priority", &self.priority()).field("ready_at", &self.ready_at()).finish()
+    }
+}
+
+/// A strand whose weight has grown. It may be in a scheduler's queue, or may have left it.
+pub struct Grown<'a>(&'a Strand);
+
+impl<'a> Grown<'a> {
+    pub(crate) fn new(strand: &'a Strand) -> Grown<'a> {
+        Grown(strand)
+    }
+
+    /// Returns the address of the cluster that the strand belongs to.
+    pub(crate) fn cluster_address(&self) -> usize {
+        self.0.cluster_address().addr()
+    }
+
+    /// Returns whether `ready` is this strand.
+    pub fn is(&self, ready: &Ready) -> bool {
+        std::ptr::eq(self.0, ready.strand())
+    }
+
+    /// Returns the weight of the strand at this moment.
+    pub fn weight(&self) -> Weight {
+        (self.0.kind().weigh)(self.0)
+    }
+
+    /// Returns the number that the scheduler has left with the strand; see [`Ready::set_note`].
+    pub fn note(&self) -> u32 {
+        self.0.note.load(Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Grown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grown").field("weight", &self.weight()).field("note", &self.note()).finish()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::processor::waker::borrowed_waker;
 use crate::processor::{Processor, put_memory, with_current};
 use crate::strand::blocks;
 use crate::strand::join::{Completed, Detached, Join};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, bound, container};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, Weight, bound, container};
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -135,7 +135,7 @@ impl<T> Drop for Taker<T> {
 }
 
 impl<F: Future> Allocation<F> {
-    const KIND: &'static Kind = &Kind { run: Self::run, free: Self::free };
+    const KIND: &'static Kind = &Kind { run: Self::run, free: Self::free, weigh: Weight::unknown };
 
     /// # Safety
     /// `strand` is at the start of one of these.
