@@ -3,9 +3,11 @@
 
 mod base;
 pub mod cancel;
+pub mod event;
 mod fibre;
 pub mod fs;
 pub mod io;
+mod mailbox;
 pub mod memory;
 pub mod net;
 pub mod process;

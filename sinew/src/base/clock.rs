@@ -25,6 +25,11 @@ pub(crate) fn duration_of(cycles: u64) -> Duration {
     Duration::from_micros(cycles.saturating_mul(1000) / cycles_per_ms())
 }
 
+/// Returns the number of nanoseconds that this number of cycles takes, to within a few per cent.
+pub(crate) fn ns_of(cycles: u64) -> u64 {
+    cycles.saturating_mul(1_000_000) / cycles_per_ms()
+}
+
 /// Returns the present time on the time base of timers: nanoseconds since the first call. It is that
 /// of the machine's monotonic clock, or of another clock that the caller goes by.
 pub(crate) fn now_ns() -> u64 {

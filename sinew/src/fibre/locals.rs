@@ -245,6 +245,17 @@ impl Locals {
         }
     }
 
+    /// Drops all variables, and all contexts that are still attached. Then there are none, as in a new
+    /// fibre. Calls `without_contexts` if there may have been contexts. By a carrier.
+    #[inline]
+    pub(super) fn renew(&self, without_contexts: impl FnOnce()) {
+        if self.table().kept.is_some() {
+            self.clear();
+            self.table().closed = false;
+            without_contexts();
+        }
+    }
+
     #[cold]
     fn clear_slow(&self) {
         let variables = self.table().kept.as_mut().map(|kept| mem::take(&mut kept.variables)).unwrap_or_default();

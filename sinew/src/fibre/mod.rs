@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod builder;
+pub(crate) mod carrier;
 pub mod context;
 mod group;
 mod handle;

@@ -226,9 +226,11 @@ impl Record {
     /// the fibre is to begin elsewhere.
     #[inline(never)]
     fn begin(&self, processor: &Processor) -> Option<Stack> {
-        if !processor.takes_in(self.strand()) {
-            return None;
-        }
+        processor.takes_in(self.strand()).then(|| self.begin_here(processor))
+    }
+
+    /// As [`begin`](Record::begin), on this processor in any case.
+    pub(super) fn begin_here(&self, processor: &Processor) -> Stack {
         let stack = processor.stacks().take(self.class());
         if high_water::is_recording() && high_water::begin(self.spawned_at, self.class()) {
             self.head.is_measured().set(true);
@@ -237,7 +239,7 @@ impl Record {
         stack.begin::<Record>(self.strand());
         self.set_stack(Some(stack));
         self.head.bind_for_life(processor.post(), processor.is_migrating());
-        Some(stack)
+        stack
     }
 
     fn end(&self, processor: &Processor, stack: Stack) {

@@ -124,6 +124,14 @@ impl Drain {
         Way::Closed(self.tell())
     }
 
+    /// Takes back a count of `let_in`: the caller does not spawn after all. Returns the party to signal, if
+    /// there is one.
+    pub(crate) fn take_back(&self) -> Option<Owed> {
+        // Release as in `let_in`.
+        self.refused.fetch_add(1, Release);
+        self.one_finished()
+    }
+
     /// Returns the party to signal, if there is one. By a processor, after it has counted a strand
     /// that has finished.
     #[inline]

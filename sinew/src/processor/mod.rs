@@ -4,6 +4,7 @@ mod batching;
 mod belonging;
 #[cfg(debug_assertions)]
 mod blame;
+mod carriers;
 mod clock;
 pub(crate) mod cluster;
 mod current;
@@ -28,6 +29,7 @@ pub(crate) mod waker;
 mod warden;
 
 pub(crate) use batching::Leaving;
+pub(crate) use carriers::NewCarrier;
 pub(crate) use current::{put_memory, runs_a_task, with_current};
 pub(crate) use plug::Plug;
 pub(crate) use post::Post;
@@ -39,6 +41,7 @@ use crate::stack::pool::Stacks;
 use crate::strand::blocks::Blocks;
 use crate::strand::{After, Fifo, Owed, Priority, Ready, Strand};
 use batching::Batching;
+use carriers::Carriers;
 use clock::Clock;
 use cluster::ClusterShared;
 use current::RunningTask;
@@ -64,6 +67,7 @@ pub(crate) struct Processor {
     running: Running,
     settling: Settling,
     batching: Batching,
+    carriers: Carriers,
     stacks: Stacks,
     blocks: Blocks,
     /// Whether the processor has given up its end of the scheduler.
@@ -136,6 +140,7 @@ impl Processor {
             cluster,
             post,
             lane: Lane::new(),
+            carriers: Carriers::new(),
             supply: Cell::new(Supply::Scheduler),
             clock: Clock::new(),
             idler: Idler::new(),
@@ -172,21 +177,63 @@ impl Processor {
             } else if matches!(after, After::Parking | After::Waiting) {
                 strand.stop(after).and_then(|woken| self.swap(woken))
             } else if after == After::Finished {
-                strand.retire();
-                self.post.tally().count_finished();
-                self.cluster.runtime().one_finished();
+                self.finish(strand);
                 self.signal_joiner::<P>()
-            } else {
-                strand.stamp(self.clock.now());
-                if after == After::Declined {
-                    self.send(strand);
-                } else {
-                    self.pass_on(strand);
-                }
+            } else if after == After::Idle {
+                strand.let_go();
+                self.count_finished();
                 None
+            } else {
+                self.dispose(strand, after)
             };
         }
+        self.end_carriers();
         debug_assert!(self.lane.is_empty());
+    }
+
+    /// Ends the life of a strand that has finished.
+    #[inline]
+    fn finish(&self, strand: Ready) {
+        strand.retire();
+        self.count_finished();
+    }
+
+    /// Counts a strand that has finished, or a mailbox that is idle.
+    #[inline]
+    pub(crate) fn count_finished(&self) {
+        self.post.tally().count_finished();
+        self.cluster.runtime().one_finished();
+    }
+
+    /// Does what a strand asked for that gave up the processor for a rare reason. Returns the next strand
+    /// if it is at hand.
+    #[inline(never)]
+    fn dispose(&self, strand: Ready, after: After) -> Option<Ready> {
+        match after {
+            After::Left => {
+                strand.let_go();
+                let (carrier, after) = self.carriers.take_leaving()?;
+                match after {
+                    After::Yielded => self.swap(carrier),
+                    After::Parking | After::Waiting => carrier.stop(after).and_then(|woken| self.swap(woken)),
+                    _ => self.dispose(carrier, after),
+                }
+            }
+            After::Resting => {
+                self.keep_carrier(strand);
+                None
+            }
+            After::Declined => {
+                strand.stamp(self.clock.now());
+                self.send(strand);
+                None
+            }
+            _ => {
+                strand.stamp(self.clock.now());
+                self.pass_on(strand);
+                None
+            }
+        }
     }
 
     /// Does what is due when the clock has been read. `after` says how the last strand stopped.
@@ -482,6 +529,7 @@ impl Processor {
         self.stop_waiting();
         self.detached.set(true);
         self.draw_from(Supply::Either);
+        self.end_carriers();
         self.cluster.drivers().abandon(self.post.id());
         self.cluster.idle().relieve();
         self.make_all_ready(self.post.newcomers().take_last());

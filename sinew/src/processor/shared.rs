@@ -77,6 +77,14 @@ impl RuntimeShared {
         }
     }
 
+    /// Takes back a count of [`count_spawned_outside`](RuntimeShared::count_spawned_outside): the strand
+    /// was not spawned.
+    pub(super) fn take_back_outside(&self) {
+        if let Some(drainer) = self.drain.take_back() {
+            (self.signal)(drainer);
+        }
+    }
+
     /// Returns the number of strands that have been spawned and have not finished.
     pub(crate) fn live(&self) -> u64 {
         let clusters = self.clusters();

@@ -178,6 +178,15 @@ impl<'a> Origin<'a> {
         }
     }
 
+    /// Takes back a count: the strand was not started.
+    #[cold]
+    pub(crate) fn take_back(&self) {
+        match self {
+            Origin::Strand(processor, _) => processor.count_finished(),
+            Origin::Outside(cluster) => cluster.runtime().take_back_outside(),
+        }
+    }
+
     #[inline]
     pub(crate) fn start(&self, ready: Ready) {
         match self {

@@ -1,6 +1,6 @@
 //! Builders for runtimes, and for further clusters.
 
-use super::plug::Fibres;
+use super::plug::{self, Fibres};
 use super::{Leftovers, Runtime};
 use crate::base::fallback::{Facility, denied};
 use crate::base::{fence, fork};
@@ -168,6 +168,7 @@ impl ClusterBuilder {
             drivers: Drivers::new(drivers),
             threads: Box::new(Home::new(self.event_scope)),
             serve: Processor::serve::<Fibres>,
+            new_carrier: plug::new_carrier,
         })
     }
 }

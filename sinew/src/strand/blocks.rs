@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 /// The alignment of blocks: a cache line.
 const LINE: usize = 64;
-const SIZES: [usize; 4] = [2 * LINE, 3 * LINE, 5 * LINE, 7 * LINE];
+const SIZES: [usize; 5] = [LINE, 2 * LINE, 3 * LINE, 5 * LINE, 7 * LINE];
 const CHUNK: usize = 64 * 1024;
 
 /// The size of a chunk if there is no memory for a larger one, so that spawning does not end a

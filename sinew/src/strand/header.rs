@@ -83,6 +83,13 @@ impl Strand {
         }
     }
 
+    /// Makes this a strand that has no reference for being alive: it lives as long as there are handles, and
+    /// its kind knows whether it is in use.
+    pub(crate) fn without_life(mut self) -> Self {
+        self.refs = AtomicU32::new(1);
+        self
+    }
+
     #[inline]
     pub(crate) fn state(&self) -> &State {
         &self.state

@@ -67,6 +67,12 @@ pub(crate) enum After {
     Declined,
     /// It will not run again.
     Finished,
+    /// It is a mailbox without letters. Nobody owns it: its `Ready` is void.
+    Idle,
+    /// It is a mailbox that has left with its carrier, which owns it now: its `Ready` is void.
+    Left,
+    /// It is a carrier without a mailbox.
+    Resting,
 }
 
 /// Reasons for which a started strand may not leave its processor.

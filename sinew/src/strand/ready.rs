@@ -103,6 +103,11 @@ impl Ready {
         }
     }
 
+    /// Gives up a strand that another party owns, or nobody. The memory may be gone.
+    pub(crate) fn let_go(self) {
+        std::mem::forget(self);
+    }
+
     /// Ends the life of a strand that has finished.
     pub(crate) fn retire(self) {
         self.strand().state.finish();
@@ -119,6 +124,12 @@ impl Ready {
 }
 
 impl Strand {
+    /// Returns the number of references: one for being alive, one for each [`StrandArc`].
+    #[inline]
+    pub(crate) fn references(&self) -> u32 {
+        self.refs.load(Relaxed)
+    }
+
     /// Returns the strand if `woken` makes it the caller's. `woken` comes from the strand's state, or
     /// from a transition of the strand's kind.
     #[inline(always)]

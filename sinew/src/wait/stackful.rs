@@ -106,6 +106,11 @@ impl Stackful {
         self.strand.flag().store(is_watched, Relaxed);
     }
 
+    /// Undoes [`watch_switches`](Stackful::watch_switches). By the strand.
+    pub(crate) fn ignore_switches(&self) {
+        self.strand.flag().store(false, Relaxed);
+    }
+
     /// Returns the size of the strand's stack.
     #[inline(always)]
     pub(crate) fn class(&self) -> Class {

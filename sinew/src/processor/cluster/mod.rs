@@ -50,6 +50,11 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Returns the public side of `shared`.
+    pub(crate) fn of(shared: &ClusterShared) -> Cluster {
+        Cluster { shared: shared.to_arc() }
+    }
+
     pub(crate) fn shared(&self) -> &ClusterShared {
         &self.shared
     }

@@ -7,10 +7,12 @@ use crate::processor::driver::{Drivers, Threads};
 use crate::processor::idle::Idle;
 use crate::processor::post::Post;
 use crate::processor::shared::RuntimeShared;
+use crate::processor::{NewCarrier, Processor};
 use crate::sched::{MAX_PROCESSORS, ProcessorId, Scheduler, Topology, Wake};
 use crate::stack::arena::Class;
-use crate::strand::{Fifo, Priority, Ready};
+use crate::strand::{Fifo, Grown, Priority, Ready, Strand};
 use std::any::Any;
+use std::io;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -24,6 +26,9 @@ pub(crate) struct ClusterShared {
     pub(super) threads: Box<dyn Threads>,
     /// Runs a processor on the calling kernel thread.
     pub(super) serve: fn(Arc<ClusterShared>, Arc<Post>),
+    new_carrier: NewCarrier,
+    /// Whether the scheduler wants to know what strands weigh.
+    weighs: bool,
     /// Background strands, in the order in which they became ready.
     deferred: SpinLock<Fifo>,
     /// The number of strands in `deferred`. Written under its lock, read by any processor.
@@ -60,17 +65,20 @@ pub(crate) struct ClusterPlan {
     pub(crate) drivers: Drivers,
     pub(crate) threads: Box<dyn Threads>,
     pub(crate) serve: fn(Arc<ClusterShared>, Arc<Post>),
+    pub(crate) new_carrier: NewCarrier,
 }
 
 impl ClusterShared {
     pub(super) fn new(plan: ClusterPlan, runtime: Arc<RuntimeShared>) -> Arc<ClusterShared> {
         Arc::new_cyclic(|itself| ClusterShared {
             name: plan.name,
+            weighs: plan.scheduler.weighs(),
             scheduler: plan.scheduler,
             idle: Idle::new(MAX_PROCESSORS, plan.processors == 1),
             drivers: plan.drivers,
             threads: plan.threads,
             serve: plan.serve,
+            new_carrier: plan.new_carrier,
             deferred: SpinLock::new(Fifo::new()),
             deferred_len: AtomicUsize::new(0),
             posts: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
@@ -96,6 +104,23 @@ impl ClusterShared {
 
     pub(crate) fn scheduler(&self) -> &dyn Scheduler {
         &*self.scheduler
+    }
+
+    /// Says whether the scheduler wants to know what strands weigh.
+    #[inline]
+    pub(crate) fn weighs(&self) -> bool {
+        self.weighs
+    }
+
+    /// Tells the scheduler that the weight of a strand has grown. By any thread.
+    pub(crate) fn tell_grown(&self, strand: &Strand, now: u64) {
+        let wake = self.scheduler.grown(&Grown::new(strand), now);
+        self.idle.notify_from_outside(wake);
+    }
+
+    /// Makes a carrier for one of the cluster's processors.
+    pub(crate) fn new_carrier(&self, processor: &Processor) -> io::Result<Ready> {
+        (self.new_carrier)(processor)
     }
 
     #[inline]

@@ -1,0 +1,248 @@
+//! The word of a mailbox: its newest letter, and who owns the mailbox.
+//!
+//! ```text
+//!                post: the poster owns the mailbox          take: the owner has all letters
+//!      idle ----------------------------------> ACTIVE, letters ----------------> ACTIVE
+//!       ^                                              ^                             |
+//!       |                                              +---------- post -------------+
+//!       +---------------- rest: only if there are no letters ------------------------+
+//!
+//!      any --close--> + CLOSED: posts are refused     any --abandon--> + ABANDONED: no handle is left
+//! ```
+//!
+//! A mailbox is ACTIVE while somebody owns it: a scheduler's queue, a processor, or a carrier. Letters exist
+//! only in an active mailbox. The letters are a list, the newest first. Each letter has the address of the
+//! next older one.
+
+use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
+use std::num::NonZeroU64;
+
+/// Somebody owns the mailbox.
+const ACTIVE: u64 = 1;
+/// No letter is taken any more.
+const CLOSED: u64 = 2;
+/// No handle to the mailbox is left. So nobody posts.
+const ABANDONED: u64 = 4;
+/// Letters are aligned to 64 bytes, so the lowest bits of an address are free.
+const FLAGS: u64 = 63;
+
+/// The address of a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address(NonZeroU64);
+
+impl Address {
+    /// Returns the address if it is that of a letter: not 0, and aligned.
+    #[inline]
+    pub(crate) fn new(address: u64) -> Option<Address> {
+        debug_assert_eq!(address & FLAGS, 0);
+        NonZeroU64::new(address).map(Address)
+    }
+
+    #[inline]
+    pub(crate) fn get(self) -> u64 {
+        self.0.get()
+    }
+
+    #[inline]
+    fn of(word: u64) -> Option<Address> {
+        NonZeroU64::new(word & !FLAGS).map(Address)
+    }
+}
+
+/// What a thread that has posted a letter now has to do.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// The mailbox was idle and is the caller's: make it ready.
+    Activated,
+    /// Nothing: the owner of the mailbox finds the letter.
+    Added,
+}
+
+/// Why a letter was not posted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unposted {
+    Closed,
+    /// The mailbox is idle, and the caller has not said that it may become active.
+    Idle,
+}
+
+/// What the owner of a mailbox without letters now has to do.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rested {
+    /// Nothing: the mailbox is idle, and no longer the caller's.
+    Idle,
+    /// Free the mailbox: it is idle, and nobody has a handle to it.
+    Forsaken,
+    /// Go on: letters have come.
+    Letters,
+}
+
+/// The word of one mailbox.
+#[derive(Clone, Copy)]
+pub(crate) struct Word<'a>(&'a AtomicU64);
+
+impl<'a> Word<'a> {
+    /// Returns the word that is kept in `word`, 0 at first.
+    #[inline(always)]
+    pub(crate) fn of(word: &'a AtomicU64) -> Word<'a> {
+        Word(word)
+    }
+
+    /// `idle -> ACTIVE, the letter | ACTIVE -> one more letter`. `link` stores the next older letter in the
+    /// new one. It may be called several times, and the last call counts. By any thread that has a handle.
+    ///
+    /// # Errors
+    /// The mailbox is closed; or it is idle, and `may_activate` is false.
+    #[inline]
+    pub(crate) fn post(
+        self,
+        letter: Address,
+        may_activate: bool,
+        link: impl Fn(Option<Address>),
+    ) -> Result<Posted, Unposted> {
+        let mut seen = self.0.load(Relaxed);
+        loop {
+            if seen & CLOSED != 0 {
+                return Err(Unposted::Closed);
+            }
+            if seen & ACTIVE == 0 && !may_activate {
+                return Err(Unposted::Idle);
+            }
+            link(Address::of(seen));
+            let next = letter.get() | (seen & FLAGS) | ACTIVE;
+            // Release: the owner that takes the letter sees its content; pairs with the Acquire in `take`.
+            // Acquire: a new owner sees what the last one left; pairs with the Release in `rest`.
+            match self.0.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
+                Ok(_) if seen & ACTIVE == 0 => return Ok(Posted::Activated),
+                Ok(_) => return Ok(Posted::Added),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// `ACTIVE, letters -> ACTIVE`. Returns the newest letter, which leads to all others. By the owner.
+    #[inline]
+    pub(crate) fn take(self) -> Option<Address> {
+        let mut seen = self.0.load(Relaxed);
+        loop {
+            let newest = Address::of(seen)?;
+            // Acquire pairs with the Releases in `post`: each post is a read-modify-write, so this sees the
+            // content of all letters.
+            match self.0.compare_exchange_weak(seen, seen & FLAGS, Acquire, Relaxed) {
+                Ok(_) => return Some(newest),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Returns whether there are letters. By the owner.
+    #[inline]
+    pub(crate) fn has_letters(self) -> bool {
+        self.0.load(Relaxed) & !FLAGS != 0
+    }
+
+    /// `ACTIVE -> idle`, unless there are letters. By the owner, who has run all letters that it took. If the
+    /// mailbox is idle then, the caller must not use it any more.
+    #[inline]
+    pub(crate) fn rest(self) -> Rested {
+        // Mostly nothing has been set.
+        let mut seen = ACTIVE;
+        loop {
+            if seen & !FLAGS != 0 {
+                return Rested::Letters;
+            }
+            // Release: what the owner did happens before the next owner's work, and before the mailbox is freed;
+            // pairs with the Acquires in `post` and `abandon`. Acquire: what handles did before they were
+            // dropped happens before the mailbox is freed here; pairs with the Release in `abandon`.
+            match self.0.compare_exchange_weak(seen, seen & !ACTIVE, AcqRel, Relaxed) {
+                Ok(_) if seen & ABANDONED != 0 => return Rested::Forsaken,
+                Ok(_) => return Rested::Idle,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// `-> + CLOSED`: posts are refused from now on. Letters that are in the mailbox stay. By any thread that
+    /// has a handle.
+    pub(crate) fn close(self) {
+        // Relaxed: a post that comes later sees the flag because it changes the same word.
+        self.0.fetch_or(CLOSED, Relaxed);
+    }
+
+    pub(crate) fn is_closed(self) -> bool {
+        self.0.load(Relaxed) & CLOSED != 0
+    }
+
+    /// Says whether somebody owns the mailbox. The answer may be out of date.
+    pub(crate) fn is_active(self) -> bool {
+        self.0.load(Relaxed) & ACTIVE != 0
+    }
+
+    /// `-> + ABANDONED`. Returns whether the caller has to free the mailbox: it is idle. Otherwise its owner
+    /// does so. By the thread that drops the last handle.
+    #[must_use]
+    pub(crate) fn abandon(self) -> bool {
+        // Acquire: what the last owner did happens before the mailbox is freed; pairs with the Release in
+        // `rest`. Release: what handles did happens before the owner frees it; pairs with the Acquire there.
+        self.0.fetch_or(ABANDONED, AcqRel) & ACTIVE == 0
+    }
+}
+
+#[cfg(all(test, not(sinew_loom)))]
+mod tests {
+    use super::*;
+
+    fn letter(number: u64) -> Address {
+        Address::new(number * 64).unwrap()
+    }
+
+    #[test]
+    fn the_first_post_activates_and_later_ones_add() {
+        let word = AtomicU64::new(0);
+        let (word, older) = (Word::of(&word), std::cell::Cell::new(None));
+        let post = |number| word.post(letter(number), true, |next| older.set(next));
+        assert_eq!((post(1), older.get()), (Ok(Posted::Activated), None));
+        assert_eq!((post(2), older.get()), (Ok(Posted::Added), Some(letter(1))));
+        assert_eq!(word.rest(), Rested::Letters);
+        assert_eq!(word.take(), Some(letter(2)));
+        assert_eq!(word.take(), None);
+        assert_eq!((post(3), older.get()), (Ok(Posted::Added), None));
+        assert_eq!(word.take(), Some(letter(3)));
+        assert_eq!(word.rest(), Rested::Idle);
+        assert_eq!((post(4), older.get()), (Ok(Posted::Activated), None));
+    }
+
+    #[test]
+    fn a_post_that_may_not_activate_leaves_an_idle_mailbox_alone() {
+        let word = AtomicU64::new(0);
+        let word = Word::of(&word);
+        assert_eq!(word.post(letter(1), false, |_| ()), Err(Unposted::Idle));
+        assert!(!word.is_active());
+    }
+
+    #[test]
+    fn a_closed_mailbox_keeps_its_letters_and_takes_no_more() {
+        let word = AtomicU64::new(0);
+        let word = Word::of(&word);
+        assert_eq!(word.post(letter(1), true, |_| ()), Ok(Posted::Activated));
+        word.close();
+        assert_eq!(word.post(letter(2), true, |_| ()), Err(Unposted::Closed));
+        assert_eq!(word.take(), Some(letter(1)));
+        assert_eq!(word.rest(), Rested::Idle);
+        assert!(word.is_closed());
+    }
+
+    #[test]
+    fn an_abandoned_mailbox_is_freed_by_its_owner_if_it_has_one() {
+        let word = AtomicU64::new(0);
+        assert!(Word::of(&word).abandon());
+        let word = AtomicU64::new(0);
+        let word = Word::of(&word);
+        assert_eq!(word.post(letter(1), true, |_| ()), Ok(Posted::Activated));
+        assert!(!word.abandon());
+        assert_eq!(word.take(), Some(letter(1)));
+        assert_eq!(word.rest(), Rested::Forsaken);
+    }
+}
