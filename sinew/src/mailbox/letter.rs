@@ -7,12 +7,10 @@
 
 use super::meter::Meter;
 use super::word::Address;
-use crate::processor::put_memory;
+use crate::processor::{Processor, put_memory};
 use crate::strand::blocks::{self, Blocks};
 use std::alloc::Layout;
-use std::any::Any;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 /// What a letter does when its turn comes.
@@ -30,18 +28,20 @@ impl<F: FnOnce()> Content for F {
 
 /// The head of a letter. Owner: the poster, until it is posted; then the owner of the mailbox.
 #[repr(C)]
-struct Head {
+pub(super) struct Head {
     /// The next older letter in the mailbox; the next newer one when the letters have been taken.
     link: Cell<Option<NonNull<Head>>>,
-    /// Frees the letter and runs its content.
+    /// Takes the content out of the letter and runs it.
     ///
     /// # Safety
-    /// The head is that of a letter with such a content, which belongs to the caller. It is gone then.
+    /// The head is that of a letter with such a content, which is still in it.
     call: unsafe fn(NonNull<Head>),
     /// The meter for letters of this sort. It lives as long as the mailbox or longer.
     meter: NonNull<Meter>,
     /// The part of the mailbox's weight that the letter is.
     weight_ns: u32,
+    /// The size of the letter.
+    size: u32,
 }
 
 #[repr(C, align(64))]
@@ -56,35 +56,39 @@ pub(super) struct Draft<F> {
 }
 
 impl<F: Content> Draft<F> {
+    const SIZE: u32 = {
+        assert!(size_of::<Written<F>>() <= u32::MAX as usize && align_of::<Written<F>>() == 64);
+        size_of::<Written<F>>() as u32
+    };
+
     /// Writes a letter.
     ///
     /// # Safety
     /// `meter` lives until the letter has run. If `F` borrows, what it borrows does as well. `F` may run on
     /// another thread.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn write(own: Option<&Blocks>, meter: &Meter, weight_ns: u32, content: F) -> Draft<F> {
         let letter = blocks::take(own, Layout::new::<Written<F>>()).cast::<Written<F>>();
-        let head = Head { link: Cell::new(None), call: call::<F>, meter: NonNull::from(meter), weight_ns };
+        let (link, meter, size) = (Cell::new(None), NonNull::from(meter), Self::SIZE);
         // SAFETY: the memory is large enough, and ours.
-        unsafe { letter.write(Written { head, content }) };
+        let (head, place) = unsafe { (&raw mut (*letter.as_ptr()).head, &raw mut (*letter.as_ptr()).content) };
+        // SAFETY: as above.
+        unsafe { head.write(Head { link, call: call::<F>, meter, weight_ns, size }) };
+        // SAFETY: as above.
+        unsafe { place.write(content) };
         letter.as_ptr().expose_provenance();
         Draft { letter }
     }
 
-    #[inline]
-    pub(super) fn address(&self) -> Address {
-        Address::new(self.letter.addr().get() as u64).expect("no letter is at address 0")
-    }
-
-    /// Stores the next older letter of the mailbox.
-    #[inline]
-    pub(super) fn link(&self, older: Option<Address>) {
-        // SAFETY: the letter has not been posted: it is ours.
-        unsafe { self.letter.as_ref() }.head.link.set(older.map(head_at));
+    #[inline(always)]
+    pub(super) fn head(&self) -> &Head {
+        // SAFETY: the letter has not been posted, or the caller asks only for its address.
+        unsafe { &*(&raw const (*self.letter.as_ptr()).head) }
     }
 
     /// Takes the content back.
     #[cold]
+    #[inline(never)]
     pub(super) fn discard(self) -> F {
         // SAFETY: the letter is ours, and not used again.
         let written = unsafe { self.letter.read() };
@@ -94,21 +98,36 @@ impl<F: Content> Draft<F> {
     }
 }
 
+impl Head {
+    #[inline(always)]
+    pub(super) fn address(&self) -> Address {
+        Address::new(std::ptr::from_ref(self).addr() as u64).expect("no letter is at address 0")
+    }
+
+    /// Stores the next older letter of the mailbox. By the poster, before the letter is posted.
+    #[inline(always)]
+    pub(super) fn link(&self, older: Option<Address>) {
+        self.link.set(older.map(head_at));
+    }
+
+    pub(super) fn weight_ns(&self) -> u32 {
+        self.weight_ns
+    }
+}
+
 /// # Safety
 /// As for `Head::call`.
 unsafe fn call<F: Content>(head: NonNull<Head>) {
     let letter = head.cast::<Written<F>>();
     // SAFETY: by the contract.
     let content = unsafe { (&raw const (*letter.as_ptr()).content).read() };
-    // SAFETY: by the contract; nothing but the content needs to be dropped.
-    unsafe { put_memory(letter.cast(), Layout::new::<Written<F>>()) };
     content.run();
 }
 
-#[inline]
+#[inline(always)]
 fn head_at(address: Address) -> NonNull<Head> {
     // `write` exposed the provenance.
-    NonNull::with_exposed_provenance(std::num::NonZeroUsize::new(address.get() as usize).expect("not 0"))
+    NonNull::with_exposed_provenance(address.into())
 }
 
 /// A letter that has been taken from its mailbox.
@@ -129,14 +148,45 @@ impl Letter {
         unsafe { self.0.as_ref() }.weight_ns
     }
 
-    /// Runs the content.
-    ///
-    /// # Errors
-    /// The payload, if it panicked.
+    /// Runs the content. If it panics, so does this.
     #[inline]
-    pub(super) fn run(self) -> Result<(), Box<dyn Any + Send>> {
-        // SAFETY: the letter is ours, and is gone afterwards.
-        catch_unwind(AssertUnwindSafe(|| unsafe { (self.0.as_ref().call)(self.0) }))
+    pub(super) fn run(self) -> Paper {
+        // Also when the content panics.
+        let paper = Paper(self.0);
+        // SAFETY: the letter is ours, and the content is in it.
+        unsafe { (self.0.as_ref().call)(self.0) };
+        paper
+    }
+}
+
+/// The memory of a letter without content. It is freed when this is dropped.
+pub(super) struct Paper(NonNull<Head>);
+
+impl Paper {
+    /// Frees the memory, on this processor.
+    #[inline]
+    pub(super) fn recycle(self, processor: &Processor) {
+        let (memory, layout) = self.memory();
+        // SAFETY: the memory was taken with this layout, and is ours.
+        unsafe { blocks::put(Some(processor.blocks()), memory, layout) };
+        std::mem::forget(self);
+    }
+
+    #[inline]
+    fn memory(&self) -> (NonNull<u8>, Layout) {
+        // SAFETY: the paper is ours.
+        let size = unsafe { self.0.as_ref() }.size as usize;
+        // SAFETY: the size and the alignment are those of a `Written`.
+        (self.0.cast(), unsafe { Layout::from_size_align_unchecked(size, 64) })
+    }
+}
+
+impl Drop for Paper {
+    #[cold]
+    fn drop(&mut self) {
+        let (memory, layout) = self.memory();
+        // SAFETY: as in `recycle`.
+        unsafe { put_memory(memory, layout) };
     }
 }
 

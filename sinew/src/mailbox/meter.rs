@@ -10,7 +10,7 @@ const PART: i64 = 8;
 /// Letters that are expected to take at least this long are all timed: reading the clock twice takes 2 % of
 /// it. Of shorter ones, one in [`SAMPLED`] is.
 const LONG_NS: u32 = 1_000;
-const SAMPLED: u32 = 16;
+const SAMPLED: u32 = 64;
 
 /// The average time of letters of one sort, and the number of those that panicked. Written by processors
 /// that run such letters, read by threads that post them. Losing an update to another processor does no

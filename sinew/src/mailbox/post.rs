@@ -1,9 +1,9 @@
 //! Posting letters.
 
-use super::letter::{Content, Draft};
+use super::letter::{Content, Draft, Head};
 use super::memory::Mailbox;
 use super::meter::Meter;
-use super::word::{Posted, Unposted};
+use super::word::Posted;
 use crate::base::clock::cycles;
 use crate::processor::spawn::Origin;
 use crate::processor::with_current;
@@ -41,46 +41,75 @@ impl Mailbox {
                 }
                 _ => Origin::Outside(cluster),
             };
-            let weighs = cluster.weighs();
-            let weight_ns = if weighs { meter.average_ns() / penalty } else { 0 };
+            let weight_ns = if cluster.weighs() { meter.average_ns() / penalty } else { 0 };
             // SAFETY: the caller's promise; `F` is `Send`.
             let draft = unsafe { Draft::write(origin.blocks(), meter, weight_ns, content) };
-            // Before the letter can be run, so that the sum never falls below 0.
-            let has_grown = weighs && self.add_weight(weight_ns);
-            let mut is_counted = false;
-            let refused = loop {
-                match self.word().post(draft.address(), is_counted, |older| draft.link(older)) {
-                    Ok(Posted::Activated) => {
-                        if let Some(ready) = self.strand().woken(Woken::Enqueue) {
-                            origin.start(ready);
-                        }
-                        return Ok(());
-                    }
-                    Ok(Posted::Added) => {
-                        if is_counted {
-                            origin.take_back();
-                        }
-                        if has_grown {
-                            cluster.tell_grown(self.strand(), cycles());
-                        }
-                        return Ok(());
-                    }
-                    // An active mailbox counts as a live strand. It is counted first, so that the runtime does not
-                    // end meanwhile.
-                    Err(Unposted::Idle) if origin.count() => is_counted = true,
-                    Err(Unposted::Idle) => break Refused::Ended,
-                    Err(Unposted::Closed) => {
-                        if is_counted {
-                            origin.take_back();
-                        }
-                        break Refused::Closed;
-                    }
-                }
-            };
-            if weighs {
-                self.take_weight(weight_ns.into(), 1);
+            match self.post_head(&origin, draft.head()) {
+                Ok(()) => Ok(()),
+                Err(refused) => Err((refused, draft.discard())),
             }
-            Err((refused, draft.discard()))
         })
+    }
+
+    /// Posts a letter. When this returns `Ok`, the letter may be gone.
+    #[inline(always)]
+    fn post_head(&self, origin: &Origin<'_>, head: &Head) -> Result<(), Refused> {
+        if self.cluster().weighs() {
+            return self.post_weighed(origin, head);
+        }
+        match self.word().post(head.address(), false, |older| head.link(older)) {
+            Ok(_) => Ok(()),
+            Err(_) => self.activate(origin, head).map(|_| ()),
+        }
+    }
+
+    /// Posts a letter to a mailbox that was idle or closed a moment ago.
+    #[inline(never)]
+    fn activate(&self, origin: &Origin<'_>, head: &Head) -> Result<Posted, Refused> {
+        if self.word().is_closed() {
+            return Err(Refused::Closed);
+        }
+        // An active mailbox counts as a live strand. It is counted before others can see that it is active, so
+        // that the runtime does not end meanwhile.
+        if !origin.count() {
+            return Err(Refused::Ended);
+        }
+        match self.word().post(head.address(), true, |older| head.link(older)) {
+            Ok(Posted::Activated) => {
+                if let Some(ready) = self.strand().woken(Woken::Enqueue) {
+                    origin.start(ready);
+                }
+                Ok(Posted::Activated)
+            }
+            Ok(Posted::Added) => {
+                origin.take_back();
+                Ok(Posted::Added)
+            }
+            Err(_) => {
+                origin.take_back();
+                Err(Refused::Closed)
+            }
+        }
+    }
+
+    /// As `post_head`, and tells the scheduler if the mailbox has become much heavier while it was active.
+    #[inline(never)]
+    fn post_weighed(&self, origin: &Origin<'_>, head: &Head) -> Result<(), Refused> {
+        let weight_ns = head.weight_ns();
+        // Before the letter can be run, so that the sum never falls below 0.
+        let has_grown = self.add_weight(weight_ns);
+        let posted = match self.word().post(head.address(), false, |older| head.link(older)) {
+            Ok(posted) => Ok(posted),
+            Err(_) => self.activate(origin, head),
+        };
+        match posted {
+            Ok(Posted::Added) if has_grown => self.cluster().tell_grown(self.strand(), cycles()),
+            Ok(_) => {}
+            Err(refused) => {
+                self.take_weight(weight_ns.into(), 1);
+                return Err(refused);
+            }
+        }
+        Ok(())
     }
 }

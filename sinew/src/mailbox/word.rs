@@ -15,7 +15,7 @@
 //! next older one.
 
 use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 
 /// Somebody owns the mailbox.
 const ACTIVE: u64 = 1;
@@ -46,6 +46,13 @@ impl Address {
     #[inline]
     fn of(word: u64) -> Option<Address> {
         NonZeroU64::new(word & !FLAGS).map(Address)
+    }
+}
+
+impl From<Address> for NonZeroUsize {
+    #[inline]
+    fn from(address: Address) -> NonZeroUsize {
+        NonZeroUsize::new(address.get() as usize).expect("an address is not 0")
     }
 }
 

@@ -66,12 +66,16 @@ impl Carriers {
         self.ended.set(after);
     }
 
-    /// Counts a letter that is about to run on this processor. Returns its number.
+    /// Returns the number of letters that have run here, modulo 2^32.
     #[inline]
-    pub(crate) fn count_letter(&self) -> u32 {
-        let number = self.letters.get();
-        self.letters.set(number.wrapping_add(1));
-        number
+    pub(crate) fn letters(&self) -> u32 {
+        self.letters.get()
+    }
+
+    /// Counts letters that have run here.
+    #[inline]
+    pub(crate) fn count_letters(&self, letters: u32) {
+        self.letters.set(self.letters.get().wrapping_add(letters));
     }
 
     pub(super) fn take_leaving(&self) -> Option<(Ready, After)> {
