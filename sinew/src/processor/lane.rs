@@ -82,7 +82,8 @@ impl Lane {
 
     fn goes_first(&self, queue: Claim, lane: Claim) -> bool {
         // The clock is read seldom, so strands that become ready one after the other often have the same time.
-        let is_first = if queue == lane { !self.queue_was_first.replace(!self.queue_was_first.get()) } else { queue < lane };
+        let is_first =
+            if queue == lane { !self.queue_was_first.replace(!self.queue_was_first.get()) } else { queue < lane };
         let less_urgent = if is_first { lane } else { queue };
         let may_pass = queue.priority == lane.priority || self.passed_over.borrow_mut().may_be(less_urgent.ready_at);
         is_first == may_pass
