@@ -431,3 +431,78 @@ fn no_event_is_lost() {
         wait_until(|| counts.iter().map(|alone| alone.count.load(SeqCst)).sum::<usize>() == 3_000);
     });
 }
+
+/// Memory is the bound of a colour that has no other.
+#[test]
+fn a_million_events_wait_in_one_colour_and_all_run() {
+    alone(|| {
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        let (colour, count) = (Colour::builder().cluster(runtime.main_cluster()).build(), Arc::new(AtomicUsize::new(0)));
+        let gate = Arc::new(Semaphore::new(0));
+        let wait = Arc::clone(&gate);
+        colour.post(move || wait.wait()).unwrap();
+        for _ in 0..1_000_000 {
+            let count = Arc::clone(&count);
+            colour.post(move || add_one(&count)).unwrap();
+        }
+        assert_eq!(count.load(SeqCst), 0);
+        gate.post(1);
+        colour.run(|| assert_eq!(count.load(SeqCst), 1_000_000)).unwrap();
+    });
+}
+
+/// A colour that always has events, because each posts the next one, keeps nobody else waiting.
+#[test]
+fn a_colour_that_is_never_idle_lets_others_run() {
+    wherever(
+        |setup| setup.processors == 1,
+        |rt, _| {
+            rt.run(|| {
+                let (busy, stop) = (Colour::new(), Arc::new(AtomicBool::new(false)));
+                fn again(colour: Colour, stop: Arc<AtomicBool>) {
+                    if !stop.load(SeqCst) {
+                        let next = colour.clone();
+                        colour.post(move || again(next, stop)).unwrap();
+                    }
+                }
+                again(busy.clone(), Arc::clone(&stop));
+                let other = Colour::new();
+                (0..100).for_each(|_| other.run(|| ()).unwrap());
+                (0..100).for_each(|_| sinew::yield_now());
+                sinew::task::spawn(sinew::task::yield_now_async()).join().unwrap();
+                stop.store(true, SeqCst);
+            });
+        },
+    );
+}
+
+#[test]
+fn a_processor_that_is_removed_leaves_no_event_behind() {
+    wherever(
+        |setup| setup.processors == 4,
+        |rt, _| {
+            let (cluster, count) = (rt.main_cluster(), Arc::new(AtomicUsize::new(0)));
+            let colours: Vec<_> = (0..50).map(|_| Colour::builder().cluster(cluster).build()).collect();
+            let post = |rounds: usize| {
+                for number in 0..50 * rounds {
+                    let count = Arc::clone(&count);
+                    let event = move || {
+                        if number % 10 == 0 {
+                            sinew::yield_now();
+                        }
+                        add_one(&count);
+                    };
+                    colours[number % 50].post(event).unwrap();
+                }
+            };
+            for _ in 0..3 {
+                post(20);
+                cluster.remove_processor().unwrap();
+                post(20);
+            }
+            cluster.add_processor().unwrap();
+            post(20);
+            wait_until(|| count.load(SeqCst) == 50 * 140);
+        },
+    );
+}

@@ -28,6 +28,9 @@ mod pages {
     #[doc = include_str!("../../docs/guide/src/fibre-or-task.md")]
     struct FibreOrTask;
 
+    #[doc = include_str!("../../docs/guide/src/events.md")]
+    struct Events;
+
     #[doc = include_str!("../../docs/guide/src/migrating.md")]
     struct Migrating;
 

@@ -68,7 +68,11 @@ fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
     }
     owned.note_carrier(0);
     with_processor(|processor| processor.carriers().count_letters(turn.letters));
-    if owned.has_letters() { Some(owned) } else { owned.rest().err() }
+    // What the scheduler learns when the mailbox is ready again.
+    owned.note_end(After::Idle);
+    let more = if owned.has_letters() { owned } else { owned.rest().err()? };
+    more.note_end(After::Yielded);
+    Some(more)
 }
 
 /// What has been run in one turn.

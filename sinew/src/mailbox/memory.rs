@@ -13,7 +13,7 @@ use super::word::{Rested, Word};
 use crate::processor::cluster::ClusterShared;
 use crate::processor::{Processor, put_memory, with_current};
 use crate::strand::blocks;
-use crate::strand::{Kind, Priority, Ready, Strand, StrandArc, Weight, Woken, container};
+use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, Weight, Woken, container};
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -145,7 +145,7 @@ impl Mailbox {
         std::ptr::from_ref(&self.strand).addr()
     }
 
-    fn run(strand: &Strand) -> crate::strand::After {
+    fn run(strand: &Strand) -> After {
         with_current(|processor| processor.expect("strands run on processors").carry(strand))
     }
 
@@ -218,6 +218,12 @@ impl Owned {
     #[inline]
     pub(super) fn note_carrier(&self, address: usize) {
         self.mailbox().carrier.store(address, Relaxed);
+    }
+
+    /// Notes why the mailbox gives up its processor.
+    #[inline]
+    pub(super) fn note_end(&self, after: After) {
+        self.mailbox().strand.after().set(after);
     }
 
     /// Takes the oldest letter.
