@@ -437,7 +437,8 @@ fn no_event_is_lost() {
 fn a_million_events_wait_in_one_colour_and_all_run() {
     alone(|| {
         let runtime = Runtime::builder().processors(1).build().unwrap();
-        let (colour, count) = (Colour::builder().cluster(runtime.main_cluster()).build(), Arc::new(AtomicUsize::new(0)));
+        let (colour, count) =
+            (Colour::builder().cluster(runtime.main_cluster()).build(), Arc::new(AtomicUsize::new(0)));
         let gate = Arc::new(Semaphore::new(0));
         let wait = Arc::clone(&gate);
         colour.post(move || wait.wait()).unwrap();

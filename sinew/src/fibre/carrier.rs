@@ -28,7 +28,7 @@ pub(crate) fn create(processor: &Processor, work: fn()) -> io::Result<Ready> {
         class,
         pinned: false,
         id: processor.fresh_id(),
-        name: None,
+        name: Some("event".into()),
         scope: None,
         spawned_at: Location::caller(),
     };

@@ -83,7 +83,7 @@ mod tests {
         let short = Meter::new(100);
         assert!(short.wants_sample(1));
         (0..EARLY_SAMPLES).for_each(|_| short.note(100));
-        assert!(!short.wants_sample(1) && short.wants_sample(16));
+        assert!(!short.wants_sample(1) && short.wants_sample(SAMPLED));
         assert!(Meter::new(LONG_NS).wants_sample(1));
     }
 }
