@@ -4,6 +4,7 @@ mod fixture;
 
 use fixture::loopback::listener;
 use fixture::{LONG, Setup, wherever};
+use sinew::event::Colour;
 use sinew::net::{TcpStream, UnixStream};
 use sinew::sync::{Barrier, BinarySemaphore, Condvar, Mutex, RwLock, Select, Semaphore, WaitGroup, mpmc, mpsc};
 use std::io::{Read, Write};
@@ -92,6 +93,16 @@ fn messages_that_are_always_there_give_way() {
                 tx.send(1).unwrap();
                 rx.recv().unwrap();
             });
+        });
+    });
+}
+
+#[test]
+fn posts_give_way() {
+    wherever(has_one_processor, |rt, _| {
+        rt.run(|| {
+            let colour = Colour::new();
+            each_gives_way(|| colour.post(|| ()).unwrap());
         });
     });
 }

@@ -4,7 +4,7 @@
 use super::delayed::Delayed;
 use super::errors::{NoTurn, Reason, Rejected};
 use super::turn;
-use crate::mailbox::{Content, Handle, Mailbox, Meter, Refused};
+use crate::mailbox::{self, Content, Handle, Mailbox, Meter, Refused};
 use crate::processor::cluster::Cluster;
 use crate::processor::spawn::SpawnError;
 use crate::processor::with_current;
@@ -67,7 +67,9 @@ impl Colour {
     /// The colour rejects events, or is full. Then the closure comes back.
     #[inline]
     pub fn post<F: FnOnce() + Send + 'static>(&self, f: F) -> Result<(), Rejected<F>> {
-        self.post_content(self.mailbox().meter(), 1, f)
+        let posted = self.post_content(self.mailbox().meter(), 1, f);
+        mailbox::spend();
+        posted
     }
 
     /// As [`post`](Colour::post), but waits for room if the colour is bounded and full.

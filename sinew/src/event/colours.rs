@@ -3,7 +3,7 @@
 use super::colour::Colour;
 use super::errors::{NoTurn, Rejected};
 use super::turn;
-use crate::mailbox::Content;
+use crate::mailbox::{self, Content};
 use crate::processor::cluster::Cluster;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -112,6 +112,7 @@ impl<K: Hash + Eq + Clone + Send + 'static> Colours<K> {
         let posted = colour.post_content(colour.mailbox().meter(), 1, event);
         // Its parts are dropped without the lock.
         drop(part);
+        mailbox::spend();
         posted.map_err(|rejected| rejected.map(|event| event.first))
     }
 

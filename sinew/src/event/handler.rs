@@ -2,7 +2,7 @@
 
 use super::colour::Colour;
 use super::errors::Rejected;
-use crate::mailbox::{Content, Meter};
+use crate::mailbox::{self, Content, Meter};
 use std::fmt;
 use std::time::Duration;
 
@@ -89,7 +89,9 @@ impl<T: Send + 'static> Handler<T> {
     #[inline]
     pub fn post(&'static self, colour: &Colour, argument: T) -> Result<(), Rejected<T>> {
         let call = Call { handler: self, argument };
-        colour.post_content(&self.meter, self.penalty, call).map_err(|rejected| rejected.map(|call| call.argument))
+        let posted = colour.post_content(&self.meter, self.penalty, call);
+        mailbox::spend();
+        posted.map_err(|rejected| rejected.map(|call| call.argument))
     }
 
     /// As [`post`](Handler::post), but waits for room if the colour is bounded and full.

@@ -13,4 +13,4 @@ pub(crate) use carry::{Carrying, work};
 pub(crate) use letter::Content;
 pub(crate) use memory::{Handle, Mailbox};
 pub(crate) use meter::Meter;
-pub(crate) use post::Refused;
+pub(crate) use post::{Refused, spend};

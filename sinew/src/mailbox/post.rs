@@ -8,6 +8,7 @@ use crate::base::clock::cycles;
 use crate::processor::spawn::Origin;
 use crate::processor::with_current;
 use crate::strand::Woken;
+use crate::wait::budget;
 
 /// Why a letter was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,16 @@ pub(crate) enum Refused {
     Closed,
     /// The runtime has ended, or ends.
     Ended,
+}
+
+/// Spends the budget of a post, and gives way if it is spent. A letter that posts does not: it runs to its end, and
+/// its turn is bounded.
+#[inline(always)]
+pub(crate) fn spend() {
+    let is_letter = with_current(|processor| processor.is_some_and(|processor| processor.carriers().handed() != 0));
+    if !is_letter {
+        budget::spend(budget::MESSAGE);
+    }
 }
 
 impl Mailbox {

@@ -17,8 +17,6 @@ pub(super) struct Lane {
     background: RefCell<Fifo>,
     /// Counts how often the less urgent of the lane and the scheduler's queue was passed over.
     passed_over: RefCell<PassedOver>,
-    /// Whether the scheduler's queue went first when the claims were equal the last time: then they take turns.
-    queue_was_first: Cell<bool>,
     /// When the next background strand may compete with others.
     next_background: Cell<u64>,
     background_wait: u64,
@@ -30,7 +28,6 @@ impl Lane {
             levels: RefCell::new(Levels::new()),
             background: RefCell::new(Fifo::new()),
             passed_over: RefCell::new(PassedOver::new()),
-            queue_was_first: Cell::new(false),
             next_background: Cell::new(0),
             background_wait: cycles_in_us(BACKGROUND_WAIT_US),
         }
@@ -81,9 +78,7 @@ impl Lane {
     }
 
     fn goes_first(&self, queue: Claim, lane: Claim) -> bool {
-        // The clock is read seldom, so strands that become ready one after the other often have the same time.
-        let is_first =
-            if queue == lane { !self.queue_was_first.replace(!self.queue_was_first.get()) } else { queue < lane };
+        let is_first = queue < lane;
         let less_urgent = if is_first { lane } else { queue };
         let may_pass = queue.priority == lane.priority || self.passed_over.borrow_mut().may_be(less_urgent.ready_at);
         is_first == may_pass
