@@ -78,19 +78,18 @@ fn events_of_two_colours_run_at_the_same_time() {
     wherever(
         |setup| setup.processors > 1,
         |rt, _| {
-            rt.run(|| {
-                let here = [(); 2].map(|_| Arc::new(AtomicBool::new(false)));
-                let colours = [(); 2].map(|_| Colour::new());
-                for (number, colour) in colours.iter().enumerate() {
-                    let here = here.clone();
-                    let meet = move || {
-                        here[number].store(true, SeqCst);
-                        spin_until(|| here[1 - number].load(SeqCst));
-                    };
-                    colour.post(meet).unwrap();
-                }
-                colours.iter().for_each(|colour| colour.run(|| ()).unwrap());
-            });
+            // Posted by a kernel thread: a fibre would be held up with its processor.
+            let here = [(); 2].map(|_| Arc::new(AtomicBool::new(false)));
+            let colours = [(); 2].map(|_| Colour::builder().cluster(rt.main_cluster()).build());
+            for (number, colour) in colours.iter().enumerate() {
+                let here = here.clone();
+                let meet = move || {
+                    here[number].store(true, SeqCst);
+                    spin_until(|| here[1 - number].load(SeqCst));
+                };
+                colour.post(meet).unwrap();
+            }
+            colours.iter().for_each(|colour| colour.run(|| ()).unwrap());
         },
     );
 }
