@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod coloured;
 mod fair;
 mod guarded;
 mod inverted;
@@ -11,6 +12,7 @@ mod simulation;
 mod stations;
 mod topology;
 
+pub use coloured::{Coloured, Heuristics, Meter, Stealing, Stolen};
 pub use fair::Fair;
 pub(crate) use guarded::admit;
 pub use inverted::Inverted;
