@@ -31,8 +31,8 @@ pub(super) struct End {
     pulse: Cell<u64>,
     /// Whether the station shows that the processor waits.
     is_waiting: Cell<bool>,
-    /// Whether the processor has left its station.
-    has_left: Cell<bool>,
+    /// Whether the processor gives up its station.
+    is_leaving: Cell<bool>,
     pub(super) last_beat: Cell<u64>,
     /// The distance along the table to the station that was looked at last at a beat.
     pub(super) ahead: Cell<usize>,
@@ -52,7 +52,7 @@ impl End {
             station,
             pulse: Cell::new(0),
             is_waiting: Cell::new(false),
-            has_left: Cell::new(false),
+            is_leaving: Cell::new(false),
             last_beat: Cell::new(0),
             ahead: Cell::new(0),
             victims: RefCell::new(Victims::default()),
@@ -146,7 +146,17 @@ impl Local for End {
     }
 
     fn drain(&self) -> Option<Ready> {
-        self.pop().or_else(|| self.leave())
+        if !self.is_leaving.replace(true) {
+            self.station.vacate();
+            // Leave first, then look. Pairs with the light fence in `send`: either this sees what was sent, or the
+            // sender sees that the processor has left.
+            fence::heavy();
+        }
+        let next = self.pop();
+        if next.is_none() {
+            self.shared.stations.leave(self.index);
+        }
+        next
     }
 }
 
@@ -194,25 +204,6 @@ impl End {
         queue.set_running(next.as_ref().map_or(0, |(_, weight)| weight.letters));
         self.station.close(queue, worth);
         next.map(|(strand, _)| strand)
-    }
-
-    /// Leaves the station. Returns a strand that came late, if there is one.
-    fn leave(&self) -> Option<Ready> {
-        if self.has_left.get() {
-            return None;
-        }
-        if self.station.is_taken() {
-            self.station.vacate();
-            // Leave first, then look once more. Pairs with the light fence in `send`: either this sees what was
-            // sent, or the sender sees that the processor has left.
-            fence::heavy();
-            if let Some(late) = self.pop() {
-                return Some(late);
-            }
-        }
-        self.has_left.set(true);
-        self.shared.stations.leave(self.index);
-        None
     }
 
     /// Returns the station that a colour is to be sent to: another processor ran it last, and has not left. If that
