@@ -115,8 +115,8 @@ impl Tally {
         add(&self.letters, haul.letters);
         add(&self.expected_ns, haul.nanoseconds);
         add(&self.spent_ns, ns);
-        // A rescue moves many strands, so it says little about a steal.
-        if cause == Cause::Steal && ns <= LONGEST_NS && !self.is_fixed.load(Relaxed) {
+        // One that moves many strands says little about one that moves a colour.
+        if haul.strands == 1 && ns <= LONGEST_NS && !self.is_fixed.load(Relaxed) {
             let old = self.cost_ns();
             self.cost_ns.store(old - old / SAMPLE_PARTS + (ns + COLD_NS) / SAMPLE_PARTS, Relaxed);
         }

@@ -43,6 +43,8 @@ pub(super) struct Queue {
     places: Places,
     /// A list for each level of priority.
     turns: [List; Priority::LEVELS],
+    /// A bit for each level that has strands.
+    occupied: u32,
     /// Counts for the head of the least urgent level that is not empty, as [`Levels`] does.
     passed_over: PassedOver,
     shelves: [List; Shelf::NUMBER],
@@ -68,6 +70,7 @@ impl Queue {
         Queue {
             places: Places::new(),
             turns: [List::EMPTY; Priority::LEVELS],
+            occupied: 0,
             passed_over: PassedOver::new(),
             shelves: [List::EMPTY; Shelf::NUMBER],
             shelved: [0; Shelf::NUMBER],
@@ -103,6 +106,7 @@ impl Queue {
         let shelf = worth.shelf(weight);
         let place = self.places.put(strand, weight);
         self.places.append(Chain::Turns, &mut self.turns[level], place);
+        self.occupied |= 1 << level;
         self.len += 1;
         if weight.letters > 0 {
             self.colours += 1;
@@ -133,6 +137,9 @@ impl Queue {
         let level = level(self.places.strand(place)?);
         self.unshelve(place);
         self.places.remove(Chain::Turns, &mut self.turns[level], place);
+        if self.turns[level].first().is_none() {
+            self.occupied &= !(1 << level);
+        }
         let (strand, weight) = self.places.take(place);
         self.len -= 1;
         if weight.letters > 0 {
@@ -149,19 +156,30 @@ impl Queue {
 
     /// Takes the strand whose turn it is. The choice of the level is that of [`Levels`].
     pub(super) fn pop(&mut self) -> Option<(Ready, Weight)> {
-        let has = |level: &usize| self.turns[*level].first().is_some();
-        let first = (0..Priority::LEVELS).find(has)?;
-        let last = (0..Priority::LEVELS).rfind(has)?;
-        let level = match first == last || self.passed_over.may_be(self.since(last)?) {
-            true => first,
-            false => (first + 1..=last).filter(has).min_by_key(|&level| self.since(level))?,
-        };
+        let first = self.first_level()?;
+        let is_mixed = self.occupied & (self.occupied - 1) != 0;
+        let level = if is_mixed { self.level_in_turn(first)? } else { first };
         self.remove(self.turns[level].first()?)
+    }
+
+    /// Returns the most urgent level that has a strand.
+    fn first_level(&self) -> Option<usize> {
+        (self.occupied != 0).then(|| self.occupied.trailing_zeros() as usize)
+    }
+
+    /// Returns the level whose turn it is where several have strands. `first` is the most urgent one.
+    #[cold]
+    fn level_in_turn(&mut self, first: usize) -> Option<usize> {
+        let last = self.occupied.ilog2() as usize;
+        if self.passed_over.may_be(self.since(last)?) {
+            return Some(first);
+        }
+        (first + 1..=last).filter(|&level| self.since(level).is_some()).min_by_key(|&level| self.since(level))
     }
 
     /// Returns the claim of the most urgent strand.
     pub(super) fn claim(&self) -> Option<Claim> {
-        let head = self.turns.iter().find_map(List::first)?;
+        let head = self.turns[self.first_level()?].first()?;
         self.places.strand(head).map(Claim::of)
     }
 

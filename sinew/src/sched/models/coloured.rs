@@ -50,7 +50,7 @@ fn a_colour_that_grows_while_its_processor_takes_it_changes_no_other() {
 
 #[test]
 fn a_colour_that_grows_while_a_thief_takes_it_comes_out_once() {
-    check(3, 2, |turn| {
+    check(2, 3, |turn| {
         let scheduler = Arc::new(Coloured::default());
         let (owner, thief) = (attach(&*scheduler, 0), attach(&*scheduler, 1));
         let (ready, handle) = colour(1, 50_000);
@@ -58,18 +58,12 @@ fn a_colour_that_grows_while_a_thief_takes_it_comes_out_once() {
         let _ = owner.push(colour(2, 50).0, NOW);
         handle.set_weight(Weight::new(90_000, 100));
         let poster = Arc::clone(&scheduler);
-        let threads: [Box<dyn FnOnce() -> (Vec<u64>, Option<Box<dyn Local>>)>; 3] = [
-            Box::new(move || {
-                let _ = poster.grown(&handle.grown(), NOW);
-                (Vec::new(), None)
-            }),
-            Box::new(move || (numbers(owner.next(NOW)), Some(owner))),
-            Box::new(move || (numbers(thief.search(NOW, Effort::Polite)), Some(thief))),
-        ];
-        let (taken, ends): (Vec<_>, Vec<_>) = turn.all(threads).into_iter().unzip();
-        let ends: Vec<_> = ends.into_iter().flatten().collect();
-        let mut taken = taken.concat();
-        taken.extend(rest(&[&*ends[0], &*ends[1]]));
+        let grow = move || {
+            let _ = poster.grown(&handle.grown(), NOW);
+        };
+        let steal = move || (numbers(thief.search(NOW, Effort::Polite)), thief);
+        let ((mut taken, thief), ()) = turn.two(steal, grow);
+        taken.extend(rest(&[&*owner, &*thief]));
         taken.sort_unstable();
         assert_eq!(taken, [1, 2]);
     });
