@@ -69,8 +69,8 @@ impl End {
 impl Local for End {
     fn push(&self, strand: Ready, now: u64) -> Wake {
         self.show_pulse(now);
-        if let Some(home) = self.other_home_of(&strand) {
-            return self.shared.send(home, strand, now);
+        if let Some(seat) = self.other_seat_of(&strand) {
+            return self.shared.send(seat, strand, now);
         }
         let worth = self.shared.worth();
         let mut queue = self.station.lock();
@@ -85,9 +85,9 @@ impl Local for End {
         let worth = self.shared.worth();
         let (mut queue, mut wake) = (None, None);
         for strand in strands {
-            if let Some(home) = self.other_home_of(&strand) {
+            if let Some(seat) = self.other_seat_of(&strand) {
                 queue.take().into_iter().for_each(|queue| self.station.close(queue, &worth));
-                tell(self.shared.send(home, strand, now));
+                tell(self.shared.send(seat, strand, now));
                 continue;
             }
             let queue = queue.get_or_insert_with(|| self.station.lock());
@@ -209,11 +209,11 @@ impl End {
     /// Returns the station that a colour is to be sent to: another processor ran it last, and has not left. If that
     /// processor waits, a colour is sent there only if it is worth more than a steal costs. To wake a processor
     /// costs more than that, and here the colour runs soon.
-    fn other_home_of(&self, strand: &Ready) -> Option<&Station> {
+    fn other_seat_of(&self, strand: &Ready) -> Option<&Station> {
         let weight = strand.weight();
-        let (index, home) = self.shared.home_of(strand, weight)?;
-        let stays = index == self.index || (home.is_waiting() && !self.shared.worth().is_worthy(weight));
-        (!stays).then_some(&**home)
+        let (index, seat) = self.shared.seat_of(strand, weight)?;
+        let stays = index == self.index || (seat.is_waiting() && !self.shared.worth().is_worthy(weight));
+        (!stays).then_some(&**seat)
     }
 }
 

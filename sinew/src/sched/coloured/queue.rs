@@ -8,24 +8,24 @@ use crate::strand::{Levels, PassedOver};
 
 /// The station of a colour, and its place there while it is queued. Kept in the note of the strand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct Seat {
     pub(super) station: usize,
     place: u32,
 }
 
-impl Home {
-    /// The bits of a note that hold the place. The rest holds the station plus one: 0 stands for no home.
+impl Seat {
+    /// The bits of a note that hold the place. The rest holds the station plus one: 0 stands for no seat.
     const PLACE_BITS: u32 = 21;
     /// Stands for a place that does not fit. A colour there misses that it has grown.
-    const NO_PLACE: u32 = (1 << Home::PLACE_BITS) - 1;
+    const NO_PLACE: u32 = (1 << Seat::PLACE_BITS) - 1;
 
-    pub(super) fn read(note: u32) -> Option<Home> {
-        let station = (note >> Home::PLACE_BITS).checked_sub(1)?;
-        Some(Home { station: station as usize, place: note & Home::NO_PLACE })
+    pub(super) fn read(note: u32) -> Option<Seat> {
+        let station = (note >> Seat::PLACE_BITS).checked_sub(1)?;
+        Some(Seat { station: station as usize, place: note & Seat::NO_PLACE })
     }
 
     fn note(station: usize, place: u32) -> u32 {
-        (station as u32 + 1) << Home::PLACE_BITS | place.min(Home::NO_PLACE)
+        (station as u32 + 1) << Seat::PLACE_BITS | place.min(Seat::NO_PLACE)
     }
 }
 
@@ -111,7 +111,7 @@ impl Queue {
         if weight.letters > 0 {
             self.colours += 1;
             self.letters += u64::from(weight.letters);
-            self.places.strand(place).into_iter().for_each(|strand| strand.set_note(Home::note(station, place)));
+            self.places.strand(place).into_iter().for_each(|strand| strand.set_note(Seat::note(station, place)));
         }
         self.shelve(place, shelf);
         shelf
@@ -183,23 +183,23 @@ impl Queue {
         self.places.strand(head).map(Claim::of)
     }
 
-    /// Weighs the colour at `home` again and moves it to the shelf that it belongs to now, if it is `grown`.
-    pub(super) fn grow(&mut self, home: Home, grown: &Grown<'_>, worth: &Worth) -> Growth {
-        if !self.places.strand(home.place).is_some_and(|strand| grown.is(strand)) {
+    /// Weighs the colour at `seat` again and moves it to the shelf that it belongs to now, if it is `grown`.
+    pub(super) fn grow(&mut self, seat: Seat, grown: &Grown<'_>, worth: &Worth) -> Growth {
+        if !self.places.strand(seat.place).is_some_and(|strand| grown.is(strand)) {
             return Growth::None;
         }
-        let (before, weight) = (self.places.weight(home.place), grown.weight());
+        let (before, weight) = (self.places.weight(seat.place), grown.weight());
         if before.letters == 0 || weight.letters == 0 {
             return Growth::None;
         }
         self.letters = self.letters - u64::from(before.letters) + u64::from(weight.letters);
-        self.places.set_weight(home.place, weight);
-        let (old, new) = (self.places.shelf(home.place), worth.shelf(weight));
+        self.places.set_weight(seat.place, weight);
+        let (old, new) = (self.places.shelf(seat.place), worth.shelf(weight));
         if old == new {
             return Growth::None;
         }
-        self.unshelve(home.place);
-        self.shelve(home.place, new);
+        self.unshelve(seat.place);
+        self.shelve(seat.place, new);
         if old.is_none() { Growth::Worthy } else { Growth::None }
     }
 
@@ -261,8 +261,10 @@ impl Loot {
 
     fn add(&mut self, (strand, weight): (Ready, Weight)) {
         self.strands.push(strand);
-        self.letters += u64::from(weight.letters);
-        self.nanoseconds += weight.undivided_nanoseconds;
+        if weight.letters > 0 {
+            self.letters += u64::from(weight.letters);
+            self.nanoseconds += weight.undivided_nanoseconds;
+        }
     }
 
     fn unless_empty(self) -> Option<Loot> {

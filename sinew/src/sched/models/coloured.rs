@@ -1,4 +1,4 @@
-//! `Coloured`: a colour grows while its processor takes it, and is sent home while its processor falls asleep or
+//! `Coloured`: a colour grows while its processor takes it, and is sent to its seat while its processor falls asleep or
 //! leaves.
 
 use super::{NOW, attach, numbers};
@@ -69,34 +69,34 @@ fn a_colour_that_grows_while_a_thief_takes_it_comes_out_once() {
     });
 }
 
-/// Makes two ends, and an idle colour whose home is the second.
-fn away_from_home(scheduler: &Coloured, ns: u64) -> (Box<dyn Local>, Box<dyn Local>, Ready) {
-    let (poster, home) = (attach(scheduler, 0), attach(scheduler, 1));
-    let _ = home.push(colour(1, ns).0, NOW);
-    let ready = home.next(NOW).unwrap();
+/// Makes two ends, and an idle colour whose seat is the second.
+fn away_from_its_seat(scheduler: &Coloured, ns: u64) -> (Box<dyn Local>, Box<dyn Local>, Ready) {
+    let (poster, seat) = (attach(scheduler, 0), attach(scheduler, 1));
+    let _ = seat.push(colour(1, ns).0, NOW);
+    let ready = seat.next(NOW).unwrap();
     ready.simulate_past(Past::Woken);
-    (poster, home, ready)
+    (poster, seat, ready)
 }
 
 #[test]
 fn a_colour_is_found_or_its_processor_is_woken_when_that_falls_asleep() {
     check(2, 3, |turn| {
         let scheduler = Coloured::default();
-        let (poster, home, ready) = away_from_home(&scheduler, 90_000);
+        let (poster, seat, ready) = away_from_its_seat(&scheduler, 90_000);
         let send = move || (poster.push(ready, NOW), poster);
         let sleep = move || {
-            let mut found = numbers(home.next(NOW));
+            let mut found = numbers(seat.next(NOW));
             if found.is_empty() {
                 // The processor announces itself, then searches.
                 fence::heavy();
-                found = numbers(home.next(NOW));
+                found = numbers(seat.next(NOW));
             }
-            (found, home)
+            (found, seat)
         };
-        let ((wake, poster), (found, home)) = turn.two(send, sleep);
+        let ((wake, poster), (found, seat)) = turn.two(send, sleep);
         let is_told = matches!(wake, Wake::Processor(id) if id.index() == 1);
         assert!(is_told || found == [1], "its processor sleeps, and {wake:?} is told");
-        let rest = rest(&[&*poster, &*home]);
+        let rest = rest(&[&*poster, &*seat]);
         assert_eq!([found, rest].concat(), [1]);
     });
 }
@@ -105,9 +105,9 @@ fn a_colour_is_found_or_its_processor_is_woken_when_that_falls_asleep() {
 fn a_colour_that_is_sent_to_a_processor_that_leaves_is_found() {
     check(2, 3, |turn| {
         let scheduler = Coloured::default();
-        let (poster, home, ready) = away_from_home(&scheduler, 50);
+        let (poster, seat, ready) = away_from_its_seat(&scheduler, 50);
         let send = move || (poster.push(ready, NOW), poster);
-        let leave = move || numbers(std::iter::from_fn(|| home.drain()));
+        let leave = move || numbers(std::iter::from_fn(|| seat.drain()));
         let ((wake, poster), drained) = turn.two(send, leave);
         // If the processor has left without it, it was kept, or any sleeper is woken.
         let kept = numbers(poster.next(NOW));

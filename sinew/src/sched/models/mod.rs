@@ -2,7 +2,7 @@
 //!
 //! | file | what is modelled | what is abstracted |
 //! | --- | --- | --- |
-//! | `coloured` | [`Coloured`](super::Coloured): growth, colours that are sent home | as below; a steal takes no time |
+//! | `coloured` | [`Coloured`](super::Coloured): growth, colours that are sent to their seats | as below; a steal takes no time |
 //! | `queues` | [`Coloured`](super::Coloured), [`Fair`](super::Fair) and [`Shared`](super::Shared): a strand that goes in comes out once | strands are never run; all of them are old enough to be stolen; one cache |
 //! | `inverted` | [`Inverted`](super::Inverted): its counter and the processors that wait | as above |
 //!

@@ -200,7 +200,7 @@ fn busy_processors_take_the_colours_of_one_that_is_held_up() {
     });
 }
 
-/// A colour wanders from processor to processor as it is woken. It is lost nowhere, and its home is where it ran.
+/// A colour wanders from processor to processor as it is woken. It is lost nowhere, and its seat is where it ran.
 #[test]
 fn no_colour_is_lost_while_processors_come_and_leave() {
     let scheduler = Coloured::at_cost(ALL, COST);
