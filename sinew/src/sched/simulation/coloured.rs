@@ -233,7 +233,7 @@ fn no_colour_is_lost_while_processors_come_and_leave() {
             _ => {}
         }
         let first = &machine.ends[0];
-        let mut take = || first.next(now).or_else(|| first.search(now, Effort::Greedy));
+        let take = || first.next(now).or_else(|| first.search(now, Effort::Greedy));
         while let Some(strand) = take() {
             strand.simulate_past(Past::Woken);
             idle.push(strand);
