@@ -226,7 +226,7 @@ fn a_closed_colour_runs_what_it_has_and_rejects_more() {
     });
 }
 
-static SIZE: Handler<String> = Handler::new("size", |text| drop(text));
+static SIZE: Handler<String> = Handler::new("size", drop);
 
 #[test]
 fn an_event_comes_back_when_the_runtime_has_ended() {

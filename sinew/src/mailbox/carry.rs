@@ -52,7 +52,8 @@ pub(crate) fn work<C: Carrying>() {
 /// Runs letters until there are none, or until it is time for others. Returns the mailbox if it has letters.
 fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
     owned.note_carrier(current_stack().map_or(0, |stack| address_of(stack.strand())));
-    let mut turn = Turn { letters: 0, weight_ns: 0, timed: 0, meter: None };
+    let weighs = owned.mailbox().cluster().weighs();
+    let mut turn = Turn { weighs, letters: 0, ns: 0, undivided_ns: 0, timed: 0, meter: None };
     let first = with_processor(|processor| processor.carriers().letters());
     // One for the whole turn, not one for each letter: that costs a nanosecond. After a panic the turn goes on.
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| turn.run::<C>(&owned, address, first))) {
@@ -63,8 +64,8 @@ fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
             break;
         }
     }
-    if owned.mailbox().cluster().weighs() {
-        owned.mailbox().take_weight(turn.weight_ns, u64::from(turn.letters));
+    if weighs {
+        owned.mailbox().take_weight(turn.ns, turn.undivided_ns, u64::from(turn.letters));
     }
     owned.note_carrier(0);
     with_processor(|processor| processor.carriers().count_letters(turn.letters));
@@ -77,8 +78,11 @@ fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
 
 /// What has been run in one turn.
 struct Turn<'a> {
+    weighs: bool,
     letters: u32,
-    weight_ns: u64,
+    /// What the letters weighed, with and without penalties.
+    ns: u64,
+    undivided_ns: u64,
     /// The time that the timed letters have taken, in cycles.
     timed: u64,
     /// The meter of the letter that runs.
@@ -93,7 +97,10 @@ impl Turn<'_> {
         while let Some(letter) = owned.next_letter() {
             let number = first.wrapping_add(self.letters);
             self.letters += 1;
-            self.weight_ns += u64::from(letter.weight_ns());
+            if self.weighs {
+                self.ns += letter.load().ns();
+                self.undivided_ns += letter.load().undivided_ns();
+            }
             let meter = letter.meter();
             self.meter = Some(meter);
             let is_over = if meter.wants_sample(number) {

@@ -28,7 +28,7 @@ impl<F: FnOnce()> Content for F {
 
 /// The head of a letter. Owner: the poster, until it is posted; then the owner of the mailbox.
 #[repr(C)]
-pub(super) struct Head {
+struct Head {
     /// The next older letter in the mailbox; the next newer one when the letters have been taken.
     link: Cell<Option<NonNull<Head>>>,
     /// Takes the content out of the letter and runs it.
@@ -38,10 +38,32 @@ pub(super) struct Head {
     call: unsafe fn(NonNull<Head>),
     /// The meter for letters of this sort. It lives as long as the mailbox or longer.
     meter: NonNull<Meter>,
-    /// The part of the mailbox's weight that the letter is.
-    weight_ns: u32,
-    /// The size of the letter.
-    size: u32,
+    load: Load,
+    /// The size of the letter, in cache lines.
+    lines: u16,
+}
+
+/// What one letter adds to the weight of its mailbox.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    /// The time that the letter is expected to take.
+    ns: u32,
+    /// What that is divided by for a thief; 0 if nobody weighs the letter.
+    penalty: u16,
+}
+
+impl Load {
+    pub(super) fn new(ns: u32, penalty: u32) -> Load {
+        Load { ns, penalty: u16::try_from(penalty).unwrap_or(u16::MAX) }
+    }
+
+    pub(super) fn undivided_ns(self) -> u64 {
+        self.ns.into()
+    }
+
+    pub(super) fn ns(self) -> u64 {
+        u64::from(self.ns / u32::from(self.penalty.max(1)))
+    }
 }
 
 #[repr(C, align(64))]
@@ -56,9 +78,10 @@ pub(super) struct Draft<F> {
 }
 
 impl<F: Content> Draft<F> {
-    const SIZE: u32 = {
-        assert!(size_of::<Written<F>>() <= u32::MAX as usize && align_of::<Written<F>>() == 64);
-        size_of::<Written<F>>() as u32
+    const LINES: u16 = {
+        assert!(align_of::<Written<F>>() == 64, "the content of a letter is aligned to more than 64 bytes");
+        assert!(size_of::<Written<F>>() <= 64 * u16::MAX as usize, "the content of a letter is larger than 4 MB");
+        (size_of::<Written<F>>() / 64) as u16
     };
 
     /// Writes a letter.
@@ -67,13 +90,13 @@ impl<F: Content> Draft<F> {
     /// `meter` lives until the letter has run. If `F` borrows, what it borrows does as well. `F` may run on
     /// another thread.
     #[inline(always)]
-    pub(super) unsafe fn write(own: Option<&Blocks>, meter: &Meter, weight_ns: u32, content: F) -> Draft<F> {
+    pub(super) unsafe fn write(own: Option<&Blocks>, meter: &Meter, load: Load, content: F) -> Draft<F> {
         let letter = blocks::take(own, Layout::new::<Written<F>>()).cast::<Written<F>>();
-        let (link, meter, size) = (Cell::new(None), NonNull::from(meter), Self::SIZE);
+        let (link, meter, lines) = (Cell::new(None), NonNull::from(meter), Self::LINES);
         // SAFETY: the memory is large enough, and ours.
         let (head, place) = unsafe { (&raw mut (*letter.as_ptr()).head, &raw mut (*letter.as_ptr()).content) };
         // SAFETY: as above.
-        unsafe { head.write(Head { link, call: call::<F>, meter, weight_ns, size }) };
+        unsafe { head.write(Head { link, call: call::<F>, meter, load, lines }) };
         // SAFETY: as above.
         unsafe { place.write(content) };
         letter.as_ptr().expose_provenance();
@@ -81,9 +104,8 @@ impl<F: Content> Draft<F> {
     }
 
     #[inline(always)]
-    pub(super) fn head(&self) -> &Head {
-        // SAFETY: the letter has not been posted, or the caller asks only for its address.
-        unsafe { &*(&raw const (*self.letter.as_ptr()).head) }
+    pub(super) fn sealed(&self) -> Sealed {
+        Sealed(self.letter.cast())
     }
 
     /// Takes the content back.
@@ -98,20 +120,28 @@ impl<F: Content> Draft<F> {
     }
 }
 
-impl Head {
+/// A letter that is being posted. From the moment at which it has been posted only its address may be used: the
+/// letter may be gone. So this is not a reference.
+#[derive(Clone, Copy)]
+pub(super) struct Sealed(NonNull<Head>);
+
+impl Sealed {
     #[inline(always)]
-    pub(super) fn address(&self) -> Address {
-        Address::new(std::ptr::from_ref(self).addr() as u64).expect("no letter is at address 0")
+    pub(super) fn address(self) -> Address {
+        Address::new(self.0.addr().get() as u64).expect("no letter is at address 0")
     }
 
-    /// Stores the next older letter of the mailbox. By the poster, before the letter is posted.
+    /// Stores the next older letter of the mailbox. Before the letter is posted.
     #[inline(always)]
-    pub(super) fn link(&self, older: Option<Address>) {
-        self.link.set(older.map(head_at));
+    pub(super) fn link(self, older: Option<Address>) {
+        // SAFETY: the letter has not been posted: it is the caller's.
+        unsafe { self.0.as_ref() }.link.set(older.map(head_at));
     }
 
-    pub(super) fn weight_ns(&self) -> u32 {
-        self.weight_ns
+    /// Returns what the letter adds to the weight of its mailbox. Before the letter is posted.
+    pub(super) fn load(self) -> Load {
+        // SAFETY: as in `link`.
+        unsafe { self.0.as_ref() }.load
     }
 }
 
@@ -143,9 +173,9 @@ impl Letter {
     }
 
     #[inline]
-    pub(super) fn weight_ns(&self) -> u32 {
+    pub(super) fn load(&self) -> Load {
         // SAFETY: the letter is ours.
-        unsafe { self.0.as_ref() }.weight_ns
+        unsafe { self.0.as_ref() }.load
     }
 
     /// Runs the content. If it panics, so does this.
@@ -175,7 +205,7 @@ impl Paper {
     #[inline]
     fn memory(&self) -> (NonNull<u8>, Layout) {
         // SAFETY: the paper is ours.
-        let size = unsafe { self.0.as_ref() }.size as usize;
+        let size = 64 * usize::from(unsafe { self.0.as_ref() }.lines);
         // SAFETY: the size and the alignment are those of a `Written`.
         (self.0.cast(), unsafe { Layout::from_size_align_unchecked(size, 64) })
     }
@@ -244,7 +274,7 @@ mod tests {
         let meter = Meter::new(0);
         let text = String::from("kept");
         // SAFETY: the letter never runs.
-        let draft = unsafe { Draft::write(None, &meter, 0, move || drop(text)) };
+        let draft = unsafe { Draft::write(None, &meter, Load::default(), move || drop(text)) };
         drop(draft.discard());
     }
 }

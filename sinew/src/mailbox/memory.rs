@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::carry;
-use super::letter::{Letter, Pile};
+use super::letter::{Letter, Load, Pile};
 use super::meter::Meter;
 use super::word::{Rested, Word};
 use crate::processor::cluster::ClusterShared;
@@ -37,11 +37,8 @@ pub(crate) struct Mailbox {
     /// The address of the strand that runs letters at this moment, or 0. Written by that strand, read by
     /// strands that ask whether it is they.
     carrier: AtomicUsize,
-    /// Frees the whole.
-    ///
-    /// # Safety
-    /// The mailbox is idle, and no handle is left.
-    destroy: unsafe fn(NonNull<Strand>),
+    /// The nanoseconds of `load` without penalties. Written and read as `load` is.
+    undivided_ns: AtomicU64,
     /// For letters that are of no other sort.
     meter: Meter,
 }
@@ -53,7 +50,24 @@ struct Allocation<S> {
     state: S,
 }
 
-static KIND: Kind = Kind { run: Mailbox::run, free: Mailbox::abandon, weigh: Mailbox::weigh };
+impl<S> Allocation<S> {
+    const KIND: &'static Kind = &Kind { run: Mailbox::run, free: Self::abandon, weigh: Mailbox::weigh };
+
+    /// Frees the mailbox if it is idle. If it is not, its owner comes here once more.
+    ///
+    /// # Safety
+    /// The strand is that of an `Allocation<S>`, and no handle is left.
+    unsafe fn abandon(strand: NonNull<Strand>) {
+        let allocation = container::<Self>(strand);
+        // SAFETY: by the contract.
+        if unsafe { allocation.as_ref() }.mailbox.word().abandon() {
+            // SAFETY: the mailbox is idle, and no handle is left.
+            unsafe { allocation.drop_in_place() };
+            // SAFETY: as above; the layout is the one that it was taken with.
+            unsafe { put_memory(allocation.cast(), Layout::new::<Self>()) };
+        }
+    }
+}
 
 /// A handle to a mailbox with state of type `S`.
 pub(crate) struct Handle<S> {
@@ -75,12 +89,12 @@ impl<S: Send + Sync + 'static> Handle<S> {
         let memory = memory.cast::<Allocation<S>>();
         let new = Allocation {
             mailbox: Mailbox {
-                strand: Strand::new(&KIND, cluster, priority).without_life(),
+                strand: Strand::new(Allocation::<S>::KIND, cluster, priority).without_life(),
                 cluster: cluster.to_arc(),
                 pile: Pile::new(),
                 load: AtomicU64::new(0),
                 carrier: AtomicUsize::new(0),
-                destroy: destroy::<S>,
+                undivided_ns: AtomicU64::new(0),
                 meter: Meter::new(0),
             },
             state,
@@ -106,16 +120,6 @@ impl<S: Send + Sync + 'static> Handle<S> {
         // SAFETY: `new` made it of such an allocation.
         &unsafe { container::<Allocation<S>>(NonNull::from(self.strand.strand())).as_ref() }.state
     }
-}
-
-/// # Safety
-/// The strand is that of an `Allocation<S>`; the mailbox is idle, and no handle is left.
-unsafe fn destroy<S>(strand: NonNull<Strand>) {
-    let allocation = container::<Allocation<S>>(strand);
-    // SAFETY: by the contract.
-    unsafe { allocation.drop_in_place() };
-    // SAFETY: as above; the layout is the one that it was taken with.
-    unsafe { put_memory(allocation.cast(), Layout::new::<Allocation<S>>()) };
 }
 
 impl Mailbox {
@@ -149,35 +153,27 @@ impl Mailbox {
         with_current(|processor| processor.expect("strands run on processors").carry(strand))
     }
 
-    /// # Safety
-    /// The strand is a mailbox's, and the last reference has gone.
-    unsafe fn abandon(strand: NonNull<Strand>) {
-        let mailbox = container::<Mailbox>(strand);
-        // SAFETY: by the contract.
-        let is_idle = unsafe { mailbox.as_ref() }.word().abandon();
-        if is_idle {
-            // SAFETY: the mailbox is idle, and no handle is left.
-            unsafe { (mailbox.as_ref().destroy)(strand) };
-        }
-    }
-
     fn weigh(strand: &Strand) -> Weight {
         // SAFETY: this is the `weigh` of a kind that mailboxes have alone.
-        let load = unsafe { container::<Mailbox>(NonNull::from(strand)).as_ref() }.load.load(Relaxed);
-        Weight::new(load >> LETTER_BITS, (load & ((1 << LETTER_BITS) - 1)) as u32)
+        let mailbox = unsafe { container::<Mailbox>(NonNull::from(strand)).as_ref() };
+        let load = mailbox.load.load(Relaxed);
+        let letters = (load & ((1 << LETTER_BITS) - 1)) as u32;
+        Weight::new(load >> LETTER_BITS, letters).undivided(mailbox.undivided_ns.load(Relaxed))
     }
 
-    /// Adds the weight of a letter. Returns whether the sum is at least twice what it was at the last power of
-    /// two. By a poster, before it posts.
-    pub(super) fn add_weight(&self, ns: u32) -> bool {
-        let before = self.load.fetch_add(u64::from(ns) << LETTER_BITS | 1, Relaxed) >> LETTER_BITS;
-        let after = before + u64::from(ns);
+    /// Adds the weight of a letter. Returns whether the sum has passed a power of two. By a poster, before it
+    /// posts.
+    pub(super) fn add_weight(&self, load: Load) -> bool {
+        self.undivided_ns.fetch_add(load.undivided_ns(), Relaxed);
+        let before = self.load.fetch_add(load.ns() << LETTER_BITS | 1, Relaxed) >> LETTER_BITS;
+        let after = before + load.ns();
         before.leading_zeros() != after.leading_zeros()
     }
 
     /// Takes away the weight of letters that have run, or that were not posted.
-    pub(super) fn take_weight(&self, ns: u64, letters: u64) {
+    pub(super) fn take_weight(&self, ns: u64, undivided_ns: u64, letters: u64) {
         self.load.fetch_sub(ns << LETTER_BITS | letters, Relaxed);
+        self.undivided_ns.fetch_sub(undivided_ns, Relaxed);
     }
 
     /// Says whether no letter waits behind the one that runs. By the strand that runs it.
@@ -259,9 +255,9 @@ impl Owned {
         match self.mailbox().word().rest() {
             Rested::Idle => Ok(()),
             Rested::Forsaken => {
-                let strand = self.mailbox.cast::<Strand>();
-                // SAFETY: the mailbox is idle now, and no handle is left.
-                unsafe { (self.mailbox.as_ref().destroy)(strand) };
+                let (strand, kind) = (self.mailbox.cast::<Strand>(), self.mailbox().strand.kind());
+                // SAFETY: no handle is left.
+                unsafe { (kind.free)(strand) };
                 Ok(())
             }
             Rested::Letters => Err(self),

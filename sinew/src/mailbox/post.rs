@@ -1,6 +1,6 @@
 //! Posting letters.
 
-use super::letter::{Content, Draft, Head};
+use super::letter::{Content, Draft, Load, Sealed};
 use super::memory::Mailbox;
 use super::meter::Meter;
 use super::word::Posted;
@@ -30,7 +30,7 @@ pub(crate) fn spend() {
 }
 
 impl Mailbox {
-    /// Posts a letter. It counts for `meter`, and weighs the average divided by `penalty`.
+    /// Posts a letter. It counts for `meter`, and weighs its average divided by `penalty`.
     ///
     /// # Safety
     /// `meter` lives until the letter has run: it is that of the mailbox, or lives for ever. If `F` borrows, what
@@ -52,10 +52,10 @@ impl Mailbox {
                 }
                 _ => Origin::Outside(cluster),
             };
-            let weight_ns = if cluster.weighs() { meter.average_ns() / penalty } else { 0 };
+            let load = if cluster.weighs() { Load::new(meter.average_ns(), penalty) } else { Load::default() };
             // SAFETY: the caller's promise; `F` is `Send`.
-            let draft = unsafe { Draft::write(origin.blocks(), meter, weight_ns, content) };
-            match self.post_head(&origin, draft.head()) {
+            let draft = unsafe { Draft::write(origin.blocks(), meter, load, content) };
+            match self.post_sealed(&origin, draft.sealed()) {
                 Ok(()) => Ok(()),
                 Err(refused) => Err((refused, draft.discard())),
             }
@@ -64,19 +64,19 @@ impl Mailbox {
 
     /// Posts a letter. When this returns `Ok`, the letter may be gone.
     #[inline(always)]
-    fn post_head(&self, origin: &Origin<'_>, head: &Head) -> Result<(), Refused> {
+    fn post_sealed(&self, origin: &Origin<'_>, letter: Sealed) -> Result<(), Refused> {
         if self.cluster().weighs() {
-            return self.post_weighed(origin, head);
+            return self.post_weighed(origin, letter);
         }
-        match self.word().post(head.address(), false, |older| head.link(older)) {
+        match self.word().post(letter.address(), false, |older| letter.link(older)) {
             Ok(_) => Ok(()),
-            Err(_) => self.activate(origin, head).map(|_| ()),
+            Err(_) => self.activate(origin, letter).map(|_| ()),
         }
     }
 
     /// Posts a letter to a mailbox that was idle or closed a moment ago.
     #[inline(never)]
-    fn activate(&self, origin: &Origin<'_>, head: &Head) -> Result<Posted, Refused> {
+    fn activate(&self, origin: &Origin<'_>, letter: Sealed) -> Result<Posted, Refused> {
         if self.word().is_closed() {
             return Err(Refused::Closed);
         }
@@ -85,7 +85,7 @@ impl Mailbox {
         if !origin.count() {
             return Err(Refused::Ended);
         }
-        match self.word().post(head.address(), true, |older| head.link(older)) {
+        match self.word().post(letter.address(), true, |older| letter.link(older)) {
             Ok(Posted::Activated) => {
                 if let Some(ready) = self.strand().woken(Woken::Enqueue) {
                     origin.start(ready);
@@ -103,21 +103,21 @@ impl Mailbox {
         }
     }
 
-    /// As `post_head`, and tells the scheduler if the mailbox has become much heavier while it was active.
+    /// As `post_sealed`, and tells the scheduler if the mailbox has become much heavier while it was active.
     #[inline(never)]
-    fn post_weighed(&self, origin: &Origin<'_>, head: &Head) -> Result<(), Refused> {
-        let weight_ns = head.weight_ns();
+    fn post_weighed(&self, origin: &Origin<'_>, letter: Sealed) -> Result<(), Refused> {
+        let load = letter.load();
         // Before the letter can be run, so that the sum never falls below 0.
-        let has_grown = self.add_weight(weight_ns);
-        let posted = match self.word().post(head.address(), false, |older| head.link(older)) {
+        let has_grown = self.add_weight(load);
+        let posted = match self.word().post(letter.address(), false, |older| letter.link(older)) {
             Ok(posted) => Ok(posted),
-            Err(_) => self.activate(origin, head),
+            Err(_) => self.activate(origin, letter),
         };
         match posted {
             Ok(Posted::Added) if has_grown => self.cluster().tell_grown(self.strand(), cycles()),
             Ok(_) => {}
             Err(refused) => {
-                self.take_weight(weight_ns.into(), 1);
+                self.take_weight(load.ns(), load.undivided_ns(), 1);
                 return Err(refused);
             }
         }
