@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use fixture::{LONG, alone, everywhere, message, spin_until, wait_until, wherever};
+use fixture::{LONG, Setup, alone, in_set_ups, message, spin_until, wait_until};
 use sinew::event::{Colour, Colours, Handler, NoTurn, Reason};
 use sinew::sync::{Mutex, Semaphore};
 use sinew::{Leftovers, Runtime, time};
@@ -10,6 +10,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
+
+/// Runs `body` in every set-up for which `fits` returns `true`, also with the scheduler for colours.
+#[track_caller]
+fn wherever(fits: impl Fn(&Setup) -> bool, body: impl Fn(&Runtime, Setup)) {
+    in_set_ups(Setup::all().chain(Setup::coloured()).filter(fits), body);
+}
+
+#[track_caller]
+fn everywhere(body: impl Fn(&Runtime, Setup)) {
+    wherever(|_| true, body);
+}
 
 fn add_one(count: &AtomicUsize) {
     count.fetch_add(1, SeqCst);

@@ -39,8 +39,6 @@ struct Head {
     /// The meter for letters of this sort. It lives as long as the mailbox or longer.
     meter: NonNull<Meter>,
     load: Load,
-    /// The size of the letter, in cache lines.
-    lines: u16,
 }
 
 /// What one letter adds to the weight of its mailbox.
@@ -50,11 +48,13 @@ pub(super) struct Load {
     ns: u32,
     /// What that is divided by for a thief; 0 if nobody weighs the letter.
     penalty: u16,
+    /// The size of the letter, in cache lines. It is here because there is room.
+    lines: u16,
 }
 
 impl Load {
     pub(super) fn new(ns: u32, penalty: u32) -> Load {
-        Load { ns, penalty: u16::try_from(penalty).unwrap_or(u16::MAX) }
+        Load { ns, penalty: u16::try_from(penalty).unwrap_or(u16::MAX), lines: 0 }
     }
 
     pub(super) fn undivided_ns(self) -> u64 {
@@ -92,11 +92,12 @@ impl<F: Content> Draft<F> {
     #[inline(always)]
     pub(super) unsafe fn write(own: Option<&Blocks>, meter: &Meter, load: Load, content: F) -> Draft<F> {
         let letter = blocks::take(own, Layout::new::<Written<F>>()).cast::<Written<F>>();
-        let (link, meter, lines) = (Cell::new(None), NonNull::from(meter), Self::LINES);
+        let (link, meter) = (Cell::new(None), NonNull::from(meter));
+        let load = Load { lines: Self::LINES, ..load };
         // SAFETY: the memory is large enough, and ours.
         let (head, place) = unsafe { (&raw mut (*letter.as_ptr()).head, &raw mut (*letter.as_ptr()).content) };
         // SAFETY: as above.
-        unsafe { head.write(Head { link, call: call::<F>, meter, load, lines }) };
+        unsafe { head.write(Head { link, call: call::<F>, meter, load }) };
         // SAFETY: as above.
         unsafe { place.write(content) };
         letter.as_ptr().expose_provenance();
@@ -205,7 +206,7 @@ impl Paper {
     #[inline]
     fn memory(&self) -> (NonNull<u8>, Layout) {
         // SAFETY: the paper is ours.
-        let size = 64 * usize::from(unsafe { self.0.as_ref() }.lines);
+        let size = 64 * usize::from(unsafe { self.0.as_ref() }.load.lines);
         // SAFETY: the size and the alignment are those of a `Written`.
         (self.0.cast(), unsafe { Layout::from_size_align_unchecked(size, 64) })
     }
