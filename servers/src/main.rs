@@ -1,13 +1,17 @@
 //! The `sinew` command: servers that run one plain blocking function for each session.
 
+mod dates;
 mod descriptors;
+mod doors;
 mod lobby;
 mod manual;
 mod memcached;
 mod memory;
 mod message;
+mod room;
 mod runtime;
 mod serving;
+mod tree;
 mod version;
 mod web;
 
