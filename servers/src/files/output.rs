@@ -1,0 +1,102 @@
+//! The records that a session sends: filled, encrypted by the colour, written in order.
+//!
+//! ```text
+//!   1  take a piece; if all pieces are on their way, wait for the oldest, write it, take it
+//!   2  fill it, from a file or with names
+//!   3  post its encryption; go on with 1
+//!   4  at the end of the answer, write the pieces that are on their way
+//! ```
+//!
+//! So the file is read and the socket written while the colour encrypts. A slow client holds the
+//! memory of at most [`DEPTH`] pieces.
+
+use super::noise::Cipher;
+use super::record::fit;
+use super::seal::{Colour, Piece};
+use sinew::net::TcpStream;
+use sinew::sync::mpsc::{self, Receiver, SyncSender};
+use sinew::time;
+use std::io::{self, ErrorKind, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The number of pieces of a connection that are on their way at a time.
+const DEPTH: usize = 4;
+
+/// The output of one answer.
+pub struct Output<'a> {
+    stream: &'a TcpStream,
+    colour: &'a Colour,
+    cipher: &'a Arc<Cipher>,
+    /// The number of the next record.
+    number: &'a mut u64,
+    /// The time that a client has to take a record.
+    patience: Duration,
+    /// Pieces that are on their way.
+    under_way: usize,
+    done: SyncSender<Piece>,
+    sealed: Receiver<Piece>,
+    /// Pieces that have been written.
+    written: Vec<Piece>,
+}
+
+impl<'a> Output<'a> {
+    /// Begins an answer.
+    pub fn new(
+        stream: &'a TcpStream,
+        colour: &'a Colour,
+        cipher: &'a Arc<Cipher>,
+        number: &'a mut u64,
+        patience: Duration,
+    ) -> Output<'a> {
+        let (done, sealed) = mpsc::sync_channel(DEPTH);
+        Output { stream, colour, cipher, number, patience, under_way: 0, done, sealed, written: Vec::new() }
+    }
+
+    /// Returns a piece of `length` bytes, whatever they are.
+    ///
+    /// # Errors
+    /// The errors of the connection; `OutOfMemory`.
+    pub fn piece(&mut self, length: usize) -> io::Result<Piece> {
+        if self.under_way == DEPTH {
+            self.write_oldest()?;
+        }
+        let mut piece = self.written.pop().unwrap_or_else(Piece::new);
+        fit(&mut piece.plain, length)?;
+        Ok(piece)
+    }
+
+    /// Sends a piece behind those that are on their way.
+    ///
+    /// # Errors
+    /// The encryption has failed before.
+    pub fn send(&mut self, piece: Piece) -> io::Result<()> {
+        self.colour.seal(piece, *self.number, self.cipher, &self.done)?;
+        *self.number += 1;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    /// Writes all pieces that are on their way.
+    ///
+    /// # Errors
+    /// The errors of the connection.
+    pub fn finish(mut self) -> io::Result<()> {
+        while self.under_way > 0 {
+            self.write_oldest()?;
+        }
+        Ok(())
+    }
+
+    fn write_oldest(&mut self) -> io::Result<()> {
+        let piece = self.sealed.recv().map_err(|_| ErrorKind::BrokenPipe)?;
+        if piece.record.is_empty() {
+            return Err(ErrorKind::OutOfMemory.into());
+        }
+        self.under_way -= 1;
+        let mut stream = self.stream;
+        time::timeout(self.patience, || stream.write_all(&piece.record))?;
+        self.written.push(piece);
+        Ok(())
+    }
+}
