@@ -11,7 +11,7 @@
 //! memory of at most [`DEPTH`] pieces.
 
 use super::noise::Cipher;
-use super::record::fit;
+use super::record::{HEADER, TAG, fit};
 use super::seal::{Colour, Piece};
 use sinew::net::TcpStream;
 use sinew::sync::mpsc::{self, Receiver, SyncSender};
@@ -20,7 +20,8 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of pieces of a connection that are on their way at a time.
+/// The number of pieces of a connection that are on their way at a time. One client alone on two
+/// processors gets 1.5 GB/s with 4 pieces and 1.4 GB/s with 2. With 16 clients there is no difference.
 const DEPTH: usize = 4;
 
 /// The output of one answer.
@@ -63,6 +64,8 @@ impl<'a> Output<'a> {
         }
         let mut piece = self.written.pop().unwrap_or_else(Piece::new);
         fit(&mut piece.plain, length)?;
+        // So the colour need not ask for memory.
+        fit(&mut piece.record, HEADER + length + TAG)?;
         Ok(piece)
     }
 
