@@ -12,11 +12,12 @@
 
 use super::noise::Cipher;
 use super::record::{HEADER, TAG, fit};
-use super::seal::{Colour, Piece};
+use super::seal::{Colour, Pending, Piece};
+use crate::lobby::is_silence;
 use sinew::net::TcpStream;
-use sinew::sync::mpsc::{self, Receiver, SyncSender};
 use sinew::time;
-use std::io::{self, ErrorKind, Write};
+use std::collections::VecDeque;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,10 +34,8 @@ pub struct Output<'a> {
     number: &'a mut u64,
     /// The time that a client has to take a record.
     patience: Duration,
-    /// Pieces that are on their way.
-    under_way: usize,
-    done: SyncSender<Piece>,
-    sealed: Receiver<Piece>,
+    /// Pieces that are on their way, the oldest first.
+    under_way: VecDeque<Pending<io::Result<Piece>>>,
     /// Pieces that have been written.
     written: Vec<Piece>,
 }
@@ -50,8 +49,7 @@ impl<'a> Output<'a> {
         number: &'a mut u64,
         patience: Duration,
     ) -> Output<'a> {
-        let (done, sealed) = mpsc::sync_channel(DEPTH);
-        Output { stream, colour, cipher, number, patience, under_way: 0, done, sealed, written: Vec::new() }
+        Output { stream, colour, cipher, number, patience, under_way: VecDeque::new(), written: Vec::new() }
     }
 
     /// Returns a piece of `length` bytes, whatever they are.
@@ -59,10 +57,10 @@ impl<'a> Output<'a> {
     /// # Errors
     /// The errors of the connection; `OutOfMemory`.
     pub fn piece(&mut self, length: usize) -> io::Result<Piece> {
-        if self.under_way == DEPTH {
+        if self.under_way.len() == DEPTH {
             self.write_oldest()?;
         }
-        let mut piece = self.written.pop().unwrap_or_else(Piece::new);
+        let mut piece = self.written.pop().unwrap_or_default();
         fit(&mut piece.plain, length)?;
         // So the colour need not ask for memory.
         fit(&mut piece.record, HEADER + length + TAG)?;
@@ -74,9 +72,8 @@ impl<'a> Output<'a> {
     /// # Errors
     /// The encryption has failed before.
     pub fn send(&mut self, piece: Piece) -> io::Result<()> {
-        self.colour.seal(piece, *self.number, self.cipher, &self.done)?;
+        self.under_way.push_back(self.colour.seal(piece, *self.number, self.cipher)?);
         *self.number += 1;
-        self.under_way += 1;
         Ok(())
     }
 
@@ -85,20 +82,20 @@ impl<'a> Output<'a> {
     /// # Errors
     /// The errors of the connection.
     pub fn finish(mut self) -> io::Result<()> {
-        while self.under_way > 0 {
+        while !self.under_way.is_empty() {
             self.write_oldest()?;
         }
         Ok(())
     }
 
     fn write_oldest(&mut self) -> io::Result<()> {
-        let piece = self.sealed.recv().map_err(|_| ErrorKind::BrokenPipe)?;
-        if piece.record.is_empty() {
-            return Err(ErrorKind::OutOfMemory.into());
-        }
-        self.under_way -= 1;
+        let Some(oldest) = self.under_way.pop_front() else { return Ok(()) };
+        let piece = oldest.recv().map_err(|_| io::Error::other("the encryption has panicked"))??;
         let mut stream = self.stream;
-        time::timeout(self.patience, || stream.write_all(&piece.record))?;
+        time::timeout(self.patience, || stream.write_all(&piece.record)).map_err(|error| match is_silence(&error) {
+            true => io::Error::new(error.kind(), "the client did not take an answer in time"),
+            false => error,
+        })?;
         self.written.push(piece);
         Ok(())
     }

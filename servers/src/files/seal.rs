@@ -8,35 +8,22 @@
 
 use super::noise::Cipher;
 use super::record;
-use sinew::sync::mpsc::{self, Sender, SyncSender};
+use sinew::sync::mpsc::{self, Sender};
 use sinew::sync::oneshot;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 /// A record on its way: plain first, then encrypted.
+#[derive(Default)]
 pub struct Piece {
     /// What the record says.
     pub plain: Vec<u8>,
-    /// The encrypted record with its header. Empty if it could not be encrypted.
+    /// The encrypted record with its header.
     pub record: Vec<u8>,
-    number: u64,
 }
 
-impl Piece {
-    /// Returns an empty piece.
-    pub fn new() -> Piece {
-        Piece { plain: Vec::new(), record: Vec::new(), number: 0 }
-    }
-}
-
-/// Encrypts a piece, and sends it to the session.
-fn seal(mut piece: Piece, cipher: &Cipher, done: &SyncSender<Piece>) {
-    if record::seal(cipher, piece.number, &piece.plain, &mut piece.record).is_err() {
-        piece.record.clear();
-    }
-    // The session has a place for each of its pieces, or has ended.
-    let _ = done.send(piece);
-}
+/// The result of an event that was posted. It is an error if the event has panicked.
+pub type Pending<T> = oneshot::Receiver<T>;
 
 type Event = Box<dyn FnOnce() + Send>;
 
@@ -56,34 +43,31 @@ impl Colour {
         Ok(Colour { events })
     }
 
-    fn post(&self, event: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.events.send(Box::new(event)).map_err(|_| ErrorKind::BrokenPipe.into())
+    fn post<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> io::Result<Pending<T>> {
+        let (done, pending) = oneshot::channel();
+        // A session that has ended does not wait for the result.
+        let event = Box::new(move || drop(done.send(compute())));
+        self.events.send(event).map_err(|_| ErrorKind::BrokenPipe)?;
+        Ok(pending)
     }
 
     /// Runs `compute` in its turn, and waits for its result.
     ///
     /// # Errors
-    /// `compute` has panicked.
+    /// `compute` or an earlier event has panicked.
     pub fn run<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-        let (done, result) = oneshot::channel();
-        // The session may have been cancelled meanwhile.
-        self.post(move || drop(done.send(compute())))?;
-        result.recv().map_err(|_| ErrorKind::BrokenPipe.into())
+        self.post(compute)?.recv().map_err(|_| ErrorKind::BrokenPipe.into())
     }
 
-    /// Posts the encryption of a piece. The piece comes back by `done`.
+    /// Posts the encryption of a piece, as the record with this number.
     ///
     /// # Errors
     /// An earlier event has panicked.
-    pub fn seal(
-        &self,
-        mut piece: Piece,
-        number: u64,
-        cipher: &Arc<Cipher>,
-        done: &SyncSender<Piece>,
-    ) -> io::Result<()> {
-        let (cipher, done) = (Arc::clone(cipher), done.clone());
-        piece.number = number;
-        self.post(move || seal(piece, &cipher, &done))
+    pub fn seal(&self, mut piece: Piece, number: u64, cipher: &Arc<Cipher>) -> io::Result<Pending<io::Result<Piece>>> {
+        let cipher = Arc::clone(cipher);
+        self.post(move || {
+            record::seal(&cipher, number, &piece.plain, &mut piece.record)?;
+            Ok(piece)
+        })
     }
 }
