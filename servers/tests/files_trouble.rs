@@ -97,12 +97,16 @@ fn further_clients_wait_until_there_is_room() {
     let vault = Vault::serve(huge(), &["--connections", "1"]);
     let mut first = vault.raw();
     assert!(first.ask(b"gsmall").ends_with(b"small"));
-    std::thread::scope(|scope| {
-        let second = scope.spawn(|| vault.get("small"));
+    let mut second = vault.connect();
+    second.write_all(b"sinewfs2\x01").expect("send");
+    for _ in 0..100 {
         assert!(first.ask(b"gsmall").ends_with(b"small"));
-        drop(first);
-        assert_eq!(second.join().expect("the second client"), b"small");
-    });
+        assert_eq!(vault.sockets(), 2, "the listener and the first client");
+    }
+    drop(first);
+    assert!(is_closed(&mut second));
+    vault.has_said(&["this is not a client"]);
+    assert_eq!(vault.get("small"), b"small");
 }
 
 #[test]
