@@ -98,12 +98,13 @@ fn further_clients_wait_until_there_is_room() {
     let mut first = vault.raw();
     assert!(first.ask(b"gsmall").ends_with(b"small"));
     let mut second = vault.connect();
-    second.write_all(b"sinewfs2\x01").expect("send");
+    second.write_all(b"sine").expect("send");
     for _ in 0..100 {
         assert!(first.ask(b"gsmall").ends_with(b"small"));
         assert_eq!(vault.sockets(), 2, "the listener and the first client");
     }
     drop(first);
+    second.write_all(b"WFS1\x01").expect("send");
     assert!(is_closed(&mut second));
     vault.has_said(&["this is not a client"]);
     assert_eq!(vault.get("small"), b"small");
