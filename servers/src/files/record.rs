@@ -88,7 +88,7 @@ fn cut_short(error: io::Error) -> io::Error {
 ///
 /// # Errors
 /// The errors of the connection; `UnexpectedEof` after the first byte.
-pub fn length(mut stream: &TcpStream) -> io::Result<Option<usize>> {
+fn length(mut stream: &TcpStream) -> io::Result<Option<usize>> {
     let mut header = [0; HEADER];
     match stream.read(&mut header)? {
         0 => return Ok(None),
