@@ -1,13 +1,18 @@
 //! The `sinew` command: servers that run one plain blocking function for each session.
 
+mod dates;
 mod descriptors;
+mod doors;
+mod files;
 mod lobby;
 mod manual;
 mod memcached;
 mod memory;
 mod message;
+mod room;
 mod runtime;
 mod serving;
+mod tree;
 mod version;
 mod web;
 
@@ -36,6 +41,7 @@ struct Command {
 enum Server {
     Memcached(memcached::Options),
     Web(web::Options),
+    Files(files::Options),
     #[command(flatten)]
     Manual(manual::Manual),
 }
@@ -45,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match command.server {
         Some(Server::Memcached(options)) => memcached::run(options),
         Some(Server::Web(options)) => web::run(options),
+        Some(Server::Files(options)) => files::run(options),
         Some(Server::Manual(asked)) => manual::run::<Command>(asked),
         None => version::print::<Command>(command.verbose),
     };

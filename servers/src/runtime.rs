@@ -34,7 +34,7 @@ pub struct RuntimeOptions {
 
 /// The longest time that an option may name: a century. Adding two of them to the present does not
 /// overflow.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Parses a number of seconds that is not 0. Fractions are allowed.
 ///

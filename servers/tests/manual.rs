@@ -5,7 +5,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// The commands that have a man page.
-const COMMANDS: [&str; 4] = ["memcached", "web", "completions", "man"];
+const COMMANDS: [&str; 5] = ["memcached", "web", "files", "completions", "man"];
+
+/// The commands of `sinew files`, which have man pages, too.
+const OF_FILES: [&str; 5] = ["serve", "keys", "get", "ls", "read"];
 
 fn sinew(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sinew")).args(arguments).output().expect("the command")
@@ -59,6 +62,7 @@ fn man_pages_name_every_command() {
     let read = |name: &str| std::fs::read_to_string(Path::new(&folder).join(name)).unwrap_or_default();
     let own = read("sinew.1");
     let pages = COMMANDS.map(|command| (command, read(&format!("sinew-{command}.1"))));
+    let of_files = OF_FILES.map(|command| (command, read(&format!("sinew-files-{command}.1"))));
     let _ = std::fs::remove_dir_all(&folder);
     assert!(output.status.success(), "{output:?}");
     for (command, page) in pages {
@@ -67,6 +71,10 @@ fn man_pages_name_every_command() {
         assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{command}: {page}");
         let is_server = ["memcached", "web"].contains(&command);
         assert_eq!(page.contains("\\-\\-io"), is_server, "{command}: {page}");
+    }
+    for (command, page) in of_files {
+        assert!(page.contains(&format!("sinew\\-files\\-{command}")), "{command}: {page}");
+        assert_eq!(page.contains("\\-\\-clients"), command == "serve", "{command}: {page}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Answers: heads and bodies.
 
 use super::clock::Calendar;
-use super::files::{Content, Form, resident};
+use super::files::{Content, Form};
 use super::transport::{PIECE, Transport};
+use crate::tree::resident;
 use sinew_http_protocol::range::Wanted;
 use sinew_http_protocol::{Request, Status};
 use std::hash::{BuildHasher, RandomState};

@@ -4,40 +4,16 @@ use super::session::{self, Client};
 use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
 use crate::memory;
-use crate::serving::{accept, listen_error, report, spawn};
+use crate::room::Permit;
+use crate::serving::{accept, report, spawn};
 use sinew::net::{TcpListener, TcpStream};
-use sinew::sync::Semaphore;
 use sinew::time::deadline_async;
 use sinew::{FibreBuilder, Scope};
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// The number of connections that may wait to be accepted. On most systems the kernel's own limit
-/// is the same.
-const BACKLOG: u32 = 4096;
-
-/// A silent client is accepted after this time. Other clients are accepted when their request has
-/// arrived, so that the session need not wait for it. That saves a third of the CPU time of a
-/// connection with one request.
-const SILENCE: Duration = Duration::from_secs(1);
-
-/// Binds the addresses that the options name.
-///
-/// # Errors
-/// The error of the kernel, with the address.
-pub fn open(options: &Options) -> io::Result<Vec<TcpListener>> {
-    let open = |address: &String| {
-        let listener = TcpListener::builder().backlog(BACKLOG).defer(SILENCE).bind(address.as_str())?;
-        // Connections inherit it.
-        rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
-        Ok(listener)
-    };
-    let open = |address| open(address).map_err(|error| listen_error(address, &error));
-    options.listen.iter().map(open).collect()
-}
+use std::time::Instant;
 
 /// Writes the addresses to standard output.
 ///
@@ -55,24 +31,7 @@ pub fn announce(options: &Options, doors: &[TcpListener]) -> io::Result<()> {
 /// Accepts clients, each to a fibre of its own, until the server stops.
 pub fn serve<'scope>(server: &'scope Server, door: &TcpListener, scope: &'scope Scope<'scope, '_>) {
     let admit = |permit, stream| admit(server, scope, permit, stream);
-    accept(server, door.incoming(), || Permit::take(&server.room), admit);
-}
-
-/// A permit of [`Server::room`], held by a connection.
-struct Permit(Arc<Semaphore>);
-
-impl Permit {
-    /// Waits for a permit.
-    fn take(room: &Arc<Semaphore>) -> Permit {
-        room.wait();
-        Permit(Arc::clone(room))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.post(1);
-    }
+    accept(server, door.incoming(), || server.room.take(), admit);
 }
 
 fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, permit: Permit, stream: TcpStream) {

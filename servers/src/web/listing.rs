@@ -1,16 +1,12 @@
 //! The listing of a directory, as a page that is made piece by piece.
 
-use super::clock;
-use super::files::{Name, Names};
+use crate::dates::minute;
+use crate::tree::{Name, Names};
 use sinew_http_protocol::target::{Place, encode};
 use std::fmt::Write;
-use std::time::Duration;
 
 /// The fields of an answer with a listing. The next one may differ, so it must not be cached.
 pub const FIELDS: &str = "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-cache\r\n";
-
-/// Names that were read for one client serve others for this time.
-pub const FRESH: Duration = Duration::from_secs(1);
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}
@@ -187,17 +183,6 @@ fn readable(size: u64) -> String {
     format!("{value:.1} {}", unit.unwrap_or(&""))
 }
 
-/// The names of the months, as HTTP dates have them.
-const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-
-/// Returns a time as `1994-11-06 08:49`.
-fn minute(seconds: i64) -> String {
-    let date = clock::http_date(seconds);
-    let date = String::from_utf8_lossy(&date);
-    let month = MONTHS.find(&date[8..11]).map_or(0, |at| at / 3 + 1);
-    format!("{}-{month:02}-{} {}", &date[12..16], &date[5..7], &date[17..22])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,7 +192,6 @@ mod tests {
         let sizes = [0, 1023, 1024, 1536, 1_048_575, 1 << 20, u64::MAX];
         let expected = ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.0 MiB", "16384.0 PiB"];
         assert_eq!(sizes.map(readable), expected);
-        assert_eq!(minute(784_111_777), "1994-11-06 08:49");
     }
 
     #[test]

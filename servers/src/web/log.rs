@@ -22,6 +22,7 @@
 
 use super::answer::Given;
 use super::clock;
+use crate::dates::http_date;
 use crate::{memory, message};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
@@ -278,7 +279,7 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// Returns a time as `06/Nov/1994:08:49:37 +0000`.
 fn moment(seconds: i64) -> String {
-    let text = clock::http_date(seconds);
+    let text = http_date(seconds);
     let text = String::from_utf8_lossy(&text);
     let (day, time) = (text[5..16].replace(' ', "/"), &text[17..25]);
     format!("{day}:{time} +0000")

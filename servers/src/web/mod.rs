@@ -17,8 +17,9 @@ mod transport;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::runtime;
+use crate::room::Room;
 use crate::serving::{self, Serve};
+use crate::{doors, runtime};
 use desks::Desks;
 use files::Files;
 use listen::Guest;
@@ -27,7 +28,6 @@ use sinew::Scope;
 use sinew::net::TcpListener;
 use sinew::shutdown::Shutdown;
 use sinew::signal::Signal;
-use sinew::sync::Semaphore;
 use sinew_http_protocol::Limits;
 use std::io;
 use std::ops::ControlFlow;
@@ -45,9 +45,7 @@ struct Server {
     options: Options,
     files: Files,
     desks: Desks,
-    /// One permit for each connection, and one for each listener but the first: a listener takes a
-    /// permit before it waits for a client.
-    room: Arc<Semaphore>,
+    room: Room,
     /// Silent clients.
     lobby: Lobby<Guest>,
     log: Option<Log>,
@@ -63,11 +61,6 @@ impl Server {
     }
 }
 
-/// Returns the number of permits in [`Server::room`].
-fn permits(options: &Options) -> usize {
-    options.connections as usize + options.listen.len() - 1
-}
-
 /// Serves until a signal ends the server.
 ///
 /// # Errors
@@ -77,7 +70,7 @@ pub fn run(options: Options) -> io::Result<()> {
     let server = Server {
         files: Files::open(&options)?,
         desks: Desks::default(),
-        room: Arc::new(Semaphore::new(permits(&options))),
+        room: Room::new(options.connections, options.listen.len()),
         lobby: Lobby::new(),
         log: options.log.as_deref().map(Log::open).transpose()?,
         tls: options.tls.as_deref().map(tls::config).transpose()?,
@@ -111,7 +104,7 @@ impl Serve for Server {
     }
 
     fn open(&self) -> io::Result<Vec<TcpListener>> {
-        listen::open(&self.options)
+        doors::open(&self.options.listen)
     }
 
     fn announce(&self, doors: &[TcpListener]) -> io::Result<()> {
@@ -138,7 +131,7 @@ impl Serve for Server {
     /// Waits until all connections have ended. Ends the process if that takes longer than
     /// [`GRACE`].
     fn end(&self) {
-        if self.room.acquire_many_timeout(permits(&self.options), GRACE).is_err() {
+        if !self.room.empties(GRACE) {
             serving::report(self, 0, || format!("some connections did not end within {} s", GRACE.as_secs()));
             self.log.as_ref().inspect(|log| log.close());
             std::process::exit(0);

@@ -10,6 +10,7 @@ use super::sorry::{self, Reason};
 use super::transport::Transport;
 use super::{LIMITS, Server};
 use crate::lobby::is_silence;
+use crate::tree::FRESH;
 use sinew_http_protocol::body::Discard;
 use sinew_http_protocol::condition::{self, Verdict};
 use sinew_http_protocol::{Body, Fields, Method, Request, Status, parse, range, target};
@@ -298,7 +299,7 @@ impl<T: Transport> Talk<'_, T> {
         }
         let files = &self.server.files;
         let now = Instant::now();
-        let first = match files.list(place, now.checked_sub(listing::FRESH).unwrap_or(now)) {
+        let first = match files.list(place, now.checked_sub(FRESH).unwrap_or(now)) {
             Ok(names) => names,
             Err(Found::Unavailable) => return self.unavailable(manner),
             // The directory was there a moment ago.

@@ -1,7 +1,7 @@
 //! A connection, plain or over TLS.
 
 use super::desks::{Borrowed, Desks};
-use super::files::resident;
+use crate::tree::resident;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sinew::fs::File;
 use sinew::net::{Shutdown, TcpStream};

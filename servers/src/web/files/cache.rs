@@ -114,8 +114,8 @@ fn key(path: &[u8], is_directory: bool) -> Box<[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::beneath::Top;
     use super::*;
+    use crate::tree::Top;
 
     #[test]
     fn the_number_of_entries_is_bounded_and_those_in_use_stay() {

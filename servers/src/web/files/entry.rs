@@ -1,8 +1,8 @@
 //! A file that is served, in all its forms.
 
-use super::beneath::{Kind, Top};
+use crate::dates::http_date;
 use crate::memory;
-use crate::web::clock;
+use crate::tree::{Kind, Top};
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 use sinew::fs::File;
@@ -88,7 +88,7 @@ impl Form {
         let suffix = encoding.map_or("", Encoding::suffix);
         let tag = format!("\"{seconds:x}{nanoseconds:08x}-{:x}{suffix}\"", identity.size);
         let mut fields = format!("Content-Type: {}\r\n", media::content_type(path));
-        let modified = clock::http_date(seconds);
+        let modified = http_date(seconds);
         // Writing to a string does not fail.
         let _ = write!(
             fields,

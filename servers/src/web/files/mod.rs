@@ -3,20 +3,14 @@
 //! Every call that may wait for a disk runs on the pool for blocking calls: opening, reading the
 //! status, reading bytes that are not in the page cache. A session asks the cache first.
 
-mod beneath;
 mod cache;
 mod entry;
-mod listings;
-mod names;
-pub mod resident;
 
 pub use entry::{Content, Entry, Form};
-pub use names::{Name, Names};
 
 use super::{Options, clock};
-use beneath::{Kind, Top};
+use crate::tree::{Kind, Listings, Names, Top};
 use cache::Cache;
-use listings::Listings;
 use rustix::fs::Dir;
 use rustix::io::Errno;
 use sinew_http_protocol::target::Place;
@@ -151,7 +145,7 @@ impl Files {
     }
 
     /// Returns the names in a directory, as they were at `oldest` or later. The caller holds them
-    /// only for a moment: see [`listings`].
+    /// only for a moment: see [`Listings`].
     ///
     /// # Errors
     /// Returns what is at the place instead.
