@@ -55,6 +55,8 @@ pub enum SchedulerName {
     Inverted,
     /// One queue for all
     Shared,
+    /// Stealing by the expected time of events, as in Mely
+    Coloured,
 }
 
 /// The ways of I/O that a user may choose.
@@ -100,6 +102,7 @@ pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
         SchedulerName::Fair => builder.scheduler(sinew::sched::Fair::default()),
         SchedulerName::Inverted => builder.scheduler(sinew::sched::Inverted::default()),
         SchedulerName::Shared => builder.scheduler(sinew::sched::Shared::default()),
+        SchedulerName::Coloured => builder.scheduler(sinew::sched::Coloured::default()),
     };
     if options.no_migration {
         return builder.build();

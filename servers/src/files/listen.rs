@@ -3,11 +3,12 @@
 use super::Server;
 use super::keys::Public;
 use super::noise::{self, CipherName, FIRST, HELLO, Verdict};
-use super::seal::Colour;
+use super::seal;
 use super::session::{self, Talk, Who};
 use crate::memory;
 use crate::room::Permit;
 use crate::serving::{report, spawn};
+use sinew::event::Colour;
 use sinew::net::TcpStream;
 use sinew::time::{deadline_async, timeout};
 use sinew::{FibreBuilder, Scope};
@@ -43,13 +44,13 @@ pub fn admit<'scope>(server: &'scope Server, scope: &'scope Scope<'scope, '_>, p
 /// not have the server's key; `PermissionDenied` if the server does not have the client's.
 fn begin(server: &Server, stream: TcpStream, address: SocketAddr) -> io::Result<(Talk, Colour)> {
     let (cipher, first) = timeout(server.options.request_timeout, || receive(&stream))?;
-    let colour = Colour::new()?;
+    let colour = Colour::new();
     let secret = Arc::clone(&server.secret);
-    let answering = colour.run(move || noise::answer(cipher, &secret, &first))??;
+    let answering = seal::run(&colour, move || noise::answer(cipher, &secret, &first))??;
     let client = answering.client;
     let name = server.find_client(&client);
     let verdict = if name.is_some() { Verdict::Welcome } else { Verdict::Unknown };
-    let (second, cipher) = colour.run(move || answering.end(verdict))??;
+    let (second, cipher) = seal::run(&colour, move || answering.end(verdict))??;
     timeout(server.options.request_timeout, || (&stream).write_all(&second))?;
     let name = name.ok_or_else(|| unknown(&client))?;
     let who = Who { address, key: client, name };
@@ -87,10 +88,7 @@ pub struct Guest {
 impl Guest {
     /// Serves the client in a fibre of its own, until it leaves or becomes silent.
     pub fn serve<'scope>(self, server: &'scope Server, scope: &'scope Scope<'scope, '_>) {
-        spawn(server, scope, FibreBuilder::new(), move || match Colour::new() {
-            Ok(colour) => self.go_on(server, &colour),
-            Err(error) => report(server, 1, || format!("{}: {error}", self.talk.who)),
-        });
+        spawn(server, scope, FibreBuilder::new(), move || self.go_on(server, &Colour::new()));
     }
 
     fn go_on(mut self, server: &Server, colour: &Colour) {

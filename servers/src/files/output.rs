@@ -12,8 +12,9 @@
 
 use super::noise::Cipher;
 use super::record::{HEADER, TAG, fit};
-use super::seal::{Colour, Pending, Piece};
+use super::seal::{self, Pending, Piece};
 use crate::lobby::is_silence;
+use sinew::event::Colour;
 use sinew::net::TcpStream;
 use sinew::time;
 use std::collections::VecDeque;
@@ -35,7 +36,7 @@ pub struct Output<'a> {
     /// The time that a client has to take a record.
     patience: Duration,
     /// Pieces that are on their way, the oldest first.
-    under_way: VecDeque<Pending<io::Result<Piece>>>,
+    under_way: VecDeque<Pending>,
     /// Pieces that have been written.
     written: Vec<Piece>,
 }
@@ -70,9 +71,9 @@ impl<'a> Output<'a> {
     /// Sends a piece behind those that are on their way.
     ///
     /// # Errors
-    /// The encryption has failed before.
+    /// The runtime ends.
     pub fn send(&mut self, piece: Piece) -> io::Result<()> {
-        self.under_way.push_back(self.colour.seal(piece, *self.number, self.cipher)?);
+        self.under_way.push_back(seal::post(self.colour, piece, *self.number, self.cipher)?);
         *self.number += 1;
         Ok(())
     }
