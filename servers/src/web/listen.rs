@@ -1,6 +1,7 @@
 //! Accepts clients, and resumes those of the lobby.
 
-use super::session::{self, Client};
+use super::session;
+use super::talk::Client;
 use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
 use crate::memory;
@@ -59,7 +60,7 @@ pub fn serve<'scope>(server: &'scope Server, door: &TcpListener, scope: &'scope 
 }
 
 /// A permit of [`Server::room`], held by a connection.
-struct Permit(Arc<Semaphore>);
+pub struct Permit(Arc<Semaphore>);
 
 impl Permit {
     /// Waits for a permit.

@@ -11,6 +11,7 @@ mod log;
 mod options;
 mod session;
 mod sorry;
+mod talk;
 mod tls;
 mod transport;
 
