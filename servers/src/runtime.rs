@@ -3,7 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use sinew::io::Engine;
-use sinew::{BuildError, Runtime};
+use sinew::{BuildError, Builder, Runtime};
 use std::time::Duration;
 
 /// The options of the runtime, the same in every server.
@@ -78,6 +78,15 @@ impl From<EngineName> for Engine {
     }
 }
 
+/// The style of a server.
+#[derive(Clone, Copy, Debug)]
+pub enum Style {
+    /// A fibre for each session.
+    Fibres,
+    /// Events with colours. With `stealing`, a processor without work takes colours from others.
+    Events { stealing: bool },
+}
+
 /// Builds a runtime whose sessions migrate, unless an option keeps them where they began. Sessions
 /// that migrate share out the CPUs even if the busy clients came to the same kernel thread.
 ///
@@ -88,7 +97,7 @@ impl From<EngineName> for Engine {
 ///
 /// # Errors
 /// The runtime cannot be built.
-pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
+pub fn build(options: &RuntimeOptions, style: Style) -> Result<Runtime, BuildError> {
     // The servers leave calls that block to the pool. A spare processor would take memory when there is
     // none, because calls run in place then.
     let builder = Runtime::builder().spares(0).io(options.io.into());
@@ -96,14 +105,23 @@ pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
         Some(threads) => builder.processors(threads),
         None => builder,
     };
-    let builder = match options.scheduler {
-        SchedulerName::Fair => builder.scheduler(sinew::sched::Fair::default()),
-        SchedulerName::Inverted => builder.scheduler(sinew::sched::Inverted::default()),
-        SchedulerName::Shared => builder.scheduler(sinew::sched::Shared::default()),
-    };
+    let builder = schedule(builder, options.scheduler, style);
     if options.no_migration {
         return builder.build();
     }
     // SAFETY: the sessions keep the contract of `migrating`, as said above.
     unsafe { builder.migrating() }.build()
+}
+
+/// Chooses the scheduler. A scheduler that knows colours belongs in the arm of events. Without one,
+/// `stealing` changes nothing.
+fn schedule(builder: Builder, name: SchedulerName, style: Style) -> Builder {
+    match (name, style) {
+        (SchedulerName::Fair, Style::Fibres) => builder.scheduler(sinew::sched::Fair::default()),
+        (SchedulerName::Fair, Style::Events { stealing: true | false }) => {
+            builder.scheduler(sinew::sched::Fair::default())
+        }
+        (SchedulerName::Inverted, _) => builder.scheduler(sinew::sched::Inverted::default()),
+        (SchedulerName::Shared, _) => builder.scheduler(sinew::sched::Shared::default()),
+    }
 }

@@ -3,6 +3,7 @@
 mod answer;
 mod clock;
 mod desks;
+mod events;
 mod files;
 mod input;
 mod listen;
@@ -18,7 +19,7 @@ mod transport;
 pub use options::Options;
 
 use crate::lobby::Lobby;
-use crate::runtime;
+use crate::runtime::{self, Style};
 use crate::serving::{self, Serve};
 use desks::Desks;
 use files::Files;
@@ -62,6 +63,16 @@ impl Server {
     fn is_stopping(&self) -> bool {
         self.shutdown.is_told()
     }
+
+    /// Waits until all connections have ended and given their permits back. Ends the process if that
+    /// takes longer than [`GRACE`].
+    fn await_end(&self, room: &Semaphore, permits: usize) {
+        if room.acquire_many_timeout(permits, GRACE).is_err() {
+            serving::report(self, 0, || format!("some connections did not end within {} s", GRACE.as_secs()));
+            self.log.as_ref().inspect(|log| log.close());
+            std::process::exit(0);
+        }
+    }
 }
 
 /// Returns the number of permits in [`Server::room`].
@@ -74,7 +85,8 @@ fn permits(options: &Options) -> usize {
 /// # Errors
 /// The server cannot begin.
 pub fn run(options: Options) -> io::Result<()> {
-    let runtime = runtime::build(&options.runtime)?;
+    let style = if options.events { Style::Events { stealing: !options.no_stealing } } else { Style::Fibres };
+    let runtime = runtime::build(&options.runtime, style)?;
     let server = Server {
         files: Files::open(&options)?,
         desks: Desks::default(),
@@ -85,6 +97,9 @@ pub fn run(options: Options) -> io::Result<()> {
         shutdown: Shutdown::new(GRACE),
         options,
     };
+    if server.options.events {
+        return events::run(&runtime, server);
+    }
     let served = serving::run(&runtime, &server);
     server.log.as_ref().inspect(|log| log.close());
     served
@@ -136,13 +151,7 @@ impl Serve for Server {
         ControlFlow::Continue(())
     }
 
-    /// Waits until all connections have ended. Ends the process if that takes longer than
-    /// [`GRACE`].
     fn end(&self) {
-        if self.room.acquire_many_timeout(permits(&self.options), GRACE).is_err() {
-            serving::report(self, 0, || format!("some connections did not end within {} s", GRACE.as_secs()));
-            self.log.as_ref().inspect(|log| log.close());
-            std::process::exit(0);
-        }
+        self.await_end(&self.room, permits(&self.options));
     }
 }
