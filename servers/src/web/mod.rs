@@ -85,6 +85,10 @@ fn permits(options: &Options) -> usize {
 /// # Errors
 /// The server cannot begin.
 pub fn run(options: Options) -> io::Result<()> {
+    if options.events && options.tls.is_some() {
+        let text = "--events serves without TLS: leave out --events or --tls";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     let style = if options.events { Style::Events { stealing: !options.no_stealing } } else { Style::Fibres };
     let runtime = runtime::build(&options.runtime, style)?;
     let server = Server {

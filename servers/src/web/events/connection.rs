@@ -1,6 +1,7 @@
 //! A connection, and the work on a request of it.
 
 use super::World;
+use super::asked::Asked;
 use super::handlers::{CLOSE, READ};
 use crate::web::answer::Output;
 use crate::web::desks::{Borrowed, Desk};
@@ -12,7 +13,6 @@ use rustix::net::RecvFlags;
 use sinew::event::Colour;
 use sinew::net::TcpStream;
 use sinew_http_protocol::body::Discard;
-use sinew_http_protocol::{Body, Method, Request};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -154,42 +154,6 @@ pub enum Stage {
     Body(Discard),
     /// The last answer is sent. The client may finish sending.
     Farewell,
-}
-
-/// The parts of a head that are needed before it is answered. An event cannot borrow the rest.
-#[derive(Clone, Copy)]
-pub struct Asked {
-    pub method: Method,
-    pub body: Body,
-    pub expects_continue: bool,
-    /// The target is between these places of the head.
-    pub target_begin: usize,
-    pub target_end: usize,
-    length: usize,
-}
-
-impl Asked {
-    pub const NOTHING: Asked = Asked {
-        method: Method::Other,
-        body: Body::Length(0),
-        expects_continue: false,
-        target_begin: 0,
-        target_end: 0,
-        length: 0,
-    };
-
-    /// Returns the parts of a request that was parsed from `head`.
-    pub fn of(request: &Request<'_>, head: &[u8]) -> Asked {
-        let target_begin = request.target.as_ptr().addr() - head.as_ptr().addr();
-        Asked {
-            method: request.method,
-            body: request.body,
-            expects_continue: request.expects_continue,
-            target_begin,
-            target_end: target_begin + request.target.len(),
-            length: request.length,
-        }
-    }
 }
 
 /// The work on a request. It moves from event to event, so nothing in it needs a lock.

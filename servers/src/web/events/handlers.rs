@@ -9,7 +9,8 @@
 //!
 //! The times are first guesses, measured once; the runtime measures them again.
 
-use super::connection::{Asked, Connection, Heard, Next, Received, Stage, Work};
+use super::asked::Asked;
+use super::connection::{Connection, Heard, Next, Received, Stage, Work};
 use super::door::{self, Door};
 use super::watch::{self, Round};
 use crate::web::LIMITS;
@@ -142,19 +143,15 @@ fn discard(mut work: Box<Work>) {
 
 fn look_up(work: Box<Work>) {
     let connection = Arc::clone(&work.connection);
-    let Asked { method, target_begin, target_end, .. } = work.asked;
-    let target = str::from_utf8(&work.head()[target_begin..target_end]).unwrap_or_default();
-    let _ = match connection.world.server.look(method, target) {
+    let _ = match connection.world.server.look(work.asked.method, work.asked.target(work.head())) {
         Sight::Found(Found::Nothing) => NOT_FOUND.post(&connection.colour, work).is_ok(),
         sight => WRITE.post(&connection.colour, (work, sight)).is_ok(),
     };
 }
 
 fn write((mut work, sight): (Box<Work>, Sight)) {
-    let answered = work.talk(|talk, parts| match parse(parts.head, &LIMITS, parts.fields) {
-        Ok(Some(request)) => talk.answer_seen(&request, sight),
-        _ => talk.refuse(Status::BAD_REQUEST, parts.head),
-    });
+    let asked = work.asked;
+    let answered = work.talk(|talk, parts| talk.answer_seen(&asked.request(parts.head), sight));
     conclude(work, answered);
 }
 

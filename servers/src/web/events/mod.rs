@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod asked;
 mod connection;
 mod door;
 mod handlers;
@@ -52,16 +53,12 @@ struct World {
     shortest: Duration,
 }
 
-/// Serves until a signal ends the server.
+/// Serves until a signal ends the server. TLS is not served.
 ///
 /// # Errors
 /// The server cannot begin.
 pub fn run(runtime: &Runtime, server: Server) -> io::Result<()> {
     let options = &server.options;
-    if options.tls.is_some() {
-        let text = "--events serves without TLS only: leave --events or --tls out";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
     let shortest = options.header_timeout.min(options.idle_timeout).min(options.send_timeout).min(FAREWELL);
     let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
     let poller = epoll::create(CreateFlags::CLOEXEC)?;
