@@ -7,7 +7,7 @@
 //!                              bad request   not found
 //! ```
 //!
-//! The times are first guesses, measured once; the runtime measures them again.
+//! The times are guesses, unmeasured. The runtime replaces them by what it measures.
 
 use super::asked::Asked;
 use super::connection::{Connection, Heard, Next, Received, Stage, Work};
