@@ -30,8 +30,28 @@ pub const SMALL: usize = 1024;
 /// as long as filling a small buffer.
 const MOST_UNASKED: usize = 1 << 20;
 
-/// Bytes that were allocated since the system was asked last.
-static UNASKED: AtomicUsize = AtomicUsize::new(0);
+/// Bytes that were allocated since the system was asked last, for connections and for buffers. A yes
+/// to a connection says nothing about the reserve of buffers, which is larger.
+static BY_CONNECTIONS: Unasked = Unasked(AtomicUsize::new(0));
+static BY_BUFFERS: Unasked = Unasked(AtomicUsize::new(0));
+
+struct Unasked(AtomicUsize);
+
+impl Unasked {
+    /// Counts bytes that are about to be allocated. Returns whether the system has to be asked first.
+    fn count(&self, bytes: usize) -> bool {
+        self.0.fetch_add(bytes, Relaxed).saturating_add(bytes) > MOST_UNASKED
+    }
+
+    /// Turns the system's answer into a result, and counts from zero again if it was yes.
+    fn answered(&self, is_there: bool) -> io::Result<()> {
+        if !is_there {
+            return Err(ErrorKind::OutOfMemory.into());
+        }
+        self.0.store(0, Relaxed);
+        Ok(())
+    }
+}
 
 /// Returns whether the system would give `bytes` now, and the reserve of buffers.
 pub fn is_left(bytes: usize) -> bool {
@@ -48,30 +68,16 @@ fn would_give(length: usize) -> bool {
     }
 }
 
-/// Counts bytes that are about to be allocated. Returns whether the system has to be asked first.
-fn count(bytes: usize) -> bool {
-    UNASKED.fetch_add(bytes, Relaxed).saturating_add(bytes) > MOST_UNASKED
-}
-
-/// Turns the system's answer into a result, and counts from zero again if it was yes.
-fn answered(is_there: bool) -> io::Result<()> {
-    if !is_there {
-        return Err(ErrorKind::OutOfMemory.into());
-    }
-    UNASKED.store(0, Relaxed);
-    Ok(())
-}
-
 /// Asks for the memory of a connection that begins or goes on. Call it before anything is allocated
 /// that lasts while the connection waits.
 ///
 /// # Errors
 /// `OutOfMemory` if too little would be left for others.
 pub fn room_for_connection() -> io::Result<()> {
-    if !count(CONNECTION) {
+    if !BY_CONNECTIONS.count(CONNECTION) {
         return Ok(());
     }
-    answered(would_give(LEFT_BY_CONNECTIONS) || has_allocator(LEFT_BY_CONNECTIONS))
+    BY_CONNECTIONS.answered(would_give(LEFT_BY_CONNECTIONS) || has_allocator(LEFT_BY_CONNECTIONS))
 }
 
 /// Returns whether the allocator has `bytes`, or gets them. It may have kept the memory of clients
@@ -100,8 +106,8 @@ pub fn reserve<T>(buffer: &mut Vec<T>, more: usize) -> io::Result<()> {
 #[cold]
 fn reserve_slow<T>(buffer: &mut Vec<T>, more: usize) -> io::Result<()> {
     let bytes = (buffer.len() + more).saturating_mul(size_of::<T>());
-    if bytes > SMALL && count(bytes) {
-        answered(is_left(bytes))?;
+    if bytes > SMALL && BY_BUFFERS.count(bytes) {
+        BY_BUFFERS.answered(is_left(bytes))?;
     }
     Ok(buffer.try_reserve(more)?)
 }

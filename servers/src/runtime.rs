@@ -3,7 +3,8 @@
 
 use clap::{Args, ValueEnum};
 use sinew::io::Engine;
-use sinew::{BuildError, Runtime};
+use sinew::sched::{Coloured, Fair, Inverted, Shared, Stealing};
+use sinew::{BuildError, Builder, Runtime};
 use std::time::Duration;
 
 /// The options of the runtime, the same in every server.
@@ -14,8 +15,9 @@ pub struct RuntimeOptions {
     pub threads: Option<usize>,
 
     /// Scheduler: decides which session runs next, and where
-    #[arg(long, value_name = "NAME", default_value = "fair")]
-    pub scheduler: SchedulerName,
+    /// [default: fair; coloured for events]
+    #[arg(long, value_name = "NAME")]
+    pub scheduler: Option<SchedulerName>,
 
     /// I/O: decides whether sessions use io_uring beside epoll. The environment variable SINEW_IO
     /// overrules this option
@@ -80,6 +82,15 @@ impl From<EngineName> for Engine {
     }
 }
 
+/// The style of a server.
+#[derive(Clone, Copy, Debug)]
+pub enum Style {
+    /// A fibre for each session.
+    Fibres,
+    /// Events with colours. With `stealing`, a processor without work takes colours from others.
+    Events { stealing: bool },
+}
+
 /// Builds a runtime whose sessions migrate, unless an option keeps them where they began. Sessions
 /// that migrate share out the CPUs even if the busy clients came to the same kernel thread.
 ///
@@ -90,7 +101,7 @@ impl From<EngineName> for Engine {
 ///
 /// # Errors
 /// The runtime cannot be built.
-pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
+pub fn build(options: &RuntimeOptions, style: Style) -> Result<Runtime, BuildError> {
     // The servers leave calls that block to the pool. A spare processor would take memory when there is
     // none, because calls run in place then.
     let builder = Runtime::builder().spares(0).io(options.io.into());
@@ -98,15 +109,21 @@ pub fn build(options: &RuntimeOptions) -> Result<Runtime, BuildError> {
         Some(threads) => builder.processors(threads),
         None => builder,
     };
-    let builder = match options.scheduler {
-        SchedulerName::Fair => builder.scheduler(sinew::sched::Fair::default()),
-        SchedulerName::Inverted => builder.scheduler(sinew::sched::Inverted::default()),
-        SchedulerName::Shared => builder.scheduler(sinew::sched::Shared::default()),
-        SchedulerName::Coloured => builder.scheduler(sinew::sched::Coloured::default()),
-    };
+    let builder = schedule(builder, options.scheduler, style);
     if options.no_migration {
         return builder.build();
     }
     // SAFETY: the sessions keep the contract of `migrating`, as said above.
     unsafe { builder.migrating() }.build()
+}
+
+/// Chooses the scheduler. Events are scheduled by one that knows colours, unless the user names another one.
+fn schedule(builder: Builder, name: Option<SchedulerName>, style: Style) -> Builder {
+    match (name, style) {
+        (Some(SchedulerName::Fair), _) | (None, Style::Fibres) => builder.scheduler(Fair::default()),
+        (Some(SchedulerName::Inverted), _) => builder.scheduler(Inverted::default()),
+        (Some(SchedulerName::Shared), _) => builder.scheduler(Shared::default()),
+        (_, Style::Events { stealing: false }) => builder.scheduler(Coloured::new(Stealing::Off)),
+        (_, _) => builder.scheduler(Coloured::default()),
+    }
 }

@@ -15,9 +15,10 @@ pub use options::Options;
 
 use crate::lobby::Lobby;
 use crate::room::Room;
+use crate::runtime::{self, Style};
 use crate::serving::{self, Serve};
 use crate::tree::{Listings, Top};
-use crate::{doors, message, runtime};
+use crate::{doors, message};
 use keys::{Clients, Secret};
 use listen::Guest;
 use options::{Command, ServeOptions};
@@ -67,7 +68,7 @@ pub fn run(options: Options) -> io::Result<()> {
 }
 
 fn serve(options: ServeOptions) -> io::Result<()> {
-    let runtime = runtime::build(&options.runtime)?;
+    let runtime = runtime::build(&options.runtime, Style::Fibres)?;
     let secret = Arc::new(Secret::read(&options.key)?);
     keep_out(&options.directory, &options.key)?;
     let top = Top::open(&options.directory, options.follow_links)

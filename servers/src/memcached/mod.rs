@@ -313,7 +313,7 @@ pub fn run(options: Options) -> io::Result<()> {
     if !process::prepare(&options)? {
         return Ok(());
     }
-    let runtime = runtime::build(&options.runtime)?;
+    let runtime = runtime::build(&options.runtime, runtime::Style::Fibres)?;
     let watchers = Arc::new(Watchers::new((extended.watcher_logbuf_size as usize) << 10));
     let sizing = Sizing {
         smallest: options.slab_min_size as usize,

@@ -60,7 +60,13 @@ pub struct Given {
     pub bytes: u64,
 }
 
-impl<T: Transport> Output<'_, T> {
+impl<'a, T: Transport> Output<'a, T> {
+    /// Returns an output behind the answers that are pending.
+    #[inline]
+    pub fn new(transport: &'a mut T, calendar: &'a mut Calendar, pending: &'a mut Vec<u8>) -> Output<'a, T> {
+        Output { transport, calendar, pending, given: Given { status: Status::OK, bytes: 0 } }
+    }
+
     /// Sends all pending answers.
     #[inline]
     pub fn flush(&mut self) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Memory that sessions borrow while they work. Idle sessions hold none.
 
+use super::clock::Calendar;
 use crate::memory;
 use sinew_http_protocol::Fields;
 use std::ops::{Deref, DerefMut};
@@ -37,6 +38,8 @@ pub struct Desk {
     pub output: Vec<u8>,
     /// For the fields of the head that is read.
     pub fields: Fields,
+    /// The date of answers. It goes with the desk, because few desks serve many sessions.
+    pub calendar: Calendar,
 }
 
 /// A desk that goes back to the others when this value is dropped.
@@ -73,7 +76,7 @@ impl Desk {
         let (mut input, mut output) = (Vec::new(), Vec::new());
         input.try_reserve_exact(SIZE).and_then(|()| output.try_reserve_exact(SIZE)).ok()?;
         input.resize(SIZE, 0);
-        Some(Box::new(Desk { input, output, fields: Fields::default() }))
+        Some(Box::new(Desk { input, output, fields: Fields::default(), calendar: Calendar::new() }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Accepts clients, and resumes those of the lobby.
 
-use super::session::{self, Client};
+use super::session;
+use super::talk::Client;
 use super::transport::{Plain, Secure};
 use super::{Options, Server, tls};
 use crate::memory;

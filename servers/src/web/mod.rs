@@ -3,6 +3,7 @@
 mod answer;
 mod clock;
 mod desks;
+mod events;
 mod files;
 mod input;
 mod listen;
@@ -11,15 +12,17 @@ mod log;
 mod options;
 mod session;
 mod sorry;
+mod talk;
 mod tls;
 mod transport;
 
 pub use options::Options;
 
+use crate::doors;
 use crate::lobby::Lobby;
 use crate::room::Room;
+use crate::runtime::{self, Style};
 use crate::serving::{self, Serve};
-use crate::{doors, runtime};
 use desks::Desks;
 use files::Files;
 use listen::Guest;
@@ -59,6 +62,15 @@ impl Server {
     fn is_stopping(&self) -> bool {
         self.shutdown.is_told()
     }
+
+    /// Ends the process if connections are left [`GRACE`] after the server was told to stop.
+    fn end_with(&self, have_ended: bool) {
+        if !have_ended {
+            serving::report(self, 0, || format!("some connections did not end within {} s", GRACE.as_secs()));
+            self.log.as_ref().inspect(|log| log.close());
+            std::process::exit(0);
+        }
+    }
 }
 
 /// Serves until a signal ends the server.
@@ -66,7 +78,12 @@ impl Server {
 /// # Errors
 /// The server cannot begin.
 pub fn run(options: Options) -> io::Result<()> {
-    let runtime = runtime::build(&options.runtime)?;
+    if options.events && options.tls.is_some() {
+        let text = "--events serves without TLS: leave out --events or --tls";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let style = if options.events { Style::Events { stealing: !options.no_stealing } } else { Style::Fibres };
+    let runtime = runtime::build(&options.runtime, style)?;
     let server = Server {
         files: Files::open(&options)?,
         desks: Desks::default(),
@@ -77,6 +94,9 @@ pub fn run(options: Options) -> io::Result<()> {
         shutdown: Shutdown::new(GRACE),
         options,
     };
+    if server.options.events {
+        return events::run(&runtime, server);
+    }
     let served = serving::run(&runtime, &server);
     server.log.as_ref().inspect(|log| log.close());
     served
@@ -128,13 +148,7 @@ impl Serve for Server {
         ControlFlow::Continue(())
     }
 
-    /// Waits until all connections have ended. Ends the process if that takes longer than
-    /// [`GRACE`].
     fn end(&self) {
-        if !self.room.empties(GRACE) {
-            serving::report(self, 0, || format!("some connections did not end within {} s", GRACE.as_secs()));
-            self.log.as_ref().inspect(|log| log.close());
-            std::process::exit(0);
-        }
+        self.end_with(self.room.empties(GRACE));
     }
 }

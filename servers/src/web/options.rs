@@ -7,13 +7,14 @@ use std::time::Duration;
 
 /// Serves a directory over HTTP/1.1
 ///
-/// Each connection has a fibre of its own. Files outside of the directory are never served.
+/// Each connection has a fibre of its own, or a colour with --events. Files outside of the directory are never served.
 /// Symbolic links are not followed unless an option asks for it.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   sinew web site                            serve site/ at http://127.0.0.1:8080
   sinew web . --list --listen 0.0.0.0:80    with listings, to everybody
   sinew web site --tls site.crt site.key    over HTTPS
+  sinew web site --events                   by events instead of fibres
   sinew web site --max-age 3600 --log -     with caching, and a log on standard output
 
 Try it:
@@ -30,6 +31,15 @@ pub struct Options {
     /// Speak HTTPS, with this certificate chain and this private key, both in PEM
     #[arg(long, num_args = 2, value_names = ["CERT", "KEY"])]
     pub tls: Option<Vec<PathBuf>>,
+
+    /// Serve by events instead of fibres: a request is a chain of handlers, and the events of a
+    /// connection have one colour. For comparison; without TLS
+    #[arg(long)]
+    pub events: bool,
+
+    /// With --events: keep each connection on the kernel thread where its events began
+    #[arg(long, requires = "events")]
+    pub no_stealing: bool,
 
     /// Answer /plaintext with "Hello, World!", for web benchmarks
     #[arg(long)]

@@ -73,7 +73,12 @@ impl Plain {
     /// Returns a transport over this stream. The client has the time `patience` to receive
     /// something.
     pub fn new(stream: TcpStream, patience: Duration) -> Plain {
-        Plain { stream, patience, limit: Instant::now() + patience }
+        Plain::until(stream, patience, Instant::now() + patience)
+    }
+
+    /// As [`new`](Plain::new), but the first write may wait until `limit`.
+    pub fn until(stream: TcpStream, patience: Duration, limit: Instant) -> Plain {
+        Plain { stream, patience, limit }
     }
 
     /// Sends the bytes that did not go out at once.

@@ -19,6 +19,19 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// The options that choose the style of the server: `web_events.rs` includes the other files, and runs
+/// their tests by events.
+const STYLE: &[&str] = if is_same(env!("CARGO_CRATE_NAME"), "web_events") { &["--events"] } else { &[] };
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
 /// A temporary directory, which is removed when this value is dropped. The served directory is
 /// inside it, so that there are files outside of the served one.
 pub struct Site {
@@ -28,7 +41,9 @@ pub struct Site {
 impl Site {
     pub fn new() -> Site {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("sinew-site-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        // A test binary may have several copies of this module.
+        let copy = module_path!().replace("::", "-");
+        let name = format!("sinew-site-{}-{copy}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let above = std::env::temp_dir().join(name);
         fs::create_dir_all(above.join("site")).expect("a directory");
         Site { above }
@@ -59,7 +74,7 @@ impl Site {
     pub fn command(&self, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.arg("web").arg(self.path("")).args(["--listen", "127.0.0.1:0"]).args(options);
-        command.stdout(Stdio::piped());
+        command.args(STYLE).stdout(Stdio::piped());
         command
     }
 

@@ -5,7 +5,8 @@ use super::{about, bytes, unexpected};
 use crate::files::options::ReadOptions;
 use crate::files::record::{HEADER, TAG};
 use crate::files::words::{Answer, PIECE_HEADER, Request};
-use crate::{descriptors, message, runtime};
+use crate::runtime::{self, Style};
+use crate::{descriptors, message};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use sinew::net::TcpStream;
@@ -23,7 +24,7 @@ const MOST_AT_ONCE: usize = 1 << 20;
 pub fn read(options: &ReadOptions) -> io::Result<()> {
     let count = options.connections;
     descriptors::allow(count.into(), "--connections")?;
-    let runtime = runtime::build(&options.runtime)?;
+    let runtime = runtime::build(&options.runtime, Style::Fibres)?;
     let (bytes, elapsed) = runtime.run(|| {
         let open = (0..count).map(|_| Connection::open(&options.access));
         let connections = open.collect::<io::Result<Vec<_>>>()?;
