@@ -62,6 +62,8 @@ impl Mailbox {
     /// Runs all letters, as the owner does.
     fn run(&self) {
         loop {
+            // The owner looks at its pile first.
+            self.run.change(|_| ());
             let (mut pile, mut next) = (Vec::new(), self.word().take());
             while let Some(letter) = next.map(number) {
                 assert_eq!(self.letters[letter].content.get(), 7);
