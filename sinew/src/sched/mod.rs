@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod coloured;
 mod fair;
 mod guarded;
 mod inverted;
@@ -11,11 +12,12 @@ mod simulation;
 mod stations;
 mod topology;
 
+pub use coloured::{Coloured, Heuristics, Meter, Stealing, Stolen};
 pub use fair::Fair;
 pub(crate) use guarded::admit;
 pub use inverted::Inverted;
 pub use shared::Shared;
-pub use topology::{CacheId, Topology};
+pub use topology::{CacheId, Distance, Topology};
 
 pub use crate::strand::{Claim, Grown, Past, Priority, Ready, Weight};
 
@@ -69,14 +71,16 @@ impl Placement {
         &self.topology
     }
 
-    /// Returns the last-level cache that the processor runs under at this moment. To be called on
-    /// the processor's own kernel thread. It asks the kernel if there are several caches, for
-    /// threads move from CPU to CPU.
+    /// Returns the CPU that the processor runs on at this moment. To be called on the processor's own
+    /// kernel thread. It asks the kernel, for threads move from CPU to CPU.
+    pub fn cpu(&self) -> usize {
+        self.simulated_cpu.unwrap_or_else(crate::base::kernel::current_cpu)
+    }
+
+    /// Returns the last-level cache that the processor runs under at this moment. As [`cpu`](Placement::cpu),
+    /// but it asks the kernel only if there are several caches.
     pub fn cache(&self) -> CacheId {
-        if self.topology.is_flat() {
-            return self.topology.cache_of(0);
-        }
-        self.topology.cache_of(self.simulated_cpu.unwrap_or_else(crate::base::kernel::current_cpu))
+        self.topology.cache_of(if self.topology.is_flat() { 0 } else { self.cpu() })
     }
 }
 

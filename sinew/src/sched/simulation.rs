@@ -1,6 +1,8 @@
 //! Schedulers on machines that need not exist, in simulated time: one thread drives all ends, one
 //! microsecond at a time.
 
+mod coloured;
+
 use super::{BEAT_US, Effort, Fair, Inverted, Local, Placement, Priority, Ready, Scheduler, Shared, Topology, Wake};
 use crate::base::clock::cycles_in_us;
 use std::sync::Arc;
@@ -15,15 +17,22 @@ fn strand(now: u64) -> Ready {
 /// A cluster whose processors are on the CPUs with their own numbers.
 struct Machine {
     ends: Vec<Box<dyn Local>>,
+    topology: Arc<Topology>,
     now_us: u64,
 }
 
 impl Machine {
     fn new(scheduler: &dyn Scheduler, topology: Topology, processors: u16) -> Machine {
-        let topology = Arc::new(topology);
-        let placement = |index| Placement::simulated(index, Arc::clone(&topology), index.into());
         // Far from 0, so that nothing is older than the machine.
-        Machine { ends: (0..processors).map(|index| scheduler.attach(placement(index))).collect(), now_us: 1_000_000 }
+        let mut machine = Machine { ends: Vec::new(), topology: Arc::new(topology), now_us: 1_000_000 };
+        (0..processors).for_each(|_| machine.join(scheduler));
+        machine
+    }
+
+    /// Adds a processor.
+    fn join(&mut self, scheduler: &dyn Scheduler) {
+        let cpu = self.ends.len();
+        self.ends.push(scheduler.attach(Placement::simulated(cpu as u16, Arc::clone(&self.topology), cpu)));
     }
 
     fn now(&self) -> u64 {

@@ -1,17 +1,12 @@
-//! Which CPUs are near each other: the last-level cache that each of them belongs to.
+//! Which CPUs are near each other: the caches that they share, and the node of memory that each of them
+//! belongs to.
 
-use std::collections::BTreeMap;
-use std::fs;
+mod sysfs;
+#[cfg(all(test, not(sinew_loom)))]
+mod tests;
+
 use std::path::Path;
 use std::thread;
-
-/// The largest number of CPUs that a list may name, and one more than the highest CPU number in it.
-/// Unmeasured: larger than the machines this is for, and small enough that a garbled file does not
-/// make us allocate without bound.
-const MAX_CPUS: usize = 4096;
-
-/// Where Linux describes its CPUs.
-const SYSFS_CPUS: &str = "/sys/devices/system/cpu";
 
 /// A last-level cache: a number below [`Topology::caches`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,37 +24,80 @@ impl CacheId {
     }
 }
 
-/// Which last-level cache each CPU belongs to.
+/// How far apart two CPUs are. The smaller distance is the nearer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Distance {
+    /// They share a level 2 cache, or are the same CPU.
+    Core,
+    /// They share a last-level cache.
+    Cache,
+    /// They share a node of memory.
+    Node,
+    /// They are in two nodes of memory. The number is the kernel's, which counts 10 for a node's own
+    /// memory.
+    Remote(u16),
+}
+
+impl Distance {
+    /// Says whether the two CPUs share a cache.
+    pub fn is_near(self) -> bool {
+        self <= Distance::Cache
+    }
+}
+
+/// What one CPU shares with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cpu {
+    /// The lowest CPU of those that share its level 2 cache.
+    core: u16,
+    cache: CacheId,
+    /// An index into `Topology::distances`.
+    node: u16,
+}
+
+/// Which caches each CPU shares with others, and how far apart the nodes of memory are.
 ///
 /// There is always at least one cache and at least one CPU. CPU numbers may have
 /// holes, where CPUs are offline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// Indexed by CPU number; holes are in cache 0.
-    cache_of: Vec<CacheId>,
+    /// Indexed by CPU number; holes are in cache 0 and node 0.
+    table: Vec<Cpu>,
     /// CPUs that are not holes.
     cpus: usize,
     caches: usize,
+    /// One row for each node of memory, with the distance to each node. Empty if no distances are known.
+    distances: Vec<Vec<u16>>,
 }
+
+/// The distance that is assumed between two nodes if the kernel gives none. It is the kernel's own
+/// assumption.
+const REMOTE: u16 = 20;
 
 impl Topology {
     /// Returns the topology of this machine as the kernel describes it. If the kernel does not, all
     /// CPUs share one cache.
     pub fn detect() -> Topology {
-        Topology::detect_from(Path::new(SYSFS_CPUS))
+        Topology::detect_from(Path::new(sysfs::CPUS))
     }
 
-    /// Reads the topology from a directory that is laid out like `/sys/devices/system/cpu`.
+    /// Reads the topology from a directory that is laid out like `/sys/devices/system/cpu`, and from
+    /// the directory `node` beside it.
     ///
     /// Each CPU belongs to its cache of the highest level that holds data. CPUs whose `online` file
     /// says 0 are left out. If the entry of any other CPU cannot be read or understood, returns a
     /// [`flat`](Topology::flat) topology with [`std::thread::available_parallelism`] CPUs: half a
-    /// topology would mislead more than none.
+    /// topology would mislead more than none. A CPU that has no level 2 cache shares none. If the nodes
+    /// cannot be read or understood, all CPUs are in one node.
     pub fn detect_from(root: &Path) -> Topology {
-        read_groups(root).map_or_else(
-            || Topology::flat(thread::available_parallelism().map_or(1, usize::from)),
-            |groups| Topology::from_groups(&groups),
-        )
+        let Some(found) = sysfs::read_caches(root) else {
+            return Topology::flat(thread::available_parallelism().map_or(1, usize::from));
+        };
+        let topology = Topology::from_groups(&found.last_level).with_cores(&found.second_level);
+        match root.parent().and_then(|parent| sysfs::read_nodes(&parent.join("node"))) {
+            Some(nodes) => topology.with_nodes(&nodes.cpus, nodes.distances),
+            None => topology,
+        }
     }
 
     /// Returns a topology of `cpus` CPUs, numbered from 0, that share one cache. 0 counts as 1.
@@ -68,18 +106,19 @@ impl Topology {
     }
 
     /// Returns a topology of `cpus` CPUs, numbered from 0, in consecutive groups of
-    /// `cpus.div_ceil(caches)` for each cache. 0 counts as 1, for both.
+    /// `cpus.div_ceil(caches)` for each cache. 0 counts as 1, for both. No level 2 cache is shared, and
+    /// there is one node of memory.
     ///
     /// If the numbers do not divide, the last group is smaller, and there may be fewer groups than
     /// asked for: 5 CPUs in 4 caches are 2, 2 and 1.
     pub fn uniform(cpus: usize, caches: usize) -> Topology {
         let cpus = cpus.max(1);
         let each = cpus.div_ceil(caches.max(1));
-        let cache_of = (0..cpus).map(|cpu| CacheId::from_index(cpu / each));
-        Topology::new(cache_of.collect(), cpus)
+        Topology::new((0..cpus).map(|cpu| CacheId::from_index(cpu / each)).collect(), cpus)
     }
 
-    /// Returns a topology with one cache for each group of CPU numbers, in this order.
+    /// Returns a topology with one last-level cache for each group of CPU numbers, in this order. No
+    /// level 2 cache is shared, and there is one node of memory.
     ///
     /// Empty groups are left out. A CPU that is named twice belongs to the first group that names
     /// it. No CPUs at all count as one CPU. The memory that it takes is in proportion to the highest
@@ -104,20 +143,63 @@ impl Topology {
             return Topology::flat(1);
         }
         let cpus = known.iter().flatten().count();
-        let cache_of = known.into_iter().map(|cache| cache.unwrap_or(CacheId(0)));
-        Topology::new(cache_of.collect(), cpus)
+        Topology::new(known.into_iter().map(|cache| cache.unwrap_or(CacheId(0))).collect(), cpus)
     }
 
-    /// `cache_of` is not empty and names every cache up to its highest.
-    fn new(cache_of: Vec<CacheId>, cpus: usize) -> Topology {
-        let highest = cache_of.iter().max().map_or(0, |cache| cache.index());
-        Topology { cache_of, cpus, caches: highest + 1 }
+    /// Returns the same topology, in which the CPUs of each group share a level 2 cache. CPUs that are
+    /// not known are left out.
+    pub fn with_cores(mut self, groups: &[Vec<usize>]) -> Topology {
+        for group in groups {
+            let lowest = group.iter().min().map_or(0, |&cpu| number(cpu));
+            for &cpu in group {
+                self.table.get_mut(cpu).into_iter().for_each(|cpu| cpu.core = lowest);
+            }
+        }
+        self
+    }
+
+    /// Returns the same topology, in which each group of CPUs is a node of memory. `distances` has a row
+    /// for each node, with the distance to each node. A distance that is missing is assumed to be 20.
+    /// CPUs that no group names are in the first node.
+    pub fn with_nodes(mut self, groups: &[Vec<usize>], distances: Vec<Vec<u16>>) -> Topology {
+        for (node, group) in groups.iter().enumerate() {
+            for &cpu in group {
+                self.table.get_mut(cpu).into_iter().for_each(|cpu| cpu.node = number(node));
+            }
+        }
+        self.distances = distances;
+        self
+    }
+
+    /// `caches` is not empty and names every cache up to its highest.
+    fn new(caches: Vec<CacheId>, cpus: usize) -> Topology {
+        let highest = caches.iter().max().map_or(0, |cache| cache.index());
+        let cpu = |(cpu, cache)| Cpu { core: number(cpu), cache, node: 0 };
+        let table = caches.into_iter().enumerate().map(cpu).collect();
+        Topology { table, cpus, caches: highest + 1, distances: Vec::new() }
     }
 
     /// Returns the last-level cache of the CPU with this number; the first cache for a number that
     /// is not known.
     pub fn cache_of(&self, cpu: usize) -> CacheId {
-        self.cache_of.get(cpu).copied().unwrap_or(CacheId(0))
+        self.table.get(cpu).map_or(CacheId(0), |cpu| cpu.cache)
+    }
+
+    /// Returns how far apart two CPUs are. A CPU whose number is not known is in the first cache and the
+    /// first node.
+    pub fn distance(&self, one: usize, other: usize) -> Distance {
+        let unknown = |cpu| Cpu { core: number(cpu), cache: CacheId(0), node: 0 };
+        let [a, b] = [one, other].map(|cpu| self.table.get(cpu).copied().unwrap_or_else(|| unknown(cpu)));
+        if a.core == b.core {
+            Distance::Core
+        } else if a.cache == b.cache {
+            Distance::Cache
+        } else if a.node == b.node {
+            Distance::Node
+        } else {
+            let row = self.distances.get(usize::from(a.node));
+            Distance::Remote(row.and_then(|row| row.get(usize::from(b.node))).copied().unwrap_or(REMOTE))
+        }
     }
 
     /// Returns the number of last-level caches; at least 1.
@@ -131,340 +213,19 @@ impl Topology {
         self.cpus
     }
 
-    /// Says whether all CPUs share one cache, so that all processors are equally near.
+    /// Says whether all CPUs share one last-level cache.
     pub fn is_flat(&self) -> bool {
         self.caches == 1
     }
+
+    /// Says whether every CPU is equally far from all others: they share one last-level cache, and no two
+    /// of them a level 2 cache.
+    pub fn is_even(&self) -> bool {
+        self.is_flat() && self.table.iter().enumerate().all(|(cpu, of)| of.core == number(cpu))
+    }
 }
 
-/// Returns the CPUs of each last-level cache, ordered by their lowest CPU; `None` unless every
-/// online CPU is described.
-fn read_groups(root: &Path) -> Option<Vec<Vec<usize>>> {
-    let mut cpus = numbered_entries(root, "cpu")?;
-    cpus.sort_unstable();
-    let mut group_of: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for cpu in cpus {
-        let directory = root.join(format!("cpu{cpu}"));
-        if is_offline(&directory) {
-            continue;
-        }
-        let sharers = last_level_sharers(&directory.join("cache"))?;
-        if !sharers.contains(&cpu) {
-            return None;
-        }
-        let group = *group_of.entry(sharers).or_insert(groups.len());
-        if group == groups.len() {
-            groups.push(Vec::new());
-        }
-        groups[group].push(cpu);
-    }
-    Some(groups).filter(|groups| !groups.is_empty())
-}
-
-/// Says whether the CPU is offline. CPUs that cannot be taken offline have no `online` file.
-fn is_offline(cpu: &Path) -> bool {
-    fs::read_to_string(cpu.join("online")).is_ok_and(|online| online.trim() == "0")
-}
-
-/// Returns the CPUs that share the highest-level data cache in a CPU's `cache` directory.
-fn last_level_sharers(cache: &Path) -> Option<Vec<usize>> {
-    let mut last = None;
-    for index in numbered_entries(cache, "index")? {
-        let directory = cache.join(format!("index{index}"));
-        let kind = fs::read_to_string(directory.join("type")).ok()?;
-        match kind.trim() {
-            "Data" | "Unified" => {}
-            "Instruction" => continue,
-            _ => return None,
-        }
-        let level = fs::read_to_string(directory.join("level")).ok()?;
-        let level: u32 = level.trim().parse().ok()?;
-        last = last.max(Some((level, directory)));
-    }
-    let (_, directory) = last?;
-    parse_cpu_list(&fs::read_to_string(directory.join("shared_cpu_list")).ok()?)
-}
-
-/// Returns the numbers of the entries named `<prefix><number>`. Other entries, such as `cpufreq`
-/// beside `cpu0`, are left out.
-fn numbered_entries(directory: &Path, prefix: &str) -> Option<Vec<usize>> {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(directory).ok()? {
-        let name = entry.ok()?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(prefix));
-        numbers.extend(number.and_then(parse_cpu));
-    }
-    Some(numbers)
-}
-
-/// Returns the CPUs that a list in the kernel's format (`0-3,8,10-11`) names, ascending and each
-/// once. White space around the list is tolerated, and an empty list names no CPU.
-///
-/// Returns `None` if the list is malformed, names a CPU above 4095, or names more than 4096 CPUs.
-pub(crate) fn parse_cpu_list(list: &str) -> Option<Vec<usize>> {
-    let list = list.trim();
-    let mut cpus = Vec::new();
-    if list.is_empty() {
-        return Some(cpus);
-    }
-    for range in list.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = (parse_cpu(first)?, parse_cpu(last)?);
-        if first > last || cpus.len() + (last - first) >= MAX_CPUS {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    cpus.sort_unstable();
-    cpus.dedup();
-    Some(cpus)
-}
-
-/// Parses a CPU number. Digits only: the parser of `usize` takes a plus sign as well.
-fn parse_cpu(digits: &str) -> Option<usize> {
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse().ok().filter(|&cpu| cpu < MAX_CPUS)
-}
-
-#[cfg(all(test, not(sinew_loom)))]
-mod tests {
-    use super::*;
-    use std::path::PathBuf;
-    use std::process;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// A directory like `/sys/devices/system/cpu`, removed when dropped.
-    struct FakeTree(PathBuf);
-
-    impl FakeTree {
-        fn new() -> FakeTree {
-            static COUNT: AtomicUsize = AtomicUsize::new(0);
-            let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("sinew-topology-{}-{count}", process::id());
-            let root = std::env::temp_dir().join(name);
-            fs::create_dir_all(root.join("cpufreq")).unwrap();
-            let tree = FakeTree(root);
-            tree.write("online", "0-3\n");
-            tree
-        }
-
-        fn write(&self, path: &str, text: &str) {
-            let path = self.0.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-
-        fn cache(&self, cpu: usize, index: usize, level: usize, kind: &str, sharers: &str) {
-            let cache = format!("cpu{cpu}/cache/index{index}");
-            self.write(&format!("{cache}/level"), &format!("{level}\n"));
-            self.write(&format!("{cache}/type"), &format!("{kind}\n"));
-            self.write(&format!("{cache}/shared_cpu_list"), &format!("{sharers}\n"));
-        }
-
-        /// A CPU with level 1 caches of its own and a shared one of level 3.
-        fn cpu(&self, cpu: usize, sharers: &str) {
-            self.cache(cpu, 0, 1, "Data", &cpu.to_string());
-            self.cache(cpu, 1, 1, "Instruction", &cpu.to_string());
-            self.cache(cpu, 3, 3, "Unified", sharers);
-            self.write(&format!("cpu{cpu}/cache/uevent"), "");
-        }
-
-        fn detect(&self) -> Topology {
-            Topology::detect_from(&self.0)
-        }
-
-        fn assert_falls_back(&self) {
-            let cpus = thread::available_parallelism().map_or(1, usize::from);
-            assert_eq!(self.detect(), Topology::flat(cpus));
-        }
-    }
-
-    impl Drop for FakeTree {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
-
-    fn caches(topology: &Topology, cpus: impl IntoIterator<Item = usize>) -> Vec<usize> {
-        cpus.into_iter().map(|cpu| topology.cache_of(cpu).index()).collect()
-    }
-
-    /// Four CPUs, two for each cache.
-    fn four_cpus() -> FakeTree {
-        let tree = FakeTree::new();
-        for cpu in 0..4 {
-            tree.cpu(cpu, if cpu < 2 { "0-1" } else { "2-3" });
-        }
-        tree
-    }
-
-    #[test]
-    fn this_machine_has_a_topology() {
-        let topology = Topology::detect();
-        assert!(topology.cpus() >= 1);
-        assert!((1..=topology.cpus()).contains(&topology.caches()));
-    }
-
-    #[test]
-    fn the_highest_level_groups_cpus() {
-        let topology = four_cpus().detect();
-        assert_eq!(topology, Topology::uniform(4, 2));
-        assert_eq!(caches(&topology, 0..4), [0, 0, 1, 1]);
-        assert!(!topology.is_flat());
-    }
-
-    #[test]
-    fn interleaved_cpus_are_grouped() {
-        let tree = FakeTree::new();
-        for cpu in 0..6 {
-            tree.cpu(cpu, ["0,2,4", "1,3,5"][cpu % 2]);
-        }
-        assert_eq!(caches(&tree.detect(), 0..6), [0, 1, 0, 1, 0, 1]);
-    }
-
-    #[test]
-    fn cpus_may_differ_in_their_last_level() {
-        let tree = FakeTree::new();
-        tree.cpu(0, "0-1");
-        tree.cpu(1, "0-1");
-        for cpu in [2, 3] {
-            tree.cache(cpu, 0, 1, "Data", &cpu.to_string());
-            tree.cache(cpu, 2, 2, "Unified", "2-3");
-        }
-        assert_eq!(caches(&tree.detect(), 0..4), [0, 0, 1, 1]);
-    }
-
-    #[test]
-    fn two_hundred_and_fifty_six_cpus_have_eight_caches() {
-        let tree = FakeTree::new();
-        for cpu in 0..256 {
-            let first = cpu / 32 * 32;
-            tree.cpu(cpu, &format!("{first}-{}", first + 31));
-        }
-        let topology = tree.detect();
-        assert_eq!(topology, Topology::uniform(256, 8));
-        assert_eq!((topology.cpus(), topology.caches()), (256, 8));
-        assert_eq!(topology.cache_of(255).index(), 7);
-    }
-
-    #[test]
-    fn offline_cpus_are_holes() {
-        let tree = FakeTree::new();
-        tree.cpu(0, "0,2");
-        tree.cpu(2, "0,2");
-        tree.cpu(9, "9");
-        tree.write("cpu0/online", "1\n");
-        tree.write("cpu1/online", "0\n");
-        let topology = tree.detect();
-        assert_eq!((topology.cpus(), topology.caches()), (3, 2));
-        assert_eq!(caches(&topology, [0, 1, 2, 5, 9, 10]), [0, 0, 0, 0, 1, 0]);
-    }
-
-    #[test]
-    fn a_missing_tree_is_flat() {
-        let tree = FakeTree::new();
-        tree.assert_falls_back();
-        let root = tree.0.join("nowhere");
-        assert!(Topology::detect_from(&root).is_flat());
-    }
-
-    #[test]
-    fn a_cpu_without_caches_makes_all_flat() {
-        let tree = four_cpus();
-        fs::remove_dir_all(tree.0.join("cpu2/cache")).unwrap();
-        tree.assert_falls_back();
-        fs::create_dir(tree.0.join("cpu2/cache")).unwrap();
-        tree.assert_falls_back();
-        tree.cache(2, 1, 1, "Instruction", "2");
-        tree.assert_falls_back();
-    }
-
-    #[test]
-    fn a_garbage_file_makes_all_flat() {
-        for (file, text) in [
-            ("level", "three"),
-            ("level", ""),
-            ("type", "Sticky"),
-            ("shared_cpu_list", "2-"),
-            ("shared_cpu_list", ""),
-            ("shared_cpu_list", "0-1"),
-            ("shared_cpu_list", "0-99999999"),
-        ] {
-            let tree = four_cpus();
-            tree.write(&format!("cpu3/cache/index3/{file}"), text);
-            tree.assert_falls_back();
-        }
-        for file in ["level", "type", "shared_cpu_list"] {
-            let tree = four_cpus();
-            let path = tree.0.join(format!("cpu3/cache/index3/{file}"));
-            fs::write(&path, [0xFF, 0xFE]).unwrap();
-            tree.assert_falls_back();
-            fs::remove_file(&path).unwrap();
-            tree.assert_falls_back();
-        }
-    }
-
-    #[test]
-    fn uniform_groups_are_consecutive() {
-        assert_eq!(caches(&Topology::uniform(5, 4), 0..5), [0, 0, 1, 1, 2]);
-        assert_eq!(Topology::uniform(5, 4).caches(), 3);
-        assert_eq!(Topology::uniform(2, 8).caches(), 2);
-        assert_eq!(Topology::uniform(3, 0), Topology::flat(3));
-        assert_eq!(Topology::flat(0), Topology::flat(1));
-        assert_eq!(Topology::uniform(70_000, 70_000).caches(), 65_536);
-    }
-
-    #[test]
-    fn unknown_cpus_are_in_the_first_cache() {
-        let topology = Topology::uniform(8, 4);
-        assert_eq!(caches(&topology, [7, 8, usize::MAX]), [3, 0, 0]);
-    }
-
-    #[test]
-    fn groups_may_be_empty_or_overlap() {
-        let topology = Topology::from_groups(&[vec![], vec![3, 1], vec![1, 3], vec![3, 0]]);
-        assert_eq!((topology.cpus(), topology.caches()), (3, 2));
-        assert_eq!(caches(&topology, 0..4), [1, 0, 0, 0]);
-        assert_eq!(Topology::from_groups(&[]), Topology::flat(1));
-        assert_eq!(Topology::from_groups(&[vec![]]), Topology::flat(1));
-    }
-
-    #[test]
-    fn cpu_lists_of_the_kernel_are_read() {
-        assert_eq!(parse_cpu_list("0-3,8,10-11\n"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
-        assert_eq!(parse_cpu_list("7"), Some(vec![7]));
-        assert_eq!(parse_cpu_list("5-5,1,5"), Some(vec![1, 5]));
-        assert_eq!(parse_cpu_list("\n"), Some(vec![]));
-        assert_eq!(parse_cpu_list("0-4095").map(|cpus| cpus.len()), Some(4096));
-    }
-
-    #[test]
-    fn malformed_cpu_lists_are_refused() {
-        for list in [
-            ",",
-            "0,",
-            ",0",
-            "0,,1",
-            "-",
-            "1-",
-            "-1",
-            "3-1",
-            "1-2-3",
-            "+1",
-            "a",
-            "0x1",
-            "1 2",
-            "0 - 3",
-            "0-6:2/3",
-            "4096",
-            "0-4096",
-            "0-4095,0-4095",
-            "0-99999999999999999999",
-        ] {
-            assert_eq!(parse_cpu_list(list), None, "{list:?}");
-        }
-    }
+/// Numbers past the 65,536th share the last one.
+fn number(index: usize) -> u16 {
+    u16::try_from(index).unwrap_or(u16::MAX)
 }

@@ -18,21 +18,30 @@ pub(crate) struct Kind {
 
 /// The work that a strand has to do when it runs next, as far as that is known.
 ///
-/// A colour and an actor know it: they have letters. Of a fibre and a task nothing is known: both
+/// A colour and an actor know it: they have letters. Of a fibre and a task nothing is known: all
 /// numbers are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Weight {
     /// The time that the letters are expected to take, each divided by the penalty of its handler.
     pub nanoseconds: u64,
+    /// The time that the letters are expected to take, without penalties.
+    pub undivided_nanoseconds: u64,
     /// The number of letters.
     pub letters: u32,
 }
 
 impl Weight {
-    /// Makes the weight of letters that are expected to take so many nanoseconds.
+    /// Makes the weight of letters that are expected to take this number of nanoseconds, and whose
+    /// handlers have no penalty.
     pub(crate) const fn new(nanoseconds: u64, letters: u32) -> Weight {
-        Weight { nanoseconds, letters }
+        Weight { nanoseconds, undivided_nanoseconds: nanoseconds, letters }
+    }
+
+    /// Returns the same weight for handlers that have penalties: without these, the letters are expected
+    /// to take this number of nanoseconds.
+    pub(crate) const fn undivided(self, nanoseconds: u64) -> Weight {
+        Weight { undivided_nanoseconds: nanoseconds, ..self }
     }
 
     /// Weighs a strand of which nothing is known.

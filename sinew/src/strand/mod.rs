@@ -12,6 +12,8 @@ mod owed;
 mod priority;
 mod queues;
 mod ready;
+#[cfg(test)]
+mod simulated;
 mod state;
 
 pub(crate) use header::{Strand, container};
@@ -25,4 +27,6 @@ pub use priority::Priority;
 pub(crate) use queues::{Fifo, Inbox};
 pub(crate) use ready::StrandArc;
 pub use ready::{Grown, Ready};
+#[cfg(test)]
+pub(crate) use simulated::SimulatedColour;
 pub(crate) use state::{State, Woken};

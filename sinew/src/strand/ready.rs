@@ -142,24 +142,6 @@ impl Strand {
     }
 }
 
-#[cfg(test)]
-impl Ready {
-    /// Makes a strand of no cluster that is never run, for simulations of schedulers.
-    pub(crate) fn simulated(priority: Priority) -> Ready {
-        static KIND: super::Kind =
-            super::Kind { run: |_| unreachable!("a simulated strand is not run"), free, weigh: Weight::unknown };
-        /// # Safety
-        /// The strand was made below, and no reference to it is left.
-        unsafe fn free(strand: NonNull<Strand>) {
-            // SAFETY: by the contract.
-            drop(unsafe { Box::from_raw(strand.as_ptr()) });
-        }
-        let strand = NonNull::from(Box::leak(Box::new(Strand::of(&KIND, std::ptr::null(), priority))));
-        // SAFETY: the strand is new, and `KIND` frees it.
-        unsafe { Ready::of_new(strand) }.0
-    }
-}
-
 impl Drop for Ready {
     fn drop(&mut self) {
         crate::base::fatal(match std::thread::panicking() {

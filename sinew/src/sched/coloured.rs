@@ -1,0 +1,202 @@
+//! Coloured stealing, as in Mely: a thief knows what a colour is worth, what a steal costs, and which
+//! victims are near. The folder's README has the protocol.
+
+mod end;
+mod meter;
+mod places;
+mod queue;
+mod station;
+#[cfg(all(test, not(sinew_loom)))]
+mod tests;
+mod thief;
+mod worth;
+
+pub use meter::Stolen;
+
+use super::stations::Stations;
+use super::{Grown, Local, Past, Placement, Ready, Scheduler, Wake, Weight};
+use crate::base::atomic::{AtomicUsize, Relaxed};
+use crate::base::fence;
+use end::End;
+use meter::Tally;
+use queue::{Growth, Home};
+use station::Station;
+use std::fmt;
+use std::sync::Arc;
+use worth::Worth;
+
+/// How processors without work steal colours. Strands without letters are always stolen: half of them, as by
+/// [`Fair`](super::Fair).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stealing {
+    /// Colours stay where they are, unless their processor is held up.
+    Off,
+    /// As in Libasync-smp. The victim is the processor that has the most letters, or the next one by number.
+    /// The thief takes the first colour that has less than half of the victim's letters.
+    Base,
+    /// As in Mely: the base, changed by heuristics.
+    Improved(Heuristics),
+}
+
+/// The heuristics of Mely. Each can be switched off, to see what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heuristics {
+    /// Victims are tried in the order of their distance from the thief.
+    pub locality: bool,
+    /// A colour is stolen only if its letters are expected to take longer than the steal, and those with the
+    /// most work first.
+    pub time_left: bool,
+    /// The expected time of each letter is divided by the penalty of its handler. Without `time_left`, this
+    /// changes nothing.
+    pub penalty: bool,
+}
+
+impl Default for Heuristics {
+    /// Returns all heuristics, switched on.
+    fn default() -> Self {
+        Heuristics { locality: true, time_left: true, penalty: true }
+    }
+}
+
+impl Default for Stealing {
+    /// Returns the improved stealing with all heuristics.
+    fn default() -> Self {
+        Stealing::Improved(Heuristics::default())
+    }
+}
+
+/// A scheduler for colours: strands that have letters, and say how long these will take. Each colour stays on
+/// the processor that ran it last, until it is worth stealing.
+#[derive(Default)]
+pub struct Coloured {
+    shared: Arc<Shared>,
+}
+
+impl Coloured {
+    /// Makes a scheduler that steals in this way. `Coloured::default()` has all heuristics.
+    pub fn new(stealing: Stealing) -> Coloured {
+        Coloured { shared: Arc::new(Shared { stealing, ..Shared::default() }) }
+    }
+
+    /// Returns a meter of what its thieves do. It stays good when the scheduler has been given to a cluster.
+    pub fn meter(&self) -> Meter {
+        Meter { tally: Arc::clone(&self.shared.tally) }
+    }
+
+    /// Makes a scheduler whose steals cost this, whatever they take.
+    #[cfg(test)]
+    pub(super) fn at_cost(stealing: Stealing, ns: u64) -> Coloured {
+        let scheduler = Coloured::new(stealing);
+        scheduler.shared.tally.fix_cost(ns);
+        scheduler
+    }
+}
+
+impl fmt::Debug for Coloured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coloured").field("stealing", &self.shared.stealing).finish_non_exhaustive()
+    }
+}
+
+/// Reads what the thieves of a [`Coloured`] scheduler have done.
+#[derive(Clone)]
+pub struct Meter {
+    tally: Arc<Tally>,
+}
+
+impl Meter {
+    /// Returns the numbers at this moment.
+    pub fn read(&self) -> Stolen {
+        self.tally.read()
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Meter").field(&self.read()).finish()
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    stealing: Stealing,
+    stations: Stations<Station>,
+    /// The station that the next injected strand without a home goes to, modulo the number of stations.
+    turn: AtomicUsize,
+    tally: Arc<Tally>,
+}
+
+impl Shared {
+    fn worth(&self) -> Worth {
+        Worth { stealing: self.stealing, cost: self.tally.cost_ns() }
+    }
+
+    /// Returns the station where a colour ran last, if a processor has it.
+    fn home_of(&self, strand: &Ready, weight: Weight) -> Option<(usize, &Arc<Station>)> {
+        if weight.letters == 0 || strand.past() != Past::Woken {
+            return None;
+        }
+        let home = Home::read(strand.note())?.station;
+        self.stations.get(home).filter(|station| station.is_taken()).map(|station| (home, station))
+    }
+
+    /// Puts a strand into the inbox of a station.
+    fn send(&self, station: &Station, strand: Ready, now: u64) -> Wake {
+        let weight = strand.weight();
+        station.arrive(strand, now);
+        // Put it down first, then look at the processor. Pairs with the heavy fence of a processor that announces
+        // itself and then looks into its inbox, and with the one in `drain`.
+        fence::light();
+        if !station.is_taken() {
+            return Wake::Backlog;
+        }
+        if station.is_waiting() {
+            return Wake::Processor(station.processor());
+        }
+        if self.worth().shelf(weight).is_some() { Wake::Backlog } else { Wake::Lone }
+    }
+}
+
+impl Scheduler for Coloured {
+    fn name(&self) -> &'static str {
+        "coloured"
+    }
+
+    fn attach(&self, placement: Placement) -> Box<dyn Local> {
+        Box::new(End::new(&self.shared, placement))
+    }
+
+    fn inject(&self, strand: Ready, now: u64) -> Wake {
+        let shared = &*self.shared;
+        if let Some((_, home)) = shared.home_of(&strand, strand.weight()) {
+            return shared.send(home, strand, now);
+        }
+        let stations = &shared.stations;
+        let used = stations.used().max(1);
+        let first = shared.turn.fetch_add(1, Relaxed);
+        // If every station is vacant the strand waits in one of them. The next processor that attaches or looks
+        // finds it there.
+        let taken = (0..used).find_map(|offset| stations.get((first + offset) % used).filter(|one| one.is_taken()));
+        taken.unwrap_or_else(|| stations.get_or_new(0)).arrive(strand, now);
+        Wake::Backlog
+    }
+
+    fn weighs(&self) -> bool {
+        true
+    }
+
+    fn grown(&self, strand: &Grown<'_>, _now: u64) -> Wake {
+        let Some(home) = Home::read(strand.note()) else { return Wake::Nobody };
+        let Some(station) = self.shared.stations.get(home.station) else { return Wake::Nobody };
+        let worth = self.shared.worth();
+        let mut queue = station.lock();
+        let growth = queue.grow(home, strand, &worth);
+        let len = queue.len();
+        station.close(queue, &worth);
+        match growth {
+            Growth::None => Wake::Nobody,
+            Growth::Worthy if len > 1 => Wake::Backlog,
+            Growth::Worthy => Wake::Lone,
+        }
+    }
+}

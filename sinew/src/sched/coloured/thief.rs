@@ -1,0 +1,163 @@
+//! What a processor takes from the others: steals when it has nothing to run, and rescues at its beats.
+
+use super::end::End;
+use super::meter::{Cause, Haul};
+use super::queue::{Loot, Queue};
+use super::station::Station;
+use super::worth::Worth;
+use super::{Heuristics, Stealing};
+use crate::sched::{Distance, Effort};
+use std::cell::Ref;
+
+/// The largest number of strands that a processor takes at once: each is a cache miss under the lock of that
+/// queue. As in [`Fair`](crate::sched::Fair).
+const LARGEST_SHARE: u32 = 64;
+
+/// A busy processor takes what another one does not get to, if that has not used its end for this many times
+/// as long as the last two beats of the looker are apart. As in [`Inverted`](crate::sched::Inverted).
+const HELD_UP_BEATS: u64 = 3;
+
+/// The order of victims is made anew after this number of beats: threads move from CPU to CPU. Unmeasured: about
+/// a millisecond, and the kernel leaves a thread on its CPU for longer than that.
+const ORDER_LASTS_BEATS: u64 = 64;
+
+/// The stations that a thief tries, in order.
+#[derive(Default)]
+pub(super) struct Victims {
+    order: Vec<usize>,
+    /// The number of stations, the thief's CPU and the time for which the order was made.
+    used: usize,
+    cpu: usize,
+    made_at: u64,
+}
+
+#[cfg(test)]
+impl Victims {
+    pub(super) fn order(&self) -> &[usize] {
+        &self.order
+    }
+}
+
+impl End {
+    /// Takes strands from the first victim that has some for a thief. Returns whether there was one.
+    pub(super) fn steal(&self, now: u64, effort: Effort) -> bool {
+        let victims = self.victims(now);
+        let stations = &self.shared.stations;
+        let mut victims = victims.order.iter().filter_map(|&index| Some((index, stations.get(index)?)));
+        victims.any(|(index, victim)| self.rob(index, victim, now, effort))
+    }
+
+    /// Takes strands from the next station along the table, if its processor has left or is held up much longer
+    /// than this one.
+    pub(super) fn rescue(&self, now: u64) {
+        let since_last = now.saturating_sub(self.last_beat.replace(now));
+        let used = self.shared.stations.used();
+        if used < 2 {
+            return;
+        }
+        let ahead = self.ahead.get() % (used - 1) + 1;
+        self.ahead.set(ahead);
+        let index = (self.index + ahead) % used;
+        let Some(other) = self.shared.stations.get(index) else { return };
+        let limit = since_last.saturating_mul(HELD_UP_BEATS).max(self.held_up);
+        if (other.len() > 0 || other.has_arrivals()) && (!other.is_taken() || other.is_held_up(now, limit)) {
+            let all = |queue: &mut Queue, _: &Worth| Some((queue.steal_turns(LARGEST_SHARE)?, Cause::Rescue));
+            self.take(index, other, Effort::Polite, true, all);
+        }
+    }
+
+    /// Takes strands from a station, if it has some for a thief. A polite thief takes what the heuristics choose, and
+    /// what the processor of the station does not get to. A greedy one takes a strand in any case.
+    fn rob(&self, index: usize, victim: &Station, now: u64, effort: Effort) -> bool {
+        let is_greedy = effort == Effort::Greedy;
+        let is_left = !victim.is_taken() || victim.is_waiting() || victim.is_held_up(now, self.held_up);
+        let unpacks = if is_greedy { victim.has_arrivals() } else { victim.has_old_arrivals(now, self.young) };
+        let is_young = !is_greedy && victim.has_a_young_one_only(now, self.young);
+        let is_tempting = (victim.is_tempting() && !is_young) || (victim.len() > 0 && (is_greedy || is_left));
+        if !unpacks && !is_tempting {
+            return false;
+        }
+        self.take(index, victim, effort, unpacks, |queue, worth| {
+            let chosen = queue.steal_colour(worth).or_else(|| queue.steal_plain(LARGEST_SHARE));
+            if let Some(loot) = chosen {
+                return Some((loot, Cause::Steal));
+            }
+            let most = if is_left { LARGEST_SHARE } else { u32::from(is_greedy) };
+            queue.steal_turns(most).map(|loot| (loot, Cause::Rescue))
+        })
+    }
+
+    /// Moves what `choose` takes out of another station's queue to this processor's own. Returns whether there was
+    /// anything. Passes over a queue whose lock is held, unless it is greedy.
+    fn take(
+        &self,
+        index: usize,
+        victim: &Station,
+        effort: Effort,
+        unpacks: bool,
+        choose: impl FnOnce(&mut Queue, &Worth) -> Option<(Loot, Cause)>,
+    ) -> bool {
+        let began = stopwatch();
+        let theirs = if effort == Effort::Greedy { Some(victim.lock()) } else { victim.try_lock() };
+        let Some(mut theirs) = theirs else { return false };
+        let worth = self.shared.worth();
+        if unpacks {
+            victim.unpack(&mut theirs, index, &worth);
+        }
+        let chosen = choose(&mut theirs, &worth);
+        victim.close(theirs, &worth);
+        let Some((mut loot, cause)) = chosen else { return false };
+        let haul = Haul::of(&loot);
+        let mut mine = self.station.lock();
+        while let Some(strand) = loot.strands.pop() {
+            mine.push(strand, self.index, &worth);
+        }
+        self.station.close(mine, &worth);
+        let took = stopwatch().saturating_sub(began);
+        self.shared.tally.count(&haul, took, self.distance_to(victim), cause);
+        true
+    }
+
+    fn distance_to(&self, other: &Station) -> Distance {
+        self.placement.topology().distance(self.station.cpu(), other.cpu())
+    }
+
+    /// Returns the stations to try, in order.
+    fn victims(&self, now: u64) -> Ref<'_, Victims> {
+        let used = self.shared.stations.used();
+        let locality = matches!(self.shared.stealing, Stealing::Improved(Heuristics { locality: true, .. }));
+        let (cpu, mut victims) = (self.station.cpu(), self.victims.borrow_mut());
+        let is_old = now.saturating_sub(victims.made_at) > self.beat * ORDER_LASTS_BEATS;
+        if self.shared.worth().picks_by_letters() {
+            victims.order.clear();
+            let letters = |index: &usize| self.shared.stations.get(*index).map_or(0, |station| station.letters());
+            let others = (0..used).filter(|&index| index != self.index);
+            // The first of those that have the most.
+            let first = others.rev().max_by_key(letters).unwrap_or(0);
+            victims.order.extend((0..used).map(|offset| (first + offset) % used).filter(|&index| index != self.index));
+        } else if victims.used != used || (locality && (victims.cpu != cpu || is_old)) {
+            victims.order.clear();
+            victims.order.extend((1..used).map(|offset| (self.index + offset) % used));
+            if locality && !self.placement.topology().is_even() {
+                // Stable: those at the same distance stay in the order of their numbers, behind the thief's.
+                let distance = |index: &usize| self.shared.stations.get(*index).map(|other| self.distance_to(other));
+                victims.order.sort_by_cached_key(distance);
+            }
+            (victims.used, victims.cpu, victims.made_at) = (used, cpu, now);
+        }
+        drop(victims);
+        self.victims.borrow()
+    }
+}
+
+/// Returns the time for measuring what a steal takes.
+#[cfg(not(sinew_loom))]
+fn stopwatch() -> u64 {
+    crate::base::clock::cycles()
+}
+
+/// No time passes in a model.
+#[cfg(sinew_loom)]
+fn stopwatch() -> u64 {
+    0
+}
