@@ -7,8 +7,9 @@ use crate::processor::{Processor, make_ready, with_current};
 use crate::stack::current_stack;
 use crate::strand::{After, Strand};
 
-/// The largest number of letters that run in one turn of a mailbox. Mely has 10.
-const BATCH: u32 = 10;
+/// The largest number of letters that run in one turn of a mailbox. Mely has 10. The end of a turn takes 20 ns if
+/// the mailbox has more letters: with 10, a letter of a batch took 1.5 ns more.
+const BATCH: u32 = 64;
 
 /// A turn of a mailbox ends after a letter that has taken this long, together with the letters before it
 /// that were timed. Unmeasured beyond that.
