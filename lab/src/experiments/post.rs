@@ -32,10 +32,7 @@ pub static POST: Experiment = Experiment {
     source: "Sinew",
     measures: "Nanoseconds to post an event and to run it, if its handler is empty: many events at once to each of 1, 100 or 100,000 colours (batches), or each event posts the next one to another colour (single). Tokio has a task for each colour, fed by a channel.",
     good: "On one processor at most 12 ns in batches and 35 ns one at a time, and a third of the time of Tokio's tasks.",
-    metrics: &[
-        Metric::lower("event_ns", "ns per event", 1.0),
-        Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0),
-    ],
+    metrics: &[Metric::lower("event_ns", "ns per event", 1.0), Metric::lower("cpu_ns_per_op", "CPU ns each", 1.0)],
     plots: &[Plot::Bars { metric: "event_ns" }],
     limit: |_| Duration::from_secs(30),
     concerns: |peer| [peers::DEFAULT, COLOURED, "tokio", "tokio/current"].contains(&peer.name),
@@ -93,9 +90,9 @@ const SINGLE_1: Shape = Shape { name: "single-1", colours: 1, batch: None };
 const SINGLE_100: Shape = Shape { name: "single-100", colours: 100, batch: None };
 const SINGLE_100_000: Shape = Shape { name: "single-100000", colours: 100_000, batch: None };
 
-/// The rings of `single`, and the events of each in a round: once around the longest ring.
+/// The rings of `single`, and the least number of events of each in a round.
 const RINGS: usize = 10;
-const STEPS: usize = 10_000;
+const LEAST_STEPS: usize = 1000;
 
 impl Shape {
     fn of(case: &Case) -> Shape {
@@ -112,15 +109,20 @@ impl Shape {
         if self.batch.is_some() { self.colours } else { self.rings() }
     }
 
-    fn events(self) -> usize {
-        self.batch.map_or(self.rings() * STEPS, |batch| batch * self.colours)
+    /// The events of a ring in a round: once around it, or more.
+    fn steps(self) -> usize {
+        LEAST_STEPS.max(self.colours / self.rings())
     }
 
-    /// Returns the colour that follows on a ring.
-    fn next(self, colour: usize) -> usize {
+    fn events(self) -> usize {
+        self.batch.map_or(self.rings() * self.steps(), |batch| batch * self.colours)
+    }
+
+    /// Returns the colour that follows each colour on its ring. A table: to divide takes longer than to post.
+    fn followers(self) -> Vec<u32> {
         let length = self.colours / self.rings();
-        let ring = colour / length;
-        ring * length + (colour + 1 - ring * length) % length
+        let next = |colour: usize| if (colour + 1).is_multiple_of(length) { colour + 1 - length } else { colour + 1 };
+        (0..self.colours).map(|colour| next(colour) as u32).collect()
     }
 
     /// Returns the first colour of a ring.
@@ -161,8 +163,9 @@ async fn timed<F: Future<Output = ()> + Send>(
 
 /// The part that all events share. It lives as long as the process.
 struct Shared {
-    shape: Shape,
     colours: Vec<Colour>,
+    /// The colour that follows each colour.
+    followers: Vec<u32>,
     countdown: Countdown,
     waiter: Fibre,
 }
@@ -182,9 +185,9 @@ static STEP: Handler<Step> = Handler::new("step", step);
 fn step(step: Step) {
     let shared = step.shared;
     if step.left > 0 {
-        let next = shared.shape.next(step.colour as usize);
-        let step = Step { colour: next as u32, left: step.left - 1, ..step };
-        STEP.post(&shared.colours[next], step).unwrap_or_else(|_| panic!("an open colour"));
+        let next = shared.followers[step.colour as usize];
+        let step = Step { colour: next, left: step.left - 1, ..step };
+        STEP.post(&shared.colours[next as usize], step).unwrap_or_else(|_| panic!("an open colour"));
     } else if shared.countdown.done(step.part as usize) {
         shared.waiter.unpark();
     }
@@ -192,8 +195,8 @@ fn step(step: Step) {
 
 fn events(shape: Shape, window: Duration) -> Reading {
     let shared: &'static Shared = Box::leak(Box::new(Shared {
-        shape,
         colours: (0..shape.colours).map(|_| Colour::new()).collect(),
+        followers: shape.followers(),
         countdown: Countdown::new(shape.parts()),
         waiter: sinew::current(),
     }));
@@ -212,7 +215,7 @@ fn events(shape: Shape, window: Duration) -> Reading {
                     post(number, number, 0);
                 }
             }
-            None => (0..shape.rings()).for_each(|ring| post(shape.first(ring), ring, STEPS - 1)),
+            None => (0..shape.rings()).for_each(|ring| post(shape.first(ring), ring, shape.steps() - 1)),
         }
         while !shared.countdown.is_over() {
             sinew::park();
@@ -229,8 +232,8 @@ enum Message {
 
 /// The part that all tasks share.
 struct Tasks {
-    shape: Shape,
     colours: Vec<UnboundedSender<Message>>,
+    followers: Vec<u32>,
     countdown: Countdown,
     over: Notify,
 }
@@ -250,7 +253,7 @@ impl Tasks {
                     }
                 }
                 Message::Step { part, left } => {
-                    self.send(self.shape.next(colour), Message::Step { part, left: left - 1 });
+                    self.send(self.followers[colour] as usize, Message::Step { part, left: left - 1 });
                 }
             }
         }
@@ -260,7 +263,7 @@ impl Tasks {
 async fn tasks(shape: Shape, window: Duration) -> Reading {
     let (colours, receivers): (Vec<_>, Vec<_>) = (0..shape.colours).map(|_| unbounded_channel()).unzip();
     let countdown = Countdown::new(shape.parts());
-    let shared = Arc::new(Tasks { shape, colours, countdown, over: Notify::new() });
+    let shared = Arc::new(Tasks { colours, followers: shape.followers(), countdown, over: Notify::new() });
     for (colour, messages) in receivers.into_iter().enumerate() {
         tokio::spawn(Arc::clone(&shared).live(colour, messages));
     }
@@ -277,7 +280,7 @@ async fn tasks(shape: Shape, window: Duration) -> Reading {
                 }
                 None => {
                     for ring in 0..shape.rings() {
-                        let first = Message::Step { part: ring as u32, left: STEPS as u32 - 1 };
+                        let first = Message::Step { part: ring as u32, left: shape.steps() as u32 - 1 };
                         shared.send(shape.first(ring), first);
                     }
                 }
@@ -297,10 +300,11 @@ mod tests {
     #[test]
     fn a_ring_leads_through_all_its_colours_and_back() {
         for shape in [SINGLE_1, SINGLE_100] {
+            let followers = shape.followers();
             for ring in 0..shape.rings() {
                 let length = shape.colours / shape.rings();
                 let mut seen = vec![shape.first(ring)];
-                while let next = shape.next(*seen.last().expect("a colour"))
+                while let next = followers[*seen.last().expect("a colour")] as usize
                     && next != seen[0]
                 {
                     seen.push(next);

@@ -22,9 +22,9 @@ use crate::measure::countdown::Countdown;
 use crate::measure::random::Random;
 use crate::measure::slices::Slices;
 use crate::measure::work::Unit;
+use crate::peers::Peer;
 use crate::peers::events::{self, BASE, COLOURED, Events, OFF, TIME};
 use crate::peers::tokio_tasks::TokioTasks;
-use crate::peers::Peer;
 
 pub const EVENTS: usize = 50_000;
 const LONG_SHARE: f64 = 0.02;
@@ -90,10 +90,8 @@ struct Work {
 /// Returns the work of a round. It is the same in each round.
 fn round(processors: usize) -> Vec<Work> {
     let length = |cycles: f64| Duration::from_nanos((cycles / CYCLES_PER_NS) as u64);
-    let (short, long) = (
-        Unit::calibrate(length(SHORT_CYCLES), processors),
-        Unit::calibrate(length(LEAST_LONG_CYCLES), processors),
-    );
+    let (short, long) =
+        (Unit::calibrate(length(SHORT_CYCLES), processors), Unit::calibrate(length(LEAST_LONG_CYCLES), processors));
     let mut random = Random::of(0);
     let mut work = || match random.fraction() < LONG_SHARE {
         true => {
@@ -159,8 +157,7 @@ pub fn on_sinew(case: &Case, hints: &'static Hints, settle: Duration) -> Reading
         }
         (slices, first, rounds * EVENTS as u64)
     });
-    let mut reading =
-        Reading::of([("ops_per_s", 1e9 / slices.median_ns()), ("first_ms", first.as_secs_f64() * 1e3)]);
+    let mut reading = Reading::of([("ops_per_s", 1e9 / slices.median_ns()), ("first_ms", first.as_secs_f64() * 1e3)]);
     thefts.read_into(&mut reading, events);
     reading
 }
