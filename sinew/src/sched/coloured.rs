@@ -19,7 +19,7 @@ use crate::base::atomic::{AtomicUsize, Relaxed};
 use crate::base::fence;
 use end::End;
 use meter::Tally;
-use queue::{Growth, Home};
+use queue::{Growth, Seat};
 use station::Station;
 use std::fmt;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl fmt::Debug for Meter {
 struct Shared {
     stealing: Stealing,
     stations: Stations<Station>,
-    /// The station that the next injected strand without a home goes to, modulo the number of stations.
+    /// The station that the next injected strand without a seat goes to, modulo the number of stations.
     turn: AtomicUsize,
     tally: Arc<Tally>,
 }
@@ -132,12 +132,12 @@ impl Shared {
     }
 
     /// Returns the station where a colour ran last, if a processor has it.
-    fn home_of(&self, strand: &Ready, weight: Weight) -> Option<(usize, &Arc<Station>)> {
+    fn seat_of(&self, strand: &Ready, weight: Weight) -> Option<(usize, &Arc<Station>)> {
         if weight.letters == 0 || strand.past() != Past::Woken {
             return None;
         }
-        let home = Home::read(strand.note())?.station;
-        self.stations.get(home).filter(|station| station.is_taken()).map(|station| (home, station))
+        let seat = Seat::read(strand.note())?.station;
+        self.stations.get(seat).filter(|station| station.is_taken()).map(|station| (seat, station))
     }
 
     /// Puts a strand into the inbox of a station.
@@ -168,8 +168,8 @@ impl Scheduler for Coloured {
 
     fn inject(&self, strand: Ready, now: u64) -> Wake {
         let shared = &*self.shared;
-        if let Some((_, home)) = shared.home_of(&strand, strand.weight()) {
-            return shared.send(home, strand, now);
+        if let Some((_, seat)) = shared.seat_of(&strand, strand.weight()) {
+            return shared.send(seat, strand, now);
         }
         let stations = &shared.stations;
         let used = stations.used().max(1);
@@ -186,11 +186,11 @@ impl Scheduler for Coloured {
     }
 
     fn grown(&self, strand: &Grown<'_>, _now: u64) -> Wake {
-        let Some(home) = Home::read(strand.note()) else { return Wake::Nobody };
-        let Some(station) = self.shared.stations.get(home.station) else { return Wake::Nobody };
+        let Some(seat) = Seat::read(strand.note()) else { return Wake::Nobody };
+        let Some(station) = self.shared.stations.get(seat.station) else { return Wake::Nobody };
         let worth = self.shared.worth();
         let mut queue = station.lock();
-        let growth = queue.grow(home, strand, &worth);
+        let growth = queue.grow(seat, strand, &worth);
         let len = queue.len();
         station.close(queue, &worth);
         match growth {

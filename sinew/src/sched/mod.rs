@@ -91,9 +91,9 @@ impl Placement {
 pub enum Wake {
     /// No processor: one that is awake is certain to find the strand.
     Nobody,
-    /// The strand is the only one that the pushing processor has, and that processor runs it
-    /// next. Another processor is woken only if no sleeping processor keeps watch for strands
-    /// that wait too long.
+    /// A processor that is awake gets to the strand soon: it is the only one in the queue of the pushing
+    /// processor, or not worth moving to another. A sleeping processor is woken only if no other one keeps
+    /// watch for strands that wait too long.
     Lone,
     /// The processors that are awake will not get to the strand soon: any sleeping processor.
     Backlog,
@@ -118,15 +118,18 @@ pub enum Effort {
 /// by [`inject`](Scheduler::inject).
 ///
 /// An application may write a scheduler of its own: the example `earliest_deadline` is one of
-/// fifty lines. To a scheduler, a fibre and a task are the same: a strand.
+/// fifty lines. To a scheduler, a fibre, a task and a colour are the same: a strand.
 ///
 /// # What a scheduler may rely on
 ///
 /// - Every strand that it is given is ready, belongs to the cluster, and may run on any processor
 ///   of the cluster. The runtime itself keeps strands that are bound to one processor, and those
 ///   of [`Priority::Background`].
-/// - A strand keeps its priority. [`Ready::ready_at`] stays the same until the strand is given
-///   back.
+/// - A strand keeps its priority. [`Ready::ready_at`] and [`Ready::past`] stay the same until the strand is
+///   given back. [`Ready::note`] stays for longer: until the scheduler changes it, or the strand moves to another
+///   cluster.
+/// - [`Ready::weight`] may grow while the scheduler has the strand, if the scheduler [asked](Scheduler::weighs) for
+///   weights. [`grown`](Scheduler::grown) is called each time when the weight has doubled.
 /// - `now` is the present time in cycles of the CPU's counter. A processor reads it every few
 ///   dispatches, so it may be some microseconds old. Two processors may differ a little, so
 ///   differences are best taken with `saturating_sub`.
@@ -170,15 +173,18 @@ pub trait Scheduler: Send + Sync + 'static {
     fn inject(&self, strand: Ready, now: u64) -> Wake;
 
     /// Says whether the scheduler wants to know what strands [weigh](Ready::weight). Asked once, when a
-    /// cluster is built. If not, nobody adds weights up, all weights are 0, and [`grown`](Scheduler::grown)
-    /// is never called.
+    /// cluster is built. If it does not, nobody adds weights up, all weights are 0, and
+    /// [`grown`](Scheduler::grown) is never called.
     fn weighs(&self) -> bool {
         false
     }
 
-    /// Notes that a strand which has run or been pushed before weighs at least twice what it weighed at the
-    /// last call, or when it became ready. Called by any thread that adds letters to it. The strand may be in
-    /// a queue of the scheduler, or may have been given to a processor meanwhile.
+    /// Notes that a strand weighs at least twice what it weighed when it became ready, or at the last call.
+    /// Called by any thread that adds letters to the strand, after it has added them.
+    ///
+    /// The strand may be in a queue of the scheduler, on its way to one, or on a processor already. Its
+    /// [note](Grown::note) is a hint where to look. [`Grown::is`] says whether a strand that is found there
+    /// is the one that has grown.
     fn grown(&self, _strand: &Grown<'_>, _now: u64) -> Wake {
         Wake::Nobody
     }

@@ -57,6 +57,7 @@ impl SimulatedColour {
 
 impl Ready {
     /// Makes a strand of no cluster, of which nothing is known.
+    #[cfg(not(sinew_loom))]
     pub(crate) fn simulated(priority: Priority) -> Ready {
         SimulatedColour::new(priority, Weight::default()).0
     }

@@ -31,8 +31,8 @@ pub(super) struct End {
     pulse: Cell<u64>,
     /// Whether the station shows that the processor waits.
     is_waiting: Cell<bool>,
-    /// Whether the processor has left its station.
-    has_left: Cell<bool>,
+    /// Whether the processor gives up its station.
+    is_leaving: Cell<bool>,
     pub(super) last_beat: Cell<u64>,
     /// The distance along the table to the station that was looked at last at a beat.
     pub(super) ahead: Cell<usize>,
@@ -52,7 +52,7 @@ impl End {
             station,
             pulse: Cell::new(0),
             is_waiting: Cell::new(false),
-            has_left: Cell::new(false),
+            is_leaving: Cell::new(false),
             last_beat: Cell::new(0),
             ahead: Cell::new(0),
             victims: RefCell::new(Victims::default()),
@@ -69,8 +69,8 @@ impl End {
 impl Local for End {
     fn push(&self, strand: Ready, now: u64) -> Wake {
         self.show_pulse(now);
-        if let Some(home) = self.other_home_of(&strand) {
-            return self.shared.send(home, strand, now);
+        if let Some(seat) = self.other_seat_of(&strand) {
+            return self.shared.send(seat, strand, now);
         }
         let worth = self.shared.worth();
         let mut queue = self.station.lock();
@@ -85,9 +85,9 @@ impl Local for End {
         let worth = self.shared.worth();
         let (mut queue, mut wake) = (None, None);
         for strand in strands {
-            if let Some(home) = self.other_home_of(&strand) {
+            if let Some(seat) = self.other_seat_of(&strand) {
                 queue.take().into_iter().for_each(|queue| self.station.close(queue, &worth));
-                tell(self.shared.send(home, strand, now));
+                tell(self.shared.send(seat, strand, now));
                 continue;
             }
             let queue = queue.get_or_insert_with(|| self.station.lock());
@@ -146,7 +146,17 @@ impl Local for End {
     }
 
     fn drain(&self) -> Option<Ready> {
-        self.pop().or_else(|| self.leave())
+        if !self.is_leaving.replace(true) {
+            self.station.vacate();
+            // Leave first, then look. Pairs with the light fence in `send`: either this sees what was sent, or the
+            // sender sees that the processor has left.
+            fence::heavy();
+        }
+        let next = self.pop();
+        if next.is_none() {
+            self.shared.stations.leave(self.index);
+        }
+        next
     }
 }
 
@@ -196,33 +206,14 @@ impl End {
         next.map(|(strand, _)| strand)
     }
 
-    /// Leaves the station. Returns a strand that came late, if there is one.
-    fn leave(&self) -> Option<Ready> {
-        if self.has_left.get() {
-            return None;
-        }
-        if self.station.is_taken() {
-            self.station.vacate();
-            // Leave first, then look once more. Pairs with the light fence in `send`: either this sees what was
-            // sent, or the sender sees that the processor has left.
-            fence::heavy();
-            if let Some(late) = self.pop() {
-                return Some(late);
-            }
-        }
-        self.has_left.set(true);
-        self.shared.stations.leave(self.index);
-        None
-    }
-
     /// Returns the station that a colour is to be sent to: another processor ran it last, and has not left. If that
     /// processor waits, a colour is sent there only if it is worth more than a steal costs. To wake a processor
     /// costs more than that, and here the colour runs soon.
-    fn other_home_of(&self, strand: &Ready) -> Option<&Station> {
+    fn other_seat_of(&self, strand: &Ready) -> Option<&Station> {
         let weight = strand.weight();
-        let (index, home) = self.shared.home_of(strand, weight)?;
-        let stays = index == self.index || (home.is_waiting() && !self.shared.worth().is_worthy(weight));
-        (!stays).then_some(&**home)
+        let (index, seat) = self.shared.seat_of(strand, weight)?;
+        let stays = index == self.index || (seat.is_waiting() && !self.shared.worth().is_worthy(weight));
+        (!stays).then_some(&**seat)
     }
 }
 

@@ -8,24 +8,24 @@ use crate::strand::{Levels, PassedOver};
 
 /// The station of a colour, and its place there while it is queued. Kept in the note of the strand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct Seat {
     pub(super) station: usize,
     place: u32,
 }
 
-impl Home {
-    /// The bits of a note that hold the place. The rest holds the station plus one: 0 stands for no home.
+impl Seat {
+    /// The bits of a note that hold the place. The rest holds the station plus one: 0 stands for no seat.
     const PLACE_BITS: u32 = 21;
     /// Stands for a place that does not fit. A colour there misses that it has grown.
-    const NO_PLACE: u32 = (1 << Home::PLACE_BITS) - 1;
+    const NO_PLACE: u32 = (1 << Seat::PLACE_BITS) - 1;
 
-    pub(super) fn read(note: u32) -> Option<Home> {
-        let station = (note >> Home::PLACE_BITS).checked_sub(1)?;
-        Some(Home { station: station as usize, place: note & Home::NO_PLACE })
+    pub(super) fn read(note: u32) -> Option<Seat> {
+        let station = (note >> Seat::PLACE_BITS).checked_sub(1)?;
+        Some(Seat { station: station as usize, place: note & Seat::NO_PLACE })
     }
 
     fn note(station: usize, place: u32) -> u32 {
-        (station as u32 + 1) << Home::PLACE_BITS | place.min(Home::NO_PLACE)
+        (station as u32 + 1) << Seat::PLACE_BITS | place.min(Seat::NO_PLACE)
     }
 }
 
@@ -43,6 +43,8 @@ pub(super) struct Queue {
     places: Places,
     /// A list for each level of priority.
     turns: [List; Priority::LEVELS],
+    /// A bit for each level that has strands.
+    occupied: u32,
     /// Counts for the head of the least urgent level that is not empty, as [`Levels`] does.
     passed_over: PassedOver,
     shelves: [List; Shelf::NUMBER],
@@ -68,6 +70,7 @@ impl Queue {
         Queue {
             places: Places::new(),
             turns: [List::EMPTY; Priority::LEVELS],
+            occupied: 0,
             passed_over: PassedOver::new(),
             shelves: [List::EMPTY; Shelf::NUMBER],
             shelved: [0; Shelf::NUMBER],
@@ -103,11 +106,12 @@ impl Queue {
         let shelf = worth.shelf(weight);
         let place = self.places.put(strand, weight);
         self.places.append(Chain::Turns, &mut self.turns[level], place);
+        self.occupied |= 1 << level;
         self.len += 1;
         if weight.letters > 0 {
             self.colours += 1;
             self.letters += u64::from(weight.letters);
-            self.places.strand(place).into_iter().for_each(|strand| strand.set_note(Home::note(station, place)));
+            self.places.strand(place).into_iter().for_each(|strand| strand.set_note(Seat::note(station, place)));
         }
         self.shelve(place, shelf);
         shelf
@@ -133,6 +137,9 @@ impl Queue {
         let level = level(self.places.strand(place)?);
         self.unshelve(place);
         self.places.remove(Chain::Turns, &mut self.turns[level], place);
+        if self.turns[level].first().is_none() {
+            self.occupied &= !(1 << level);
+        }
         let (strand, weight) = self.places.take(place);
         self.len -= 1;
         if weight.letters > 0 {
@@ -149,39 +156,50 @@ impl Queue {
 
     /// Takes the strand whose turn it is. The choice of the level is that of [`Levels`].
     pub(super) fn pop(&mut self) -> Option<(Ready, Weight)> {
-        let has = |level: &usize| self.turns[*level].first().is_some();
-        let first = (0..Priority::LEVELS).find(has)?;
-        let last = (0..Priority::LEVELS).rfind(has)?;
-        let level = match first == last || self.passed_over.may_be(self.since(last)?) {
-            true => first,
-            false => (first + 1..=last).filter(has).min_by_key(|&level| self.since(level))?,
-        };
+        let first = self.first_level()?;
+        let is_mixed = self.occupied & (self.occupied - 1) != 0;
+        let level = if is_mixed { self.level_in_turn(first)? } else { first };
         self.remove(self.turns[level].first()?)
+    }
+
+    /// Returns the most urgent level that has a strand.
+    fn first_level(&self) -> Option<usize> {
+        (self.occupied != 0).then(|| self.occupied.trailing_zeros() as usize)
+    }
+
+    /// Returns the level whose turn it is where several have strands. `first` is the most urgent one.
+    #[cold]
+    fn level_in_turn(&mut self, first: usize) -> Option<usize> {
+        let last = self.occupied.ilog2() as usize;
+        if self.passed_over.may_be(self.since(last)?) {
+            return Some(first);
+        }
+        (first + 1..=last).filter(|&level| self.since(level).is_some()).min_by_key(|&level| self.since(level))
     }
 
     /// Returns the claim of the most urgent strand.
     pub(super) fn claim(&self) -> Option<Claim> {
-        let head = self.turns.iter().find_map(List::first)?;
+        let head = self.turns[self.first_level()?].first()?;
         self.places.strand(head).map(Claim::of)
     }
 
-    /// Weighs the colour at `home` again and moves it to the shelf that it belongs to now, if it is `grown`.
-    pub(super) fn grow(&mut self, home: Home, grown: &Grown<'_>, worth: &Worth) -> Growth {
-        if !self.places.strand(home.place).is_some_and(|strand| grown.is(strand)) {
+    /// Weighs the colour at `seat` again and moves it to the shelf that it belongs to now, if it is `grown`.
+    pub(super) fn grow(&mut self, seat: Seat, grown: &Grown<'_>, worth: &Worth) -> Growth {
+        if !self.places.strand(seat.place).is_some_and(|strand| grown.is(strand)) {
             return Growth::None;
         }
-        let (before, weight) = (self.places.weight(home.place), grown.weight());
+        let (before, weight) = (self.places.weight(seat.place), grown.weight());
         if before.letters == 0 || weight.letters == 0 {
             return Growth::None;
         }
         self.letters = self.letters - u64::from(before.letters) + u64::from(weight.letters);
-        self.places.set_weight(home.place, weight);
-        let (old, new) = (self.places.shelf(home.place), worth.shelf(weight));
+        self.places.set_weight(seat.place, weight);
+        let (old, new) = (self.places.shelf(seat.place), worth.shelf(weight));
         if old == new {
             return Growth::None;
         }
-        self.unshelve(home.place);
-        self.shelve(home.place, new);
+        self.unshelve(seat.place);
+        self.shelve(seat.place, new);
         if old.is_none() { Growth::Worthy } else { Growth::None }
     }
 
@@ -243,8 +261,10 @@ impl Loot {
 
     fn add(&mut self, (strand, weight): (Ready, Weight)) {
         self.strands.push(strand);
-        self.letters += u64::from(weight.letters);
-        self.nanoseconds += weight.undivided_nanoseconds;
+        if weight.letters > 0 {
+            self.letters += u64::from(weight.letters);
+            self.nanoseconds += weight.undivided_nanoseconds;
+        }
     }
 
     fn unless_empty(self) -> Option<Loot> {

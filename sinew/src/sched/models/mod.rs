@@ -2,11 +2,13 @@
 //!
 //! | file | what is modelled | what is abstracted |
 //! | --- | --- | --- |
-//! | `queues` | [`Fair`](super::Fair) and [`Shared`](super::Shared): a strand that goes in comes out once | strands are never run; all of them are old enough to be stolen; one cache |
+//! | `coloured` | [`Coloured`](super::Coloured): growth, colours that are sent to their seats | as below; a steal takes no time |
+//! | `queues` | [`Coloured`](super::Coloured), [`Fair`](super::Fair) and [`Shared`](super::Shared): a strand that goes in comes out once | strands are never run; all of them are old enough to be stolen; one cache |
 //! | `inverted` | [`Inverted`](super::Inverted): its counter and the processors that wait | as above |
 //!
 //! The models of `processor` put schedulers and sleeping processors together.
 
+mod coloured;
 mod inverted;
 mod queues;
 
