@@ -4,11 +4,14 @@
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
 
+mod annotations;
 mod batches;
 mod blocking;
 mod burst;
+mod cache_efficient;
 mod channel;
 mod churn;
+mod colours;
 pub mod connections;
 mod cycle;
 mod efficiency;
@@ -21,8 +24,10 @@ mod memcached;
 mod memory;
 mod migrate;
 mod mutex;
+mod penalty;
 mod placement;
 mod pollers;
+mod post;
 mod reading;
 mod scalability;
 mod serving;
@@ -31,6 +36,7 @@ mod slow;
 mod spawn;
 mod timers;
 mod transfer;
+mod unbalanced;
 mod uncontended;
 mod utilisation;
 mod waiters;
@@ -69,6 +75,12 @@ pub static ALL: &[&Experiment] = &[
     &skew::SKEW,
     &blocking::BLOCKING,
     &reading::READING,
+    &post::POST,
+    &colours::COLOURS,
+    &unbalanced::UNBALANCED,
+    &annotations::ANNOTATIONS,
+    &penalty::PENALTY,
+    &cache_efficient::CACHE_EFFICIENT,
     &web::WEB,
     &batches::BATCHES,
     &latency::LATENCY,

@@ -13,6 +13,7 @@
 
 pub mod cancelling;
 pub mod coroutines;
+pub mod events;
 pub mod fibres;
 pub mod files;
 pub mod go;
@@ -235,6 +236,31 @@ pub static ALL: &[Contender] = &[
         kind: Kind::Server,
         in_tour: false,
         ..SINEW
+    },
+    Contender {
+        name: events::COLOURED,
+        about: "events: Sinew's coloured scheduler, with all heuristics",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: events::OFF,
+        about: "events: the coloured scheduler, but nothing is stolen",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: events::BASE,
+        about: "events: the coloured scheduler, but it steals as Libasync-smp does",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: events::TIME,
+        about: "events: the coloured scheduler with the time-left heuristic alone",
+        kind: Kind::Server,
+        in_tour: false,
+        ..PLAIN
     },
     Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
     Contender {

@@ -31,7 +31,7 @@ const CANNOT: [(&str, &str); 10] = [
 const FIBRES: [&str; 4] = ["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"];
 
 /// Peers that are servers only, and the experiments that have them.
-const SERVERS: [(&str, &[&str]); 8] = [
+const SERVERS: [(&str, &[&str]); 12] = [
     ("sinew/default/epoll", &["web"]),
     ("sinew/fair/epoll", &["web"]),
     ("bare/epoll", &["web", "connections"]),
@@ -40,6 +40,10 @@ const SERVERS: [(&str, &[&str]); 8] = [
     ("tokio-uring", &["web"]),
     ("monoio", &["web"]),
     ("tokio/current", &["web", "connections", "hyper"]),
+    ("sinew/coloured", &[]),
+    ("sinew/coloured/off", &[]),
+    ("sinew/coloured/base", &[]),
+    ("sinew/coloured/time", &[]),
 ];
 
 /// The peers of experiments that name them.
@@ -55,6 +59,8 @@ const BATCHES: [&str; 8] = [
 ];
 const LATENCY: [&str; 6] =
     ["sinew/default", "sinew/fair", "sinew/default/epoll", "sinew/fair/epoll", "tokio", "tokio/current"];
+const EVENTS: [&str; 5] =
+    ["sinew/default", "sinew/coloured", "sinew/coloured/off", "sinew/coloured/base", "sinew/coloured/time"];
 const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "threads"];
 
 /// Experiments whose every server is another program.
@@ -125,6 +131,10 @@ fn takes_part(experiment: &str, peer: &str) -> bool {
         "batches" => BATCHES.contains(&peer),
         "latency" => LATENCY.contains(&peer),
         "reading" => READING.contains(&peer),
+        "post" | "colours" => ["sinew/default", "sinew/coloured", "tokio"].contains(&peer),
+        "unbalanced" => EVENTS.contains(&peer) || peer == "tokio",
+        "annotations" => ["sinew/coloured", "sinew/coloured/time"].contains(&peer),
+        "penalty" | "cache-efficient" => EVENTS.contains(&peer),
         "hyper" => ["sinew/default", "sinew/tasks", "tokio", "tokio/current"].contains(&peer),
         _ => SERVERS.iter().find(|(server, _)| *server == peer).is_none_or(|(_, own)| own.contains(&experiment)),
     }
@@ -282,11 +292,15 @@ fn the_sinew_commands_servers_are_measured_where_they_are_built() {
 }
 
 /// Variants that only some peers have, and that are not the first.
-const ONLY_SOME: [(&str, &str, &[&str]); 4] = [
+const ONLY_SOME: [(&str, &str, &[&str]); 8] = [
     ("cycle", "mixed", &["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"]),
     ("uncontended", "thread", &["sinew/default", "sinew/fair"]),
     ("memory", "bare", &["sinew/tasks", "tokio"]),
     ("waiters", "cancelled-50000", &["sinew/default", "sinew/fair", "sinew/tasks", "tokio"]),
+    ("post", "single-100", &["sinew/default", "sinew/coloured", "tokio"]),
+    ("post", "batches-100", &["sinew/default", "sinew/coloured", "tokio"]),
+    ("annotations", "wrong", &["sinew/coloured"]),
+    ("penalty", "all", &["sinew/default", "sinew/coloured", "sinew/coloured/base"]),
 ];
 
 #[test]
@@ -344,6 +358,8 @@ matrix! {
     many_waiters_are_possible: "waiters";
     the_models_loops_are_possible: "scalability", "efficiency", "utilisation";
     calls_that_block_are_possible: "blocking", "reading";
+    events_are_possible: "post", "colours";
+    stealing_is_possible: "unbalanced", "annotations", "penalty", "cache-efficient";
     serving_is_possible: "web", "pollers", "hyper";
     turns_of_servers_are_possible: "batches", "latency";
     idle_connections_are_possible: "connections";

@@ -11,8 +11,8 @@
 use std::io::{self, BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -145,6 +145,27 @@ fn connections() -> Vec<(TcpStream, TcpStream)> {
     (0..CONNECTIONS).map(connect).collect()
 }
 
+/// Looks at this process while the calling strand, and with it all others, is parked.
+pub(super) async fn watched<P: Peer>(window: Duration) -> Reading {
+    let own = P::parker();
+    let over = Arc::new(AtomicBool::new(false));
+    let watchman = thread::spawn({
+        let (root, over) = (own.clone(), over.clone());
+        move || {
+            let reading = watch(std::process::id(), window);
+            // Pairs with the strand's load.
+            over.store(true, Ordering::Release);
+            P::unpark(&root);
+            reading
+        }
+    });
+    // Pairs with the watchman's store.
+    while !over.load(Ordering::Acquire) {
+        P::park(&own).await;
+    }
+    watchman.join().expect("a watchman")
+}
+
 struct Idle;
 
 impl Body for Idle {
@@ -152,20 +173,6 @@ impl Body for Idle {
         kernel::raise_descriptor_limit().expect("descriptors");
         let (clients, servers): (Vec<_>, Vec<_>) = connections().into_iter().unzip();
         let window = case.window();
-        let (announce, announced) = mpsc::channel::<P::Parker>();
-        let over = Arc::new(AtomicBool::new(false));
-        let watchman = thread::spawn({
-            let over = over.clone();
-            move || {
-                let root = announced.recv().expect("a root");
-                let reading = watch(std::process::id(), window);
-                drop(clients);
-                // Pairs with the root's load.
-                over.store(true, Ordering::Release);
-                P::unpark(&root);
-                reading
-            }
-        });
         peer.run(async move {
             let crowd = Crowd::<P>::gather(STRANDS, |_| async { 1 }).await;
             let reading = Arc::new(AtomicUsize::new(0));
@@ -181,19 +188,15 @@ impl Body for Idle {
             while reading.load(Ordering::Relaxed) < CONNECTIONS {
                 P::yield_now().await;
             }
-            let own = P::parker();
-            announce.send(own.clone()).expect("a watchman");
-            // Pairs with the watchman's store.
-            while !over.load(Ordering::Acquire) {
-                P::park(&own).await;
-            }
+            let reading = watched::<P>(window).await;
+            drop(clients);
             crowd.release();
             assert_eq!(crowd.join().await.len(), STRANDS);
             for reader in readers {
                 assert_eq!(P::join(reader).await, 0, "no client has written");
             }
-        });
-        watchman.join().expect("a watchman")
+            reading
+        })
     }
 }
 

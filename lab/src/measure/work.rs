@@ -41,6 +41,11 @@ impl Unit {
         unit
     }
 
+    /// Returns a unit that takes `factor` times as long.
+    pub fn times(self, factor: f64) -> Unit {
+        Unit { steps: ((self.steps as f64 * factor).round() as u64).max(1) }
+    }
+
     /// Returns the CPU time of the unit: the mean over that number of threads at once. Each
     /// thread takes the shortest of its rounds, which nothing disturbed.
     pub fn measured_ns(self, threads: usize) -> f64 {
