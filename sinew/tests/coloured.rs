@@ -19,7 +19,7 @@ fn coloured(body: impl Fn(&Runtime, &Meter, usize)) {
                 fixture::alone(|| {
                     let scheduler = Coloured::new(stealing);
                     let meter = scheduler.meter();
-                    let builder = Runtime::builder().processors(processors).scheduler(scheduler);
+                    let builder = Runtime::builder().spares(0).processors(processors).scheduler(scheduler);
                     // Two caches, so that victims are ordered.
                     let builder = builder.topology(Topology::uniform(4, 2));
                     let builder = if is_migrating { migrating(builder) } else { builder };

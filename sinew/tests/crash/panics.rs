@@ -124,7 +124,7 @@ fn fibres_that_unwind_at_once_and_block_keep_their_own_payloads() {
     let outcome = in_child!(Rerun::new(), || {
         for processors in [1, 2] {
             for _ in 0..20 {
-                unwind_at_once(&Runtime::builder().processors(processors).build().unwrap());
+                unwind_at_once(&Runtime::builder().spares(0).processors(processors).build().unwrap());
             }
         }
         println!("all unwound");
@@ -137,7 +137,7 @@ fn a_fibre_that_unwinds_does_not_migrate() {
     #[allow(unsafe_code)]
     fn migrating(processors: usize) -> Runtime {
         // SAFETY: these fibres hold nothing that is bound to a kernel thread.
-        unsafe { Runtime::builder().processors(processors).migrating() }.build().unwrap()
+        unsafe { Runtime::builder().spares(0).processors(processors).migrating() }.build().unwrap()
     }
     let outcome = in_child!(Rerun::new(), || {
         for processors in [1, 2, 4] {
@@ -162,7 +162,7 @@ fn a_panic_hook_that_blocks_lets_other_fibres_run_and_panic() {
             log.push(info.payload().downcast_ref::<&str>().unwrap().to_string());
         }));
         for processors in [1, 2] {
-            Runtime::builder().processors(processors).build().unwrap().run(|| {
+            Runtime::builder().spares(0).processors(processors).build().unwrap().run(|| {
                 let (tx, rx) = mpmc::channel();
                 let fibres: Vec<JoinHandle<()>> = (0..8)
                     .map(|_| {
