@@ -86,8 +86,7 @@ fn bytes_and_the_end_that_come_together_are_both_heard() {
 #[test]
 fn no_connection_is_left_behind_by_garbage_and_by_clients_that_vanish() {
     let serving = Site::new().file("huge", noise(HUGE)).file("a", "A").serve(&["-t", "2"]);
-    assert_eq!(serving.get("/a").text(), "A");
-    let listening = serving.sockets() - 1;
+    let listening = serving.sockets();
     let garbage = noise(100_000);
     for round in 0..100 {
         let mut talk = serving.connect();
