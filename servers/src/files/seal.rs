@@ -1,6 +1,6 @@
 //! The cryptography of a connection, apart from its socket: events of the client's *colour*.
 //!
-//! What is posted to one colour runs in order, one at a time. Different colours run at the same time,
+//! Events of one colour run in order, one at a time. Different colours run at the same time,
 //! on all processors. So one client's records are encrypted in the order of their numbers, while the
 //! session reads the file and writes the records before.
 

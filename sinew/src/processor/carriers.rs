@@ -140,7 +140,8 @@ impl Processor {
         self.finish(carrier);
     }
 
-    /// Counts a strand that leaves the runtime's books: a carrier that ends, as it enters them at its end.
+    /// Counts a carrier that is about to end. It was not counted when it was made, and its end is counted as that
+    /// of every strand.
     pub(crate) fn count_spawned(&self) {
         self.post.tally().count_spawned();
     }

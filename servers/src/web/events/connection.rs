@@ -98,7 +98,7 @@ impl Connection {
         let next = match std::mem::replace(&mut waiting.state, State::Busy { again: false }) {
             State::Idle if self.is_overdue(why) || self.world.server.is_stopping() => Next::Close,
             State::Idle => Work::new(self).map_or(Next::Close, |work| Next::Receive(Box::new(work))),
-            State::Unfinished(work) if !self.is_overdue(why) => Next::Receive(work),
+            State::Unfinished(work) if !work.is_overdue() => Next::Receive(work),
             State::Unfinished(work) if matches!(work.stage, Stage::Farewell) => Next::Close,
             State::Unfinished(work) => Next::Overdue(work),
             State::Busy { .. } => {
@@ -262,6 +262,12 @@ impl Work {
         let (connection, is_more) = (Arc::clone(&self.connection), self.is_more);
         drop(self);
         connection.wait(deadline, is_more, State::Idle);
+    }
+
+    /// Returns whether the time for the rest is over. The client may be sending all the time, so that nobody
+    /// sees the connection wait.
+    fn is_overdue(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     /// Waits for the rest of a request. All its parts together have the time `patience`.
