@@ -207,7 +207,7 @@ fn a_request_that_is_cut_short_is_reported() {
     vault.has_said(&["(alice)", "a record was cut short"]);
 }
 
-/// Whoever has heard a session can say the same, but gets nothing for it.
+/// A listener that repeats what a client has said gets nothing for it.
 #[test]
 fn a_repeated_session_gets_no_answer() {
     let vault = vault();

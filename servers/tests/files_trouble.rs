@@ -123,7 +123,7 @@ fn clients_that_do_not_read_hold_little_memory_and_are_closed_in_time() {
     assert!(held < 20 * (1 << 20), "{held} bytes");
     vault.has_said(&["(alice)", "the client did not take an answer in time"]);
     eventually("the server has closed the connections", || vault.sockets() <= 1);
-    // What is left in the buffers does not make a file.
+    // The bytes that are left in the buffers do not make a file.
     let mut rest = Vec::new();
     let _ = clients[0].stream.read_to_end(&mut rest);
     assert!(rest.len() < HUGE);

@@ -52,7 +52,7 @@ pub static CACHE_EFFICIENT: Experiment = Experiment {
 
 /// The part that all events share. It lives as long as the process.
 struct Shared {
-    /// What the arrays are copied from.
+    /// The numbers that each array is a copy of.
     unsorted: Vec<u32>,
     countdown: Countdown,
     waiter: Fibre,

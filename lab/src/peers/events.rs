@@ -17,7 +17,7 @@ pub const ALL: [&str; 5] = [DEFAULT, COLOURED, OFF, BASE, TIME];
 /// A runtime for events.
 pub struct Events {
     runtime: Runtime,
-    /// What the thieves do, if the scheduler counts that.
+    /// Counts the steals, if the scheduler does.
     meter: Option<Meter>,
 }
 
@@ -54,7 +54,7 @@ impl Events {
     }
 }
 
-/// What the thieves have done since this was made.
+/// The steals since this was made.
 pub struct Thefts {
     meter: Option<Meter>,
     before: Stolen,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A record on its way: plain first, then encrypted.
 #[derive(Default)]
 pub struct Piece {
-    /// What the record says.
+    /// The content of the record.
     pub plain: Vec<u8>,
     /// The encrypted record with its header.
     pub record: Vec<u8>,

@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The bytes of a file in a record: nearly as many as the largest record has room for, in whole pages.
+/// The number of bytes of a file in a record: whole pages, and nearly the size of the largest record.
 /// With 60 KiB a server needs 0.50 s of CPU time for a gigabyte, with 32 KiB 0.54 s, with 16 KiB 0.73 s.
 const PIECE: usize = 60 * 1024;
 

@@ -1,4 +1,4 @@
-//! What records say: requests and answers. `README.md` has the formats in tables.
+//! The content of records: requests and answers. `README.md` has the formats in tables.
 
 use crate::tree::Name;
 use std::io::{self, ErrorKind};

@@ -34,7 +34,7 @@ pub enum After {
     Farewell,
 }
 
-/// What there is at the target of a request.
+/// The result of looking for the target of a request.
 pub enum Sight {
     /// The text for web benchmarks.
     Plaintext,

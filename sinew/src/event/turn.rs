@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-/// What the caller and the event share. It lies in the caller's frame.
+/// The closure, later its result. The caller and the event share it, and it lies in the caller's frame.
 struct Shared<F, R> {
     /// Owner: the event, from the post on; then the caller, when it has been signalled.
     stage: UnsafeCell<Stage<F, R>>,

@@ -83,7 +83,7 @@ fn skip(connection: &mut Connection, length: u64, rest: u64, patience: Duration)
     Ok(())
 }
 
-/// Waits for bytes and discards them, at most as many as the buffer has. Returns their number. The
+/// Waits for bytes and discards them, up to the size of the buffer. Returns their number. The
 /// kernel does not copy them.
 fn discard(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     loop {

@@ -71,7 +71,7 @@ pub struct Heard {
     pub why: Why,
 }
 
-/// What the `read` handler has to do.
+/// The next step of the `read` handler.
 pub enum Next {
     /// Receive, and go on with this.
     Receive(Box<Work>),
