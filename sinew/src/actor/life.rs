@@ -49,8 +49,8 @@ pub(super) fn attend<A: Actor>(owned: &Owned) {
 }
 
 /// Notes that a handler has panicked.
-pub(super) fn note_panic<A: Actor>(owned: &Owned, payload: Box<dyn Any + Send>) {
-    note_failure::<A>(owned.mailbox(), Failure::panicked(&*payload));
+pub(super) fn note_panic<A: Actor>(mailbox: &Mailbox, payload: Box<dyn Any + Send>) {
+    note_failure::<A>(mailbox, Failure::panicked(&*payload));
     // Dropping the payload might panic again.
     std::mem::forget(payload);
 }
