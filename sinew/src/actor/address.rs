@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::end::{Down, End};
 use super::errors::{ActorId, AskError, Reason, TellError};
-use super::letters::{Asked, Bounded, Notice, Told};
+use super::letters::{Asked, Bounded, Look, Notice, Told};
 use super::life;
 use super::recipient::Recipient;
 use super::reply::{self, Asking, Replier, Unposted};
@@ -346,6 +346,14 @@ impl<A: Actor> Address<A> {
             Some(_) => self.post_bounded(asked),
         };
         posted.map_err(|(refused, asked)| (Reason::from(refused).into(), asked.replier))
+    }
+
+    /// Calls `look` with the value of the actor, as if it were a message. Returns `None` if the actor has ended.
+    pub(crate) fn look<R: Send + 'static>(&self, look: impl FnOnce(&mut A) -> R + Send + 'static) -> Option<R> {
+        let (sender, seen) = oneshot::channel();
+        let look = move |actor: &mut A| drop(sender.send(look(actor)));
+        Cell::post(&self.handle, Look::<A, _> { look, actor: PhantomData }).ok()?;
+        seen.recv().ok()
     }
 
     /// Ends the actor when the messages that wait have been handled. From now on messages come back to their senders.
