@@ -1,21 +1,27 @@
 #![doc = include_str!("README.md")]
 
+mod arrivals;
 mod coloured;
+mod dice;
 mod fair;
 mod guarded;
 mod inverted;
+mod meter;
 #[cfg(all(test, sinew_loom))]
 pub(crate) mod models;
+mod presence;
 mod shared;
 #[cfg(all(test, not(sinew_loom)))]
 mod simulation;
 mod stations;
 mod topology;
+mod victims;
 
-pub use coloured::{Coloured, Heuristics, Meter, Stealing, Stolen};
+pub use coloured::{Coloured, Heuristics, Stealing};
 pub use fair::Fair;
 pub(crate) use guarded::admit;
 pub use inverted::Inverted;
+pub use meter::{Meter, Stolen};
 pub use shared::Shared;
 pub use topology::{CacheId, Distance, Topology};
 
