@@ -2,14 +2,17 @@
 
 mod arrivals;
 mod coloured;
+mod deques;
 mod dice;
 mod fair;
 mod guarded;
 mod inverted;
+mod locality;
 mod meter;
 #[cfg(all(test, sinew_loom))]
 pub(crate) mod models;
 mod presence;
+mod random;
 mod shared;
 #[cfg(all(test, not(sinew_loom)))]
 mod simulation;
@@ -21,7 +24,9 @@ pub use coloured::{Coloured, Heuristics, Stealing};
 pub use fair::Fair;
 pub(crate) use guarded::admit;
 pub use inverted::Inverted;
+pub use locality::{Locality, Woken};
 pub use meter::{Meter, Stolen};
+pub use random::Random;
 pub use shared::Shared;
 pub use topology::{CacheId, Distance, Topology};
 
