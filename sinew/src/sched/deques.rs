@@ -4,6 +4,8 @@
 mod deque;
 mod end;
 mod station;
+#[cfg(all(test, not(sinew_loom)))]
+mod tests;
 mod thief;
 
 pub(super) use deque::Side;

@@ -92,5 +92,5 @@ fn a_hub_is_bound_to_no_processor_and_stays_a_hub_when_it_was_bound() {
     assert_eq!(strand.bind_to(post, bound::PINNED), 0);
     assert_eq!(strand.post_address(), post);
     assert!(strand.take_bound(bound::PINNED) && strand.post_address().is_null() && hub.is_hub());
-    [plain, hub].map(Ready::retire);
+    [plain, hub].into_iter().for_each(Ready::retire);
 }

@@ -57,7 +57,7 @@ impl Level {
     }
 }
 
-pub(super) struct Deque {
+pub(in crate::sched) struct Deque {
     levels: [Level; Priority::LEVELS],
     /// A bit for each level that is not empty.
     occupied: u32,

@@ -67,7 +67,7 @@ impl Station {
         &self.inbox
     }
 
-    pub(super) fn lock(&self) -> SpinGuard<'_, Deque> {
+    pub(in crate::sched) fn lock(&self) -> SpinGuard<'_, Deque> {
         self.own.deque.lock()
     }
 
