@@ -7,12 +7,12 @@ mod nearest;
 mod tests;
 
 use super::deques::{Deques, End, Place, Policy, Side, Station};
-use super::{Distance, Effort, Local, Meter, Past, Placement, Ready, Scheduler, Wake};
+use super::{Effort, Local, Meter, Past, Placement, Ready, Scheduler, Wake};
 use hubs::Hubs;
 use std::fmt;
 use std::sync::Arc;
 
-/// The chance in 256 that a busy processor looks at a station in another node of memory, once it has picked that
+/// The chance in 256 that a busy processor looks at a station behind another last-level cache, once it has picked that
 /// station. As in [`Fair`](super::Fair).
 const REMOTE_LOOKS: usize = 3;
 
@@ -107,10 +107,8 @@ impl Policy for Nearest {
     }
 
     fn looks_at(&self, looker: &End<Self>, other: &Station) -> bool {
-        // A vacant station is in no node.
-        looker.distance_to(other) <= Distance::Node
-            || !other.presence().is_taken()
-            || looker.dice.below(256) < REMOTE_LOOKS
+        // A vacant station is under no cache.
+        looker.distance_to(other).is_near() || !other.presence().is_taken() || looker.dice.below(256) < REMOTE_LOOKS
     }
 }
 
