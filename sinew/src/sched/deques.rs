@@ -39,6 +39,9 @@ pub(super) trait Policy: Default + Send + Sync + 'static {
     /// Takes a strand from another processor.
     fn steal(&self, thief: &End<Self>, now: u64, effort: Effort) -> Option<Ready>;
 
+    /// Says whether a thief takes half of the strands of this victim, and not just one.
+    fn takes_many(&self, thief: &End<Self>, victim: &Station) -> bool;
+
     /// Says whether a busy processor looks at this station, which was picked at random.
     fn looks_at(&self, looker: &End<Self>, other: &Station) -> bool;
 }
@@ -48,15 +51,15 @@ pub(super) trait Policy: Default + Send + Sync + 'static {
 pub(super) struct Deques<P> {
     pub(super) policy: P,
     pub(super) stations: Stations<Station>,
-    /// Whether strands are kept from starving: see the essay.
-    pub(super) rescues: bool,
+    /// Whether it does what the thesis says, and nothing more: see the essay.
+    pub(super) is_as_published: bool,
     pub(super) tally: Arc<Tally>,
     topology: OnceLock<Arc<Topology>>,
 }
 
 impl<P: Policy> Deques<P> {
-    pub(super) fn new(policy: P, rescues: bool) -> Arc<Deques<P>> {
-        Arc::new(Deques { policy, rescues, ..Deques::default() })
+    pub(super) fn new(policy: P, is_as_published: bool) -> Arc<Deques<P>> {
+        Arc::new(Deques { policy, is_as_published, ..Deques::default() })
     }
 
     /// Returns the topology of the machine, once a processor has attached.

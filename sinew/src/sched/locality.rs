@@ -36,14 +36,14 @@ pub struct Locality {
 impl Locality {
     /// Makes a scheduler that lets woken strands go there. `Locality::default()` is for [`Woken::Here`].
     pub fn new(woken: Woken) -> Locality {
-        Locality { deques: Deques::new(Nearest { woken, hubs: Hubs::default() }, true) }
+        Locality { deques: Deques::new(Nearest { woken, hubs: Hubs::default() }, false) }
     }
 
-    /// Returns the same scheduler, in which a strand may starve: a processor always runs its newest strand, and no
-    /// busy processor helps another one.
-    pub fn without_rescue(self) -> Locality {
+    /// Returns the scheduler as it is published. A strand may starve: a processor always runs its newest strand, and no
+    /// busy processor helps another one. A thief takes one strand.
+    pub fn as_published(self) -> Locality {
         let nearest = Nearest { woken: self.deques.policy.woken, hubs: Hubs::default() };
-        Locality { deques: Deques::new(nearest, false) }
+        Locality { deques: Deques::new(nearest, true) }
     }
 
     /// Returns a meter of what its thieves do. It stays good when the scheduler has been given to a cluster.
@@ -62,7 +62,10 @@ impl fmt::Debug for Locality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let deques = &*self.deques;
         let mut debug = f.debug_struct("Locality");
-        debug.field("woken", &deques.policy.woken).field("rescues", &deques.rescues).finish_non_exhaustive()
+        debug
+            .field("woken", &deques.policy.woken)
+            .field("is_as_published", &deques.is_as_published)
+            .finish_non_exhaustive()
     }
 }
 
@@ -104,6 +107,10 @@ impl Policy for Nearest {
 
     fn steal(&self, thief: &End<Self>, now: u64, effort: Effort) -> Option<Ready> {
         nearest::steal(thief, now, effort)
+    }
+
+    fn takes_many(&self, thief: &End<Self>, victim: &Station) -> bool {
+        thief.distance_to(victim).is_near()
     }
 
     fn looks_at(&self, looker: &End<Self>, other: &Station) -> bool {

@@ -68,6 +68,8 @@ pub struct Stolen {
     pub near: u64,
     /// The number of all others.
     pub far: u64,
+    /// The number of strands that moved by these.
+    pub far_strands: u64,
     /// The number of times that thieves tried to take from a queue, up to the last steal of each.
     pub tries: u64,
     /// The number of times that thieves left a queue to others, up to the last steal of each. Only by
@@ -94,6 +96,7 @@ pub(super) struct Tally {
     spent_ns: AtomicU64,
     near: AtomicU64,
     far: AtomicU64,
+    far_strands: AtomicU64,
     tries: AtomicU64,
     back_offs: AtomicU64,
     /// A moving average. Two thieves that write at once may lose a sample.
@@ -115,6 +118,7 @@ impl Default for Tally {
             spent_ns: zero(),
             near: zero(),
             far: zero(),
+            far_strands: zero(),
             tries: zero(),
             back_offs: zero(),
             cost_ns: AtomicU64::new(FIRST_GUESS_NS + COLD_NS),
@@ -145,6 +149,9 @@ impl Tally {
         };
         add(if cause == Cause::Steal { &self.steals } else { &self.rescues }, 1);
         add(if distance.is_near() { &self.near } else { &self.far }, 1);
+        if !distance.is_near() {
+            add(&self.far_strands, haul.strands);
+        }
         add(&self.strands, haul.strands);
         add(&self.letters, haul.letters);
         add(&self.expected_ns, haul.nanoseconds);
@@ -169,6 +176,7 @@ impl Tally {
             spent_ns: read(&self.spent_ns),
             near: read(&self.near),
             far: read(&self.far),
+            far_strands: read(&self.far_strands),
             tries: read(&self.tries),
             back_offs: read(&self.back_offs),
             cost_ns: read(&self.cost_ns),

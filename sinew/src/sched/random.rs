@@ -13,10 +13,10 @@ pub struct Random {
 }
 
 impl Random {
-    /// Returns the same scheduler, in which a strand may starve: a processor always runs its newest strand, and no
-    /// busy processor helps another one.
-    pub fn without_rescue(self) -> Random {
-        Random { deques: Deques::new(Anywhere, false) }
+    /// Returns the scheduler as it is published. A strand may starve: a processor always runs its newest strand, and no
+    /// busy processor helps another one. A thief takes one strand.
+    pub fn as_published(self) -> Random {
+        Random { deques: Deques::new(Anywhere, true) }
     }
 
     /// Returns a meter of what its thieves do. It stays good when the scheduler has been given to a cluster.
@@ -27,13 +27,13 @@ impl Random {
 
 impl Default for Random {
     fn default() -> Self {
-        Random { deques: Deques::new(Anywhere, true) }
+        Random { deques: Deques::new(Anywhere, false) }
     }
 }
 
 impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Random").field("rescues", &self.deques.rescues).finish_non_exhaustive()
+        f.debug_struct("Random").field("is_as_published", &self.deques.is_as_published).finish_non_exhaustive()
     }
 }
 
@@ -71,6 +71,10 @@ impl Policy for Anywhere {
         let first = thief.dice.other(thief.index, used)?;
         let victims = (0..used).map(|offset| (first + offset) % used).filter(|&victim| victim != thief.index);
         victims.filter_map(|victim| stations.get(victim)).find_map(|victim| thief.rob(victim, now, effort))
+    }
+
+    fn takes_many(&self, _thief: &End<Self>, _victim: &Station) -> bool {
+        true
     }
 
     fn looks_at(&self, _looker: &End<Self>, _other: &Station) -> bool {

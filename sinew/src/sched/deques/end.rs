@@ -153,7 +153,7 @@ impl<P: Policy> Local for End<P> {
 
     fn beat(&self, now: u64) {
         let since_last = self.pulse.beat(self.station.presence(), &self.placement, now);
-        if self.deques.rescues {
+        if !self.deques.is_as_published {
             self.look_at_own(now);
             self.look_at_another(since_last, now);
         }

@@ -4,8 +4,9 @@ use super::deque::Deque;
 use super::{End, Policy, Station};
 use crate::sched::meter::{Cause, Haul, stopwatch};
 use crate::sched::{Distance, Effort, Ready};
+use crate::strand::Fifo;
 
-/// The largest number of strands that a rescue takes at once: each is a cache miss under the lock of that deque. As
+/// The largest number of strands that a processor takes at once: each is a cache miss under the lock of that deque. As
 /// in [`Fair`](crate::sched::Fair).
 const LARGEST_SHARE: usize = 64;
 
@@ -22,8 +23,9 @@ impl<P: Policy> End<P> {
         self.placement.topology().distance(self.station.presence().cpu(), other.presence().cpu())
     }
 
-    /// Takes the oldest strand from a station, if there is one for a thief. A polite thief passes over a deque whose
-    /// lock is held.
+    /// Takes the oldest strands from a station, if there are some for a thief: half of them, as many as the policy
+    /// allows. Returns the first one, and puts the others into the own deque. A polite thief passes over a deque whose lock
+    /// is held.
     pub(in crate::sched) fn rob(&self, victim: &Station, now: u64, effort: Effort) -> Option<Ready> {
         let is_tempting = match effort {
             Effort::Greedy => victim.has_strands(),
@@ -32,8 +34,14 @@ impl<P: Policy> End<P> {
         if !is_tempting {
             return None;
         }
-        let stolen = self.take(victim, effort, Cause::Steal, |deque| deque.steal().map(|strand| (1, strand)));
-        stolen.map(|strand| self.runs(strand))
+        let takes_many = !self.deques.is_as_published && self.deques.policy.takes_many(self, victim);
+        let most = if takes_many { LARGEST_SHARE } else { 1 };
+        let mut stolen = self.take(victim, effort, Cause::Steal, |deque| deque.steal_half(most))?;
+        let first = stolen.pop();
+        if !stolen.is_empty() {
+            self.prepend(stolen);
+        }
+        first.map(|strand| self.runs(strand))
     }
 
     /// Picks a station at random. Takes half of its strands if its processor has left, is held up much longer than this
@@ -55,10 +63,15 @@ impl<P: Policy> End<P> {
             if is_left || is_stale { deque.steal_half(LARGEST_SHARE) } else { None }
         });
         if let Some(taken) = taken {
-            let mut mine = self.station.lock();
-            mine.prepend(taken);
-            self.station.close(mine);
+            self.prepend(taken);
         }
+    }
+
+    /// Puts strands that were taken elsewhere into the own deque.
+    fn prepend(&self, taken: Fifo) {
+        let mut mine = self.station.lock();
+        mine.prepend(taken);
+        self.station.close(mine);
     }
 
     /// Returns what `choose` takes out of another station's deque, to which it adds the arrivals there. `choose` says how

@@ -91,8 +91,10 @@ impl Plant {
     }
 
     /// Runs the load *cache efficient* of Mely's paper: every second processor has strands of type A, about the same
-    /// number. Each makes two of type B, which work on the same array. Returns the share of near steals in per cent.
-    pub(super) fn near_share_of_cache_efficient(mut self, rounds: usize) -> u64 {
+    /// number. Each makes two of type B, which work on the same array. Returns what was stolen, and the time that
+    /// it took.
+    pub(super) fn run_cache_efficient(mut self, rounds: usize) -> (Stolen, u64) {
+        let began = self.machine.now_us;
         const A: u64 = 20_000;
         const B: u64 = 15_000;
         for _ in 0..rounds {
@@ -107,11 +109,7 @@ impl Plant {
             };
             while self.step(NOBODY, split) {}
         }
-        let stolen = self.stolen();
-        assert!(stolen.steals + stolen.rescues > 50, "{stolen:?}");
-        let near = stolen.near * 100 / (stolen.near + stolen.far);
-        println!("{near} % of {} steals are near", stolen.near + stolen.far);
-        near
+        (self.stolen(), self.machine.now_us - began)
     }
 }
 
