@@ -188,8 +188,8 @@ fn a_stale_strand_has_its_turn_although_newer_ones_come_all_the_time() {
 
 #[test]
 fn as_published_the_newest_strand_runs_for_ever() {
-    let strict = Locality::new(Woken::WhereItRan).as_published();
-    for scheduler in [&Random::default().as_published() as &dyn Scheduler, &strict] {
+    let strict = Locality::published(Woken::WhereItRan);
+    for scheduler in [&Random::published() as &dyn Scheduler, &strict] {
         let ends @ [end, _] = &ends(scheduler);
         assert_eq!(turn_of_the_oldest(&**end, 5_000), None);
         // Nor does a busy processor help one that is held up.

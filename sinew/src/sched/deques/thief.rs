@@ -34,7 +34,7 @@ impl<P: Policy> End<P> {
         if !is_tempting {
             return None;
         }
-        let takes_many = !self.deques.is_as_published && self.deques.policy.takes_many(self, victim);
+        let takes_many = !self.deques.is_published && self.deques.policy.takes_many(self, victim);
         let most = if takes_many { LARGEST_SHARE } else { 1 };
         let mut stolen = self.take(victim, effort, Cause::Steal, |deque| deque.steal_half(most))?;
         let first = stolen.pop();

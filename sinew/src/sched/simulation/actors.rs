@@ -54,7 +54,7 @@ fn one_full_deque(mut plant: Plant, strands: usize, ns: u64) -> (u64, u64, u64) 
 }
 
 fn published(topology: Topology) -> Plant {
-    let (scheduler, cpus) = (Locality::default().as_published(), topology.cpus() as u16);
+    let (scheduler, cpus) = (Locality::published(Woken::Here), topology.cpus() as u16);
     Plant::new(&scheduler, scheduler.meter(), topology, cpus).with_cost(STEAL_NS)
 }
 
@@ -179,24 +179,8 @@ fn no_actor_is_lost_while_processors_come_and_leave() {
         for round in 0..40 {
             machine.now_us += 10;
             let now = machine.now();
-            for (number, strand) in idle.drain(..).enumerate() {
-                strand.stamp(now);
-                let end = (number + round) % (machine.ends.len() + 1);
-                let _ = match machine.ends.get(end) {
-                    Some(end) => end.push(strand, now),
-                    None => scheduler.inject(strand, now),
-                };
-            }
-            match round % 4 {
-                1 => {
-                    let left = machine.ends.remove(round % machine.ends.len());
-                    while let Some(strand) = left.drain() {
-                        let _ = scheduler.inject(strand, now);
-                    }
-                }
-                3 => machine.join(&scheduler),
-                _ => {}
-            }
+            machine.scatter(&scheduler, idle.drain(..), round);
+            machine.resize(&scheduler, round);
             // Every end takes some, so that actors have run everywhere. The first one takes the rest.
             let ends = machine.ends.iter().rev();
             let some = ends.flat_map(|end| std::iter::from_fn(|| end.next(now)).take(5)).collect::<Vec<_>>();
