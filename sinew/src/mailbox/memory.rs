@@ -135,7 +135,7 @@ impl<S: State> Handle<S> {
     /// Makes an idle mailbox.
     pub(crate) fn new(cluster: &ClusterShared, priority: Priority, state: S) -> Handle<S> {
         let (ready, handle) =
-            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, priority, state));
+            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, priority, false, state));
         // The mailbox is idle: the first poster owns it.
         ready.let_go();
         handle
@@ -144,8 +144,8 @@ impl<S: State> Handle<S> {
     /// Makes a mailbox that is active and has the mark `FRESH`. Returns its owner, which the caller starts: it has
     /// counted the strand.
     #[inline]
-    pub(crate) fn fresh(origin: &Origin<'_>, priority: Priority, _is_hub: bool, state: S) -> (Ready, Handle<S>) {
-        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), priority, state);
+    pub(crate) fn fresh(origin: &Origin<'_>, priority: Priority, is_hub: bool, state: S) -> (Ready, Handle<S>) {
+        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), priority, is_hub, state);
         let mailbox = handle.mailbox();
         mailbox.word().claim();
         mailbox.meter.marks.store(mark::FRESH, Relaxed);
@@ -153,13 +153,19 @@ impl<S: State> Handle<S> {
     }
 
     #[inline]
-    fn make(own: Option<&Blocks>, cluster: &ClusterShared, priority: Priority, state: S) -> (Ready, Handle<S>) {
+    fn make(
+        own: Option<&Blocks>,
+        cluster: &ClusterShared,
+        priority: Priority,
+        is_hub: bool,
+        state: S,
+    ) -> (Ready, Handle<S>) {
         let memory = blocks::take(own, Layout::new::<Allocation<S>>()).cast::<Allocation<S>>();
         let cluster = Arc::into_raw(cluster.to_arc());
         // SAFETY: the memory is large enough, and ours.
         let (mailbox, place) = unsafe { (&raw mut (*memory.as_ptr()).mailbox, &raw mut (*memory.as_ptr()).state) };
         let new = Mailbox {
-            strand: Strand::of(Allocation::<S>::KIND, cluster.cast(), priority).without_life(),
+            strand: Strand::of(Allocation::<S>::KIND, cluster.cast(), priority).without_life().announced_as_hub(is_hub),
             pile: Pile::new(),
             load: AtomicU64::new(0),
             carrier: Carrier::none(),

@@ -90,11 +90,9 @@ impl Strand {
         self
     }
 
-    /// Makes this a hub: a strand that lives long, makes many others and talks to them.
-    // Nothing that spawns strands announces hubs yet.
-    #[allow(dead_code, clippy::wrong_self_convention)]
-    pub(crate) fn as_hub(mut self) -> Self {
-        self.bound = AtomicU8::new(HUB);
+    /// Says whether this is a hub: a strand that lives long, makes many others and talks to them.
+    pub(crate) fn announced_as_hub(mut self, is_hub: bool) -> Self {
+        self.bound = AtomicU8::new(if is_hub { HUB } else { 0 });
         self
     }
 

@@ -69,7 +69,11 @@ impl Ready {
     /// Makes a hub of no cluster.
     #[cfg(not(sinew_loom))]
     pub(crate) fn simulated_hub() -> Ready {
-        SimulatedColour::of(Strand::of(&KIND, std::ptr::null(), Priority::Normal).as_hub(), Weight::default()).0
+        SimulatedColour::of(
+            Strand::of(&KIND, std::ptr::null(), Priority::Normal).announced_as_hub(true),
+            Weight::default(),
+        )
+        .0
     }
 
     /// Lets the strand have become ready in this way.
