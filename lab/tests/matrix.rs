@@ -67,7 +67,7 @@ const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "th
 const OF_PROGRAMS: [&str; 6] = ["files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
 
 /// Programs that are not compiled in: measured where they are installed or built.
-const PROGRAMS: [&str; 5] = ["go", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
+const PROGRAMS: [&str; 7] = ["go", "erlang", "caf", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
 
 /// Peers that are measured where the kernel permits io_uring.
 const BY_RING: [&str; 4] = ["bare/ring", "bare/ring/both", "tokio-uring", "monoio"];
