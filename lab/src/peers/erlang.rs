@@ -18,7 +18,7 @@ pub static ERLANG: Language = Language {
     extension: "erl",
     absent: "Erlang is not installed",
     unwritten: "not written in Erlang",
-    build: |sources, folder| {
+    build: |sources, folder, _| {
         let mut command = Command::new("erlc");
         command.arg("-o").arg(folder).args(modules(sources));
         command
