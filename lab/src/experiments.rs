@@ -10,6 +10,7 @@ mod blocking;
 mod burst;
 mod cache_efficient;
 mod channel;
+mod chat;
 mod churn;
 mod colours;
 pub mod connections;
@@ -81,6 +82,7 @@ pub static ALL: &[&Experiment] = &[
     &annotations::ANNOTATIONS,
     &penalty::PENALTY,
     &cache_efficient::CACHE_EFFICIENT,
+    &chat::CHAT,
     &web::WEB,
     &batches::BATCHES,
     &latency::LATENCY,

@@ -17,7 +17,7 @@ pub static CAF: Language = Language {
     absent: "no g++ with the headers of CAF 0.17 is installed",
     unwritten: "not written with CAF",
     // Each header more takes a second to compile.
-    build: |_, folder, experiments| {
+    build: |folder, experiments| {
         let mut command = Command::new("g++");
         let entries: Vec<String> = experiments.iter().map(|name| format!("{{\"{name}\", {name}::run}}")).collect();
         command.arg(format!("-DEXPERIMENTS={}", entries.join(", ")));

@@ -15,7 +15,7 @@ pub static GO: Language = Language {
     extension: "go",
     absent: "no Go toolchain is installed",
     unwritten: "not written in Go",
-    build: |_, folder, _| {
+    build: |folder, _| {
         let mut command = Command::new("go");
         command.args(["build", "-o"]).arg(folder.join(PROGRAM)).arg(".");
         command

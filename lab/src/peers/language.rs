@@ -26,9 +26,9 @@ pub struct Language {
     pub absent: &'static str,
     /// Why it takes no part in an experiment.
     pub unwritten: &'static str,
-    /// Returns the command that builds the sources of the first folder into the second one. It
-    /// runs in the first. Other experiments than these may be left out.
-    pub build: fn(&Path, &Path, &[&str]) -> Command,
+    /// Returns the command that builds the program into a folder. It runs in the folder of the
+    /// sources. Other experiments than these may be left out.
+    pub build: fn(&Path, &[&str]) -> Command,
     /// Returns the command that starts the program in a folder. The case follows as its last
     /// argument.
     pub start: fn(&Path, &Case) -> Command,
@@ -85,7 +85,7 @@ impl Language {
         if (self.version)().is_none() {
             return Err(self.absent.to_owned());
         }
-        let mut build = (self.build)(&sources, &folder, experiments);
+        let mut build = (self.build)(&folder, experiments);
         let built = build.current_dir(sources).stdin(Stdio::null()).output();
         let built = built.map_err(|error| format!("{}: {error}", build.get_program().display()))?;
         match built.status.success() {
