@@ -71,9 +71,9 @@ fn case(experiment: &str, variant: &str, processors: usize) -> Case {
         experiment: experiment.to_owned(),
         peer: "other".to_owned(),
         processors,
-        threads: 500,
+        threads: 2000,
         variant: variant.to_owned(),
-        seconds: 0.1,
+        seconds: 0.3,
     }
 }
 
