@@ -10,6 +10,7 @@ mod blocking;
 mod burst;
 mod cache_efficient;
 mod channel;
+mod chat;
 mod churn;
 mod colours;
 pub mod connections;
@@ -49,7 +50,7 @@ use std::time::Duration;
 use crate::bars::Bar;
 use crate::case::{Case, Outcome, Reading};
 use crate::load::{ring, server};
-use crate::peers::{Contender, Kind};
+use crate::peers::{Contender, Kind, language};
 
 /// In the order of the report.
 pub static ALL: &[&Experiment] = &[
@@ -87,6 +88,7 @@ pub static ALL: &[&Experiment] = &[
     &pollers::POLLERS,
     &connections::CONNECTIONS,
     &hyper::HYPER,
+    &chat::CHAT,
     &files::FILES,
     &slow::SLOW,
     &memcached::MEMCACHED,
@@ -275,8 +277,7 @@ impl Experiment {
     pub fn inability(&self, peer: &Contender) -> Option<&'static str> {
         match (self.cannot)(peer) {
             Some(why) => Some(why),
-            _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
-            _ => None,
+            _ => language::find(peer.name).filter(|own| !own.knows(self.name)).map(|own| own.unwritten),
         }
     }
 

@@ -64,10 +64,11 @@ const EVENTS: [&str; 5] =
 const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "threads"];
 
 /// Experiments whose every server is another program.
-const OF_PROGRAMS: [&str; 6] = ["files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
+const OF_PROGRAMS: [&str; 7] =
+    ["chat", "files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
 
 /// Programs that are not compiled in: measured where they are installed or built.
-const PROGRAMS: [&str; 5] = ["go", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
+const PROGRAMS: [&str; 7] = ["go", "erlang", "caf", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
 
 /// Peers that are measured where the kernel permits io_uring.
 const BY_RING: [&str; 4] = ["bare/ring", "bare/ring/both", "tokio-uring", "monoio"];
@@ -202,6 +203,7 @@ fn programs_are_measured_where_they_are_installed() {
     for experiment in ["web", "connections", "files", "slow"] {
         measured_or_refused(experiment, "nginx", "not installed");
     }
+    measured_with("chat", "erlang", "erlang is skipped: Erlang is not installed", &["--variants", "small"]);
     for experiment in ["yield", "idle", "web", "connections"] {
         measured_or_refused(experiment, "go", "go is skipped: no Go toolchain is installed");
     }
