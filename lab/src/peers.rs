@@ -11,6 +11,7 @@
 //! another language, is a file that says how to build and start it, and a line
 //! in [`ALL`]: its results are the same line of JSON.
 
+pub mod actors;
 pub mod cancelling;
 pub mod coroutines;
 pub mod events;
@@ -263,6 +264,20 @@ pub static ALL: &[Contender] = &[
         ..PLAIN
     },
     Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
+    Contender {
+        name: actors::CHANNELS,
+        about: "actors: a Tokio task with an unbounded channel for each",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender { name: actors::RACTOR, about: "actors: ractor, on Tokio", kind: Kind::Server, ..PLAIN },
+    Contender { name: actors::KAMEO, about: "actors: kameo, on Tokio", kind: Kind::Server, ..PLAIN },
+    Contender {
+        name: actors::ACTIX,
+        about: "actors: actix, with an arbiter for each processor and actors on them in turn",
+        kind: Kind::Server,
+        ..PLAIN
+    },
     Contender {
         name: "may",
         about: "may's stackful coroutines",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::case::Case;
-use crate::experiments::{Depth, Experiment};
+use crate::experiments::{Depth, Experiment, Variant};
 use crate::peers::Contender;
 
 pub struct Plan {
@@ -84,7 +84,14 @@ impl Plan {
                     if variants.is_empty() && !lacking.contains(&peer.name) {
                         lacking.push(peer.name);
                     }
-                    variants.retain(|variant| wish.variants.is_empty() || wish.variants.contains(&variant.name));
+                    if !wish.variants.is_empty() {
+                        // Those of the tour can be asked for by name.
+                        let of_tour = (experiment.variants)(Depth::Tour, processors, peer);
+                        let is_new = |variant: &Variant| variants.iter().all(|own| own.name != variant.name);
+                        let new: Vec<_> = of_tour.into_iter().filter(is_new).collect();
+                        variants.extend(new);
+                        variants.retain(|variant| wish.variants.contains(&variant.name));
+                    }
                     cases.extend(variants.into_iter().map(|variant| Planned {
                         experiment,
                         case: Case {
