@@ -4,7 +4,7 @@
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
 
-mod actors;
+pub mod actors;
 mod annotations;
 mod batches;
 mod blocking;
@@ -50,7 +50,7 @@ use std::time::Duration;
 use crate::bars::Bar;
 use crate::case::{Case, Outcome, Reading};
 use crate::load::{ring, server};
-use crate::peers::{Contender, Kind};
+use crate::peers::{Contender, Kind, language};
 
 /// In the order of the report.
 pub static ALL: &[&Experiment] = &[
@@ -291,8 +291,7 @@ impl Experiment {
     pub fn inability(&self, peer: &Contender) -> Option<&'static str> {
         match (self.cannot)(peer) {
             Some(why) => Some(why),
-            _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
-            _ => None,
+            _ => language::find(peer.name).filter(|own| !own.knows(self.name)).map(|own| own.unwritten),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Each of the nine does a fixed amount of work and checks its result: a run with a wrong result
 //! has failed. The time is taken from just before the first actor is spawned until the last result
-//! has arrived. The variant [`SHORT`] is the same work with small numbers, for the tour and tests.
+//! has arrived. The variant [`SHORT`] is the same with less work, for the tour and tests.
 
 pub mod apsp;
 pub mod asking;
@@ -29,11 +29,12 @@ use super::{Bar, Depth, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::kernel::cpu_time;
 use crate::measure::slices::Slices;
-use crate::peers::DEFAULT;
 use crate::peers::actors::{self, Behaviour, Flow, IN_RUST, Promise, System};
+use crate::peers::{DEFAULT, caf, erlang, go};
 
-/// The variant with small numbers.
+/// The variant with less work, and the number that the work is divided by where that is possible.
 pub const SHORT: &str = "short";
+pub const SCALE: u64 = 50;
 
 /// The variant of the thesis.
 pub const WHOLE: &str = "-";
@@ -51,7 +52,8 @@ const NINE: Experiment = Experiment {
 };
 
 /// The other systems, in all languages.
-const OTHERS: &[&str] = &[actors::CHANNELS, actors::RACTOR, actors::KAMEO, actors::ACTIX, "go", "erlang", "caf"];
+const OTHERS: &[&str] =
+    &[actors::CHANNELS, actors::RACTOR, actors::KAMEO, actors::ACTIX, go::NAME, erlang::NAME, caf::NAME];
 
 /// The bars of the nine.
 const BARS: &[Bar] = &[
@@ -85,14 +87,16 @@ async fn timed<F: Future<Output = ()> + Send>(
 }
 
 /// Returns the variants of a benchmark that has no others: the whole of it, or a short one.
-fn one_size(depth: Depth, actors: usize, short: usize) -> Vec<Variant> {
-    match depth {
-        Depth::Tour => vec![Variant::new(SHORT, short)],
-        Depth::Full => vec![Variant::new(WHOLE, actors)],
-    }
+fn one_size(depth: Depth, actors: usize) -> Vec<Variant> {
+    vec![Variant::new(if depth == Depth::Tour { SHORT } else { WHOLE }, actors)]
 }
 
-/// Returns the parameters of a case.
+/// Returns a number of messages.
+fn scaled(case: &Case, whole: u64) -> u64 {
+    parameters(case, whole, whole / SCALE)
+}
+
+/// Returns a parameter that is no number of messages.
 fn parameters<T>(case: &Case, whole: T, short: T) -> T {
     if case.variant == SHORT { short } else { whole }
 }

@@ -17,7 +17,7 @@ pub mod ractor;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Contender, Kind, Peer, go};
+use super::{Contender, Kind, Peer, language};
 use crate::case::{Case, Outcome};
 
 pub const CHANNELS: &str = "tokio/actors";
@@ -35,7 +35,7 @@ pub fn has_actors(peer: &Contender) -> bool {
 
 /// Returns whether a peer has actors, or stands for them in another language.
 pub fn is_written(peer: &Contender) -> bool {
-    has_actors(peer) || peer.kind == Kind::Go
+    has_actors(peer) || peer.kind == Kind::Language
 }
 
 /// An actor system. There is one in a process.
@@ -65,6 +65,10 @@ pub trait System: Sized + Send + Sync + 'static {
 /// What an actor does.
 pub trait Behaviour<S: System>: Send + Unpin + 'static {
     type Message: Send + 'static;
+
+    /// Whether many others send to it, or it sends to many: a hub, as the thesis calls it. Only
+    /// Sinew makes use of that.
+    const IS_HUB: bool = false;
 
     fn receive(&mut self, message: Self::Message) -> Flow;
 }
@@ -128,12 +132,14 @@ pub fn measure<B: Benchmark>(case: &Case) -> Outcome {
     fn on<S: System, B: Benchmark>(case: &Case) -> Outcome {
         S::run(case, B::root::<S>(case.clone()))
     }
+    if let Some(language) = language::find(&case.peer) {
+        return language.replace_process(case);
+    }
     match case.peer.as_str() {
         CHANNELS => on::<channels::Channels, B>(case),
         RACTOR => on::<ractor::Ractor, B>(case),
         KAMEO => on::<kameo::Kameo, B>(case),
         ACTIX => on::<actix::Actix, B>(case),
-        go::NAME => go::replace_process(case),
         other => Outcome::Failed(format!("no actors on {other}")),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::escaped;
 use crate::experiments::{Depth, Experiment};
 use crate::load::server;
-use crate::peers::{self, Kind, go};
+use crate::peers::{self, language};
 use crate::run::plan::Wish;
 
 const LOCK: &str = include_str!("../../../Cargo.lock");
@@ -113,8 +113,8 @@ impl Setting {
             let is_peer = wish.peers.iter().any(|peer| peer.name == name);
             add(name, version_of(name).filter(|_| is_peer).map(str::to_owned));
         }
-        if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
-            add("Go", go::version());
+        for language in wish.peers.iter().filter_map(|peer| language::find(peer.name)) {
+            add(language.title, (language.version)());
         }
         for (name, argument) in programs_of(&wish.experiments) {
             add(name, first_line_of(name, argument));

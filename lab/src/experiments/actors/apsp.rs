@@ -9,15 +9,17 @@ use crate::case::{Case, Outcome};
 use crate::experiments::Experiment;
 use crate::peers::actors::{self, Behaviour, Benchmark, Flow, Promise, System};
 
-/// The nodes, and the length of a block.
-const WHOLE: Size = Size { nodes: 300, block: 50 };
-const SHORT: Size = Size { nodes: 30, block: 10 };
+const WHOLE: Size = Size { nodes: 300 };
+const SHORT: Size = Size { nodes: 100 };
+
+/// The length of a block.
+const LENGTH: usize = 50;
 
 pub static APSP: Experiment = Experiment {
     name: "apsp",
     measures: "All shortest paths among 300 nodes by Floyd and Warshall: 36 actors with a block of 50 x 50 each, which they show to their row and column in every step.",
     good: "Faster than every other actor system. Blocks should stay near the caches that have them.",
-    variants: |depth, _, _| one_size(depth, WHOLE.actors(), SHORT.actors()),
+    variants: |depth, _, _| one_size(depth, WHOLE.actors()),
     measure: actors::measure::<ShortestPaths>,
     ..NINE
 };
@@ -27,13 +29,12 @@ struct ShortestPaths;
 #[derive(Clone, Copy)]
 struct Size {
     nodes: usize,
-    block: usize,
 }
 
 impl Size {
     /// Returns the number of blocks in a row or column.
     const fn side(self) -> usize {
-        self.nodes / self.block
+        self.nodes / LENGTH
     }
 
     const fn actors(self) -> usize {
@@ -42,7 +43,7 @@ impl Size {
 
     /// Returns the length of an edge.
     fn weight(self, from: usize, to: usize) -> u32 {
-        if from == to { 0 } else { Random::of(from * self.nodes + to).below(100) as u32 + 1 }
+        if from == to { 0 } else { Random::of(from * WHOLE.nodes + to).below(100) as u32 + 1 }
     }
 }
 
@@ -80,9 +81,8 @@ struct Worker<S: System> {
 impl<S: System> Worker<S> {
     fn new(size: Size, number: usize, all: Table<S::Address<Worker<S>>>, sink: S::Address<Sink<S, u64>>) -> Worker<S> {
         let (row, column) = (number / size.side(), number % size.side());
-        let cell =
-            |place: usize| size.weight(row * size.block + place / size.block, column * size.block + place % size.block);
-        let block = Arc::new((0..size.block * size.block).map(cell).collect());
+        let cell = |place: usize| size.weight(row * LENGTH + place / LENGTH, column * LENGTH + place % LENGTH);
+        let block = Arc::new((0..LENGTH * LENGTH).map(cell).collect());
         Worker { size, row, column, step: 0, block, shown: [Vec::new(), Vec::new()], has_begun: false, all, sink }
     }
 
@@ -118,8 +118,7 @@ impl<S: System> Worker<S> {
     }
 
     fn compute(&mut self) {
-        let length = self.size.block;
-        let (through, within) = (self.step / length, self.step % length);
+        let (through, within) = (self.step / LENGTH, self.step % LENGTH);
         let shown = std::mem::take(&mut self.shown[self.step % 2]);
         let block_of = |row: usize, column: usize| -> &Block {
             let number = self.number(row, column);
@@ -127,10 +126,10 @@ impl<S: System> Worker<S> {
             other.map_or(&self.block, |other| &other.block)
         };
         let (left, above) = (block_of(self.row, through), block_of(through, self.column));
-        let from_above = &above[within * length..(within + 1) * length];
-        let mut block = Vec::with_capacity(length * length);
-        for (row, own) in self.block.chunks_exact(length).enumerate() {
-            let to = left[row * length + within];
+        let from_above = &above[within * LENGTH..(within + 1) * LENGTH];
+        let mut block = Vec::with_capacity(LENGTH * LENGTH);
+        for (row, own) in self.block.chunks_exact(LENGTH).enumerate() {
+            let to = left[row * LENGTH + within];
             block.extend(own.iter().zip(from_above).map(|(&own, &from)| own.min(to + from)));
         }
         self.block = Arc::new(block);
@@ -192,8 +191,8 @@ mod tests {
 
     #[test]
     fn no_path_is_longer_than_its_edge() {
-        let edges: u64 = (0..900).map(|place| u64::from(SHORT.weight(place / 30, place % 30))).sum();
+        let edges: u64 = (0..10_000).map(|place| u64::from(SHORT.weight(place / 100, place % 100))).sum();
         let paths = sequential(SHORT);
-        assert!(paths < edges && paths >= 30 * 29, "{paths} of {edges}");
+        assert!(paths < edges && paths >= 100 * 99, "{paths} of {edges}");
     }
 }

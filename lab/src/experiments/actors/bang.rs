@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use super::{NINE, Stopwatch, checked, one_size, parameters};
+use super::{NINE, Stopwatch, checked, one_size, scaled};
 use crate::case::{Case, Outcome};
 use crate::experiments::Experiment;
 use crate::peers::actors::{self, Behaviour, Benchmark, Flow, Promise, System};
 
-/// The senders, and the messages of each.
-const WHOLE: (usize, u64) = (1000, 1000);
-const SHORT: (usize, u64) = (100, 100);
+const SENDERS: usize = 1000;
+/// Of each sender.
+const MESSAGES: u64 = 1000;
 
 pub static BANG: Experiment = Experiment {
     name: "bang",
     measures: "1,000 actors send 1,000 messages each to one receiver, without waiting.",
     good: "Faster than every other actor system. The receiver's mailbox is the bottleneck.",
-    variants: |depth, _, _| one_size(depth, WHOLE.0 + 1, SHORT.0 + 1),
+    variants: |depth, _, _| one_size(depth, SENDERS + 1),
     measure: actors::measure::<Bang>,
     ..NINE
 };
@@ -33,6 +33,7 @@ struct Receiver<S: System> {
 impl<S: System> Behaviour<S> for Receiver<S> {
     /// The sender's number.
     type Message = u64;
+    const IS_HUB: bool = true;
 
     #[inline]
     fn receive(&mut self, sender: u64) -> Flow {
@@ -66,16 +67,16 @@ impl<S: System> Behaviour<S> for Sender<S> {
 
 impl Benchmark for Bang {
     async fn root<S: System>(case: Case) -> Outcome {
-        let (senders, messages) = parameters(&case, WHOLE, SHORT);
+        let messages = scaled(&case, MESSAGES);
         let promise = Promise::<S, _>::new();
         let watch = Stopwatch::start();
-        let expected = senders as u64 * messages;
+        let expected = SENDERS as u64 * messages;
         let receiver = S::spawn(Receiver { expected, count: 0, sum: 0, promise: Arc::clone(&promise) });
         let sender = |number| S::spawn(Sender::<S> { number, messages, receiver: receiver.clone() });
-        let all: Vec<_> = (0..senders as u64).map(sender).collect();
+        let all: Vec<_> = (0..SENDERS as u64).map(sender).collect();
         all.iter().for_each(|sender| S::tell(sender, Go));
         let result = promise.kept().await;
         let reading = watch.stop();
-        checked(result, (expected, (0..senders as u64).sum::<u64>() * messages), reading)
+        checked(result, (expected, (0..SENDERS as u64).sum::<u64>() * messages), reading)
     }
 }

@@ -1,20 +1,20 @@
 //! `big`: many actors that send to many. Each of 120 actors sends 20,000 pings, one after the
 //! other, each to another actor at random, and waits for the pong before the next.
 
-use super::{NINE, Random, Sink, Stopwatch, Table, checked, one_size, parameters};
+use super::{NINE, Random, Sink, Stopwatch, Table, checked, one_size, scaled};
 use crate::case::{Case, Outcome};
 use crate::experiments::Experiment;
 use crate::peers::actors::{self, Behaviour, Benchmark, Flow, Promise, System};
 
-/// The actors, and the pings of each.
-const WHOLE: (usize, u64) = (120, 20_000);
-const SHORT: (usize, u64) = (20, 500);
+const ACTORS: usize = 120;
+/// Of each actor.
+const PINGS: u64 = 20_000;
 
 pub static BIG: Experiment = Experiment {
     name: "big",
     measures: "120 actors send 20,000 pings each to others at random, and wait for each pong.",
     good: "Faster than every other actor system. Locality is of no use here: at least 0.95 of random stealing.",
-    variants: |depth, _, _| one_size(depth, WHOLE.0, SHORT.0),
+    variants: |depth, _, _| one_size(depth, ACTORS),
     measure: actors::measure::<Big>,
     ..NINE
 };
@@ -40,10 +40,9 @@ enum Message {
 
 impl<S: System> Player<S> {
     fn ping(&mut self) {
-        let actors = self.all.len();
-        let mut to = self.random.below(actors as u64) as usize;
+        let mut to = self.random.below(ACTORS as u64) as usize;
         if to == self.number {
-            to = if to + 1 == actors { 0 } else { to + 1 };
+            to = if to + 1 == ACTORS { 0 } else { to + 1 };
         }
         S::tell(&self.all[to], Message::Ping(self.number as u32));
     }
@@ -71,18 +70,18 @@ impl<S: System> Behaviour<S> for Player<S> {
 
 impl Benchmark for Big {
     async fn root<S: System>(case: Case) -> Outcome {
-        let (actors, pings) = parameters(&case, WHOLE, SHORT);
+        let pings = scaled(&case, PINGS);
         let promise = Promise::<S, _>::new();
         let watch = Stopwatch::start();
-        let sink = S::spawn(Sink::new(actors, &promise));
+        let sink = S::spawn(Sink::new(ACTORS, &promise));
         let all = Table::default();
         let player = |number| {
             let (random, all, sink) = (Random::of(number), all.clone(), sink.clone());
             S::spawn(Player::<S> { number, random, left: pings, pongs: 0, all, sink })
         };
-        all.fill((0..actors).map(player));
+        all.fill((0..ACTORS).map(player));
         all.iter().for_each(|player| S::tell(player, Message::Begin));
         let pongs: u64 = promise.kept().await.iter().sum();
-        checked(pongs, actors as u64 * pings, watch.stop())
+        checked(pongs, ACTORS as u64 * pings, watch.stop())
     }
 }

@@ -5,15 +5,14 @@
 
 use std::collections::HashMap;
 
-use super::requests::{self, Plan, Structure};
-use super::{NINE, Random, SHORT as SHORT_VARIANT, WHOLE as WHOLE_VARIANT, parameters};
+use super::requests::{self, Plan, Structure, WORKERS};
+use super::{NINE, Random, one_size, scaled};
 use crate::case::{Case, Outcome};
 use crate::experiments::{Depth, Experiment, Plot, Variant};
 use crate::peers::actors::{self, Benchmark, System};
 
-/// The workers, and the requests of each.
-const WHOLE: (usize, u64) = (20, 10_000);
-const SHORT: (usize, u64) = (5, 200);
+/// Of each worker.
+const REQUESTS: u64 = 10_000;
 
 const KEYS: u64 = 512;
 
@@ -27,12 +26,12 @@ pub static CDICT: Experiment = Experiment {
     good: "Faster than every other actor system. Workers should stay near the dictionary.",
     plots: &[Plot::Normalised { metric: "run_ms" }, Plot::Lines { metric: "run_ms" }],
     unit: "words of a value",
-    variants: |depth, _, _| match depth {
-        Depth::Tour => vec![Variant::new(SHORT_VARIANT, SHORT.0 + 1)],
-        Depth::Full => {
-            let sizes = WORDS.iter().map(|words| Variant::new(words, WHOLE.0 + 1));
-            std::iter::once(Variant::new(WHOLE_VARIANT, WHOLE.0 + 1)).chain(sizes).collect()
+    variants: |depth, _, _| {
+        let mut variants = one_size(depth, WORKERS + 1);
+        if depth == Depth::Full {
+            variants.extend(WORDS.iter().map(|words| Variant::new(words, WORKERS + 1)));
         }
+        variants
     },
     measure: actors::measure::<Dictionaries>,
     ..NINE
@@ -122,15 +121,15 @@ impl<V: Value> Plan<Dictionary<V>> for Mix {
 
 impl Benchmark for Dictionaries {
     async fn root<S: System>(case: Case) -> Outcome {
-        let sizes = parameters(&case, WHOLE, SHORT);
+        let requests = scaled(&case, REQUESTS);
         match case.variant.parse() {
             Ok(words) => {
                 let dictionary = Dictionary::<Vec<u64>> { table: HashMap::new(), writes: 0 };
-                requests::run::<S, _, _>(dictionary, Mix { writes: 20, words }, sizes).await
+                requests::run::<S, _, _>(dictionary, Mix { writes: 20, words }, requests).await
             }
             Err(_) => {
                 let dictionary = Dictionary::<u64> { table: HashMap::new(), writes: 0 };
-                requests::run::<S, _, _>(dictionary, Mix { writes: 10, words: 1 }, sizes).await
+                requests::run::<S, _, _>(dictionary, Mix { writes: 10, words: 1 }, requests).await
             }
         }
     }

@@ -2,15 +2,14 @@
 //! the length of the list: of a hundred requests of each of 20 workers, one counts the nodes, ten
 //! insert a number, and the others look for one.
 
-use super::requests::{self, Plan, Structure};
-use super::{NINE, Random, one_size, parameters};
+use super::requests::{self, Plan, Structure, WORKERS};
+use super::{NINE, Random, one_size, scaled};
 use crate::case::{Case, Outcome};
 use crate::experiments::Experiment;
 use crate::peers::actors::{self, Benchmark, System};
 
-/// The workers, and the requests of each.
-const WHOLE: (usize, u64) = (20, 8_000);
-const SHORT: (usize, u64) = (5, 200);
+/// Of each worker.
+const REQUESTS: u64 = 8_000;
 
 const NUMBERS: u64 = 524_287;
 
@@ -18,7 +17,7 @@ pub static CSLL: Experiment = Experiment {
     name: "csll",
     measures: "20 actors send 8,000 requests each to an actor with a sorted linked list, and wait for each answer: one of a hundred counts the list, ten insert, the others search.",
     good: "Faster than every other actor system. The list is most of the work.",
-    variants: |depth, _, _| one_size(depth, WHOLE.0 + 1, SHORT.0 + 1),
+    variants: |depth, _, _| one_size(depth, WORKERS + 1),
     measure: actors::measure::<Lists>,
     ..NINE
 };
@@ -158,7 +157,7 @@ impl Plan<List> for Mix {
 
 impl Benchmark for Lists {
     async fn root<S: System>(case: Case) -> Outcome {
-        requests::run::<S, _, _>(List::default(), Mix, parameters(&case, WHOLE, SHORT)).await
+        requests::run::<S, _, _>(List::default(), Mix, scaled(&case, REQUESTS)).await
     }
 }
 

@@ -1,14 +1,14 @@
 //! `logm`: pairs of actors that call each other. Each of ten controllers has its computer make
 //! 25,000 terms of a logistic map, one after the other.
 
-use super::{NINE, Sink, Stopwatch, checked_near, one_size, parameters};
+use super::{NINE, Sink, Stopwatch, checked_near, one_size, scaled};
 use crate::case::{Case, Outcome};
 use crate::experiments::Experiment;
 use crate::peers::actors::{self, Behaviour, Benchmark, Flow, Promise, System};
 
-/// The pairs, and the terms of each.
-const WHOLE: (usize, u64) = (10, 25_000);
-const SHORT: (usize, u64) = (4, 500);
+const PAIRS: usize = 10;
+/// Of each pair.
+const TERMS: u64 = 25_000;
 
 /// A result may differ by this much.
 const ERROR: f64 = 1e-12;
@@ -17,7 +17,7 @@ pub static LOGM: Experiment = Experiment {
     name: "logm",
     measures: "10 pairs of actors: one has the other compute 25,000 terms of a logistic map, one by one.",
     good: "Faster than every other actor system. A pair should stay together.",
-    variants: |depth, _, _| one_size(depth, 2 * WHOLE.0, 2 * SHORT.0),
+    variants: |depth, _, _| one_size(depth, 2 * PAIRS),
     measure: actors::measure::<LogisticMaps>,
     ..NINE
 };
@@ -85,12 +85,12 @@ impl<S: System> Behaviour<S> for Computer<S> {
 
 impl Benchmark for LogisticMaps {
     async fn root<S: System>(case: Case) -> Outcome {
-        let (pairs, terms) = parameters(&case, WHOLE, SHORT);
+        let terms = scaled(&case, TERMS);
         let promise = Promise::<S, _>::new();
         let watch = Stopwatch::start();
-        let sink = S::spawn(Sink::new(pairs, &promise));
+        let sink = S::spawn(Sink::new(PAIRS, &promise));
         let mut both = Vec::new();
-        for pair in 0..pairs {
+        for pair in 0..PAIRS {
             let (x, sink) = (first(pair), sink.clone());
             let controller = S::spawn(Controller::<S> { pair, x, left: terms, computer: None, sink });
             let computer = S::spawn(Computer::<S> { rate: rate(pair), controller: controller.clone() });
@@ -101,7 +101,7 @@ impl Benchmark for LogisticMaps {
         }
         let sum: f64 = promise.kept().await.iter().sum();
         let reading = watch.stop();
-        let right = (0..pairs).map(|pair| (0..terms).fold(first(pair), |x, _| next(rate(pair), x))).sum();
+        let right = (0..PAIRS).map(|pair| (0..terms).fold(first(pair), |x, _| next(rate(pair), x))).sum();
         checked_near(sum, right, ERROR, reading)
     }
 }

@@ -9,8 +9,10 @@ use crate::case::{Case, Outcome};
 use crate::experiments::Experiment;
 use crate::peers::actors::{self, Behaviour, Benchmark, Flow, Promise, System};
 
-const WHOLE: Size = Size { queens: 12, workers: 20, solutions: 14_200 };
-const SHORT: Size = Size { queens: 8, workers: 5, solutions: 92 };
+const WHOLE: Size = Size { queens: 12, solutions: 14_200 };
+const SHORT: Size = Size { queens: 8, solutions: 92 };
+
+const WORKERS: usize = 20;
 
 /// Boards with this number of queens are not divided any more.
 const THRESHOLD: usize = 4;
@@ -19,7 +21,7 @@ pub static NQN: Experiment = Experiment {
     name: "nqn",
     measures: "All 14,200 ways to place 12 queens: a master hands boards to 20 workers in turn, which divide them until they have 4 queens, and then count.",
     good: "Faster than every other actor system.",
-    variants: |depth, _, _| one_size(depth, WHOLE.workers + 1, SHORT.workers + 1),
+    variants: |depth, _, _| one_size(depth, WORKERS + 1),
     measure: actors::measure::<Queens>,
     ..NINE
 };
@@ -29,7 +31,6 @@ struct Queens;
 #[derive(Clone, Copy)]
 struct Size {
     queens: usize,
-    workers: usize,
     solutions: u64,
 }
 
@@ -79,13 +80,14 @@ struct Master<S: System> {
 
 impl<S: System> Behaviour<S> for Master<S> {
     type Message = Message;
+    const IS_HUB: bool = true;
 
     fn receive(&mut self, message: Message) -> Flow {
         match message {
             Message::Work(board) => {
                 self.outstanding += 1;
                 S::tell(&self.workers[self.next], board);
-                self.next = if self.next + 1 == self.workers.len() { 0 } else { self.next + 1 };
+                self.next = if self.next + 1 == WORKERS { 0 } else { self.next + 1 };
             }
             Message::Done(solutions) => {
                 self.solutions += solutions;
@@ -134,7 +136,7 @@ impl Benchmark for Queens {
             solutions: 0,
             promise: Arc::clone(&promise),
         });
-        workers.fill((0..size.workers).map(|_| S::spawn(Worker::<S> { size, master: master.clone() })));
+        workers.fill((0..WORKERS).map(|_| S::spawn(Worker::<S> { size, master: master.clone() })));
         S::tell(&master, Message::Work(Board::default()));
         let solutions = promise.kept().await;
         checked(solutions, size.solutions, watch.stop())

@@ -6,14 +6,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{NINE, Random, Sink, one_size, parameters};
+use super::{NINE, Random, Sink, one_size, parameters, scaled};
 use crate::case::{Case, Outcome, Reading};
 use crate::experiments::{Experiment, Metric, Plot};
 use crate::peers::Peer;
 use crate::peers::actors::{self, Behaviour, Benchmark, Flow, Promise, System};
 
-const WHOLE: Size = Size { sessions: 100_000, groups: 1000, rounds: 20, period: Duration::from_millis(100) };
-const SHORT: Size = Size { sessions: 2000, groups: 20, rounds: 3, period: Duration::from_millis(20) };
+const SESSIONS: u64 = 100_000;
+const GROUPS: usize = 1000;
+const ROUNDS: u32 = 20;
+const SHORT_ROUNDS: u32 = 3;
+const PERIOD: Duration = Duration::from_millis(100);
 
 /// A session is in at most this number of groups.
 const MOST_GROUPS: u64 = 4;
@@ -28,34 +31,24 @@ pub static PUBSUB: Experiment = Experiment {
         Metric::higher("deliveries_per_s", "million deliveries/s", 1e6),
     ],
     plots: &[Plot::Normalised { metric: "latency_ms" }, Plot::Bars { metric: "p99_ms" }],
-    variants: |depth, _, _| one_size(depth, WHOLE.sessions + WHOLE.groups, SHORT.sessions + SHORT.groups),
+    variants: |depth, _, _| one_size(depth, SESSIONS as usize + GROUPS),
     measure: actors::measure::<Publishing>,
     ..NINE
 };
 
 struct Publishing;
 
-#[derive(Clone, Copy)]
-struct Size {
-    sessions: usize,
-    groups: usize,
-    rounds: u32,
-    period: Duration,
-}
-
-impl Size {
-    /// Returns the groups of a session, each once.
-    fn groups_of(self, session: usize) -> Vec<usize> {
-        let mut random = Random::of(session);
-        let mut groups = Vec::new();
-        for _ in 0..1 + random.below(MOST_GROUPS) {
-            let group = random.below(self.groups as u64) as usize;
-            if !groups.contains(&group) {
-                groups.push(group);
-            }
+/// Returns the groups of a session, each once.
+fn groups_of(session: usize) -> Vec<usize> {
+    let mut random = Random::of(session);
+    let mut groups = Vec::new();
+    for _ in 0..1 + random.below(MOST_GROUPS) {
+        let group = random.below(GROUPS as u64) as usize;
+        if !groups.contains(&group) {
+            groups.push(group);
         }
-        groups
     }
+    groups
 }
 
 /// A message of a group, which all receivers share.
@@ -95,6 +88,7 @@ struct Due(Instant);
 
 impl<S: System> Behaviour<S> for Publisher<S> {
     type Message = Due;
+    const IS_HUB: bool = true;
 
     fn receive(&mut self, Due(due): Due) -> Flow {
         let post = Arc::new(Post { due });
@@ -107,24 +101,25 @@ impl<S: System> Behaviour<S> for Publisher<S> {
 
 impl Benchmark for Publishing {
     async fn root<S: System>(case: Case) -> Outcome {
-        let size = parameters(&case, WHOLE, SHORT);
+        let sessions = scaled(&case, SESSIONS) as usize;
+        let rounds = parameters(&case, ROUNDS, SHORT_ROUNDS);
         let promise = Promise::<S, _>::new();
-        let sink = S::spawn(Sink::new(size.sessions, &promise));
-        let mut groups: Vec<Vec<_>> = (0..size.groups).map(|_| Vec::new()).collect();
+        let sink = S::spawn(Sink::new(sessions, &promise));
+        let mut groups: Vec<Vec<_>> = (0..GROUPS).map(|_| Vec::new()).collect();
         let mut memberships = 0;
-        for number in 0..size.sessions {
-            let own = size.groups_of(number);
+        for number in 0..sessions {
+            let own = groups_of(number);
             memberships += own.len();
-            let expected = own.len() * size.rounds as usize;
+            let expected = own.len() * rounds as usize;
             let times = Vec::with_capacity(expected);
             let session = S::spawn(Session::<S> { number, times, expected, sink: sink.clone() });
             own.into_iter().for_each(|group| groups[group].push(session.clone()));
         }
         let publishers: Vec<_> =
             groups.into_iter().map(|subscribers| S::spawn(Publisher::<S> { subscribers })).collect();
-        let begun = Instant::now() + size.period;
-        for round in 0..size.rounds {
-            let due = begun + round * size.period;
+        let begun = Instant::now() + PERIOD;
+        for round in 0..rounds {
+            let due = begun + round * PERIOD;
             let left = due.saturating_duration_since(Instant::now());
             if !left.is_zero() {
                 S::Strands::sleep(left).await;
@@ -133,7 +128,7 @@ impl Benchmark for Publishing {
         }
         let times = promise.kept().await;
         let elapsed = begun.elapsed();
-        outcome(times.into_iter().flatten().collect(), memberships * size.rounds as usize, elapsed)
+        outcome(times.into_iter().flatten().collect(), memberships * rounds as usize, elapsed)
     }
 }
 
@@ -158,11 +153,11 @@ mod tests {
     #[test]
     fn a_session_is_in_one_to_four_groups_each_once() {
         for session in 0..1000 {
-            let mut groups = WHOLE.groups_of(session);
+            let mut groups = groups_of(session);
             assert!((1..=4).contains(&groups.len()));
             groups.sort();
             groups.dedup();
-            assert_eq!(groups.len(), groups.iter().filter(|&&group| group < WHOLE.groups).count());
+            assert_eq!(groups.len(), groups.iter().filter(|&&group| group < GROUPS).count());
         }
     }
 

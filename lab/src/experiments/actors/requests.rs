@@ -5,6 +5,8 @@ use super::{Random, Sink, Stopwatch, Table, checked};
 use crate::case::Outcome;
 use crate::peers::actors::{Behaviour, Flow, Promise, System};
 
+pub const WORKERS: usize = 20;
+
 /// The data structure.
 pub trait Structure: Send + Unpin + 'static {
     type Request: Send + 'static;
@@ -37,6 +39,7 @@ struct Keeper<S: System, T: Structure, P: Plan<T>> {
 impl<S: System, T: Structure, P: Plan<T>> Behaviour<S> for Keeper<S, T, P> {
     /// The worker's number and its request.
     type Message = (u32, T::Request);
+    const IS_HUB: bool = true;
 
     fn receive(&mut self, (worker, request): (u32, T::Request)) -> Flow {
         let answer = self.structure.serve(request);
@@ -83,23 +86,19 @@ impl<S: System, T: Structure, P: Plan<T>> Behaviour<S> for Worker<S, T, P> {
     }
 }
 
-/// Runs the workers. The result is the number of answers, and both sums.
-pub async fn run<S: System, T: Structure, P: Plan<T>>(
-    structure: T,
-    plan: P,
-    (workers, requests): (usize, u64),
-) -> Outcome {
+/// Runs the workers, with a number of requests for each. The result is the number of answers, and both sums.
+pub async fn run<S: System, T: Structure, P: Plan<T>>(structure: T, plan: P, requests: u64) -> Outcome {
     let promise = Promise::<S, _>::new();
     let watch = Stopwatch::start();
-    let sink = S::spawn(Sink::new(workers + 1, &promise));
+    let sink = S::spawn(Sink::new(WORKERS + 1, &promise));
     let all = Table::default();
-    let left = workers as u64 * requests;
+    let left = WORKERS as u64 * requests;
     let keeper = S::spawn(Keeper::<S, T, P> { structure, left, workers: all.clone(), sink: sink.clone(), served: 0 });
     let worker = |number| {
         let (plan, random, keeper, sink) = (plan.clone(), Random::of(number), keeper.clone(), sink.clone());
         S::spawn(Worker::<S, T, P> { number, plan, random, left: requests, answers: 0, noted: 0, keeper, sink })
     };
-    all.fill((0..workers).map(worker));
+    all.fill((0..WORKERS).map(worker));
     all.iter().for_each(|worker| S::tell(worker, None));
     let mut reports = promise.kept().await;
     let reading = watch.stop();

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use super::{NINE, Stopwatch, checked_near, one_size, parameters};
+use super::{NINE, Stopwatch, checked_near, one_size, scaled};
 use crate::case::{Case, Outcome};
 use crate::experiments::Experiment;
 use crate::peers::actors::{self, Behaviour, Benchmark, Flow, Promise, System};
 
-/// The workers, and the pieces of all.
-const WHOLE: (usize, u64) = (100, 10_000_000);
-const SHORT: (usize, u64) = (10, 20_000);
+const WORKERS: usize = 100;
+/// Of all workers.
+const PIECES: u64 = 10_000_000;
 
 const FROM: f64 = 1.0;
 const TO: f64 = 5.0;
@@ -20,7 +20,7 @@ pub static TRAPR: Experiment = Experiment {
     name: "trapr",
     measures: "An integral of 10,000,000 pieces by the trapezoid rule: a master spawns 100 workers, each of which computes a part, answers and ends.",
     good: "Faster than every other actor system, or as fast: the figure is mostly the integral.",
-    variants: |depth, _, _| one_size(depth, WHOLE.0 + 1, SHORT.0 + 1),
+    variants: |depth, _, _| one_size(depth, WORKERS + 1),
     measure: actors::measure::<Trapezoids>,
     ..NINE
 };
@@ -48,7 +48,6 @@ impl Part {
 }
 
 struct Master<S: System> {
-    workers: usize,
     pieces: u64,
     /// By the number of the part.
     parts: Vec<f64>,
@@ -65,13 +64,14 @@ enum Message<S: System> {
 
 impl<S: System> Behaviour<S> for Master<S> {
     type Message = Message<S>;
+    const IS_HUB: bool = true;
 
     fn receive(&mut self, message: Message<S>) -> Flow {
         match message {
             Message::Begin(own) => {
-                let pieces = self.pieces / self.workers as u64;
+                let pieces = self.pieces / WORKERS as u64;
                 let width = (TO - FROM) / self.pieces as f64;
-                for number in 0..self.workers {
+                for number in 0..WORKERS {
                     let from = FROM + number as f64 * pieces as f64 * width;
                     let worker = S::spawn(Worker::<S> { number: number as u32, master: own.clone() });
                     S::tell(&worker, Part { from, width, pieces });
@@ -106,11 +106,11 @@ impl<S: System> Behaviour<S> for Worker<S> {
 
 impl Benchmark for Trapezoids {
     async fn root<S: System>(case: Case) -> Outcome {
-        let (workers, pieces) = parameters(&case, WHOLE, SHORT);
+        let pieces = scaled(&case, PIECES);
         let promise = Promise::<S, _>::new();
         let watch = Stopwatch::start();
-        let (parts, promised) = (vec![0.0; workers], Arc::clone(&promise));
-        let master = S::spawn(Master::<S> { workers, pieces, parts, missing: workers, promise: promised });
+        let (parts, promised) = (vec![0.0; WORKERS], Arc::clone(&promise));
+        let master = S::spawn(Master::<S> { pieces, parts, missing: WORKERS, promise: promised });
         S::tell(&master, Message::Begin(master.clone()));
         let integral = promise.kept().await;
         let reading = watch.stop();
