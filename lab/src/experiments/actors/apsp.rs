@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{NINE, Random, Sink, Stopwatch, Table, checked, one_size, parameters};
 use crate::case::{Case, Outcome};
-use crate::experiments::Experiment;
+use crate::experiments::{Depth, Experiment};
 use crate::peers::actors::{self, Behaviour, Benchmark, Flow, Promise, System};
 
 const WHOLE: Size = Size { nodes: 300 };
@@ -19,7 +19,7 @@ pub static APSP: Experiment = Experiment {
     name: "apsp",
     measures: "All shortest paths among 300 nodes by Floyd and Warshall: 36 actors with a block of 50 x 50 each, which they show to their row and column in every step.",
     good: "Faster than every other actor system. Blocks should stay near the caches that have them.",
-    variants: |depth, _, _| one_size(depth, WHOLE.actors()),
+    variants: |depth, _, _| one_size(depth, if depth == Depth::Tour { SHORT.actors() } else { WHOLE.actors() }),
     measure: actors::measure::<ShortestPaths>,
     ..NINE
 };
