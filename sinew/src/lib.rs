@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
+pub mod actor;
 mod base;
 pub mod cancel;
 pub mod event;

@@ -4,7 +4,7 @@
 use super::delayed::Delayed;
 use super::errors::{NoTurn, Reason, Rejected};
 use super::turn;
-use crate::mailbox::{self, Content, Handle, Mailbox, Meter, Refused};
+use crate::mailbox::{self, Content, Handle, Mailbox, Meter, Refused, State};
 use crate::processor::cluster::Cluster;
 use crate::processor::spawn::SpawnError;
 use crate::processor::with_current;
@@ -30,6 +30,8 @@ pub struct Colour {
 /// The permits for events that wait, if their number is bounded.
 type Bound = Option<Arc<Semaphore>>;
 
+impl State for Bound {}
+
 /// An event of a bounded colour. It gives its permit back when it begins.
 struct Bounded<C> {
     permit: OwnedPermit,
@@ -37,9 +39,9 @@ struct Bounded<C> {
 }
 
 impl<C: Content> Content for Bounded<C> {
-    fn run(self) {
+    fn run(self, mailbox: &Mailbox) {
         drop(self.permit);
-        self.content.run();
+        self.content.run(mailbox);
     }
 }
 

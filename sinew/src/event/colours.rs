@@ -3,7 +3,7 @@
 use super::colour::Colour;
 use super::errors::{NoTurn, Rejected};
 use super::turn;
-use crate::mailbox::{self, Content};
+use crate::mailbox::{self, Content, Mailbox};
 use crate::processor::cluster::Cluster;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -60,7 +60,7 @@ struct Followed<F, D> {
 }
 
 impl<F: FnOnce(), D> Content for Followed<F, D> {
-    fn run(self) {
+    fn run(self, _: &Mailbox) {
         let _then = self.then;
         (self.first)();
     }

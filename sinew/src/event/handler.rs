@@ -2,7 +2,7 @@
 
 use super::colour::Colour;
 use super::errors::Rejected;
-use crate::mailbox::{self, Content, Meter};
+use crate::mailbox::{self, Content, Mailbox, Meter};
 use std::fmt;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ struct Call<T: 'static> {
 
 impl<T> Content for Call<T> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: &Mailbox) {
         (self.handler.run)(self.argument);
     }
 }

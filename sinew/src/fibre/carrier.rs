@@ -28,7 +28,7 @@ pub(crate) fn create(processor: &Processor, work: fn()) -> io::Result<Ready> {
         class,
         pinned: false,
         id: processor.fresh_id(),
-        name: Some("event".into()),
+        name: None,
         scope: None,
         spawned_at: Location::caller(),
     };
@@ -53,7 +53,7 @@ fn record_of_ready(ready: &Ready) -> &Record {
 fn serve(work: fn()) {
     while with_current(|processor| processor.expect("carriers run on processors").carriers().handed() != 0) {
         work();
-        if !is_fresh() {
+        if !is_fresh() || is_cancelled() {
             break;
         }
         suspend(current_stack().expect("a carrier is a fibre"), After::Resting);
@@ -70,6 +70,23 @@ pub(crate) fn renew() -> bool {
     let Some(record) = current_record() else { return false };
     record.locals().renew(|| record.head().ignore_switches());
     is_fresh()
+}
+
+/// Notes that the calling carrier runs the mailbox at this address.
+#[inline]
+pub(crate) fn take(mailbox: usize) {
+    current_record().into_iter().for_each(|record| record.carry(mailbox));
+}
+
+/// Returns the address of the mailbox whose letter the caller is; 0 if it is none.
+#[inline]
+pub(crate) fn carried() -> usize {
+    current_record().map_or(0, Record::carried)
+}
+
+/// Says whether the calling carrier has been cancelled with its last piece of work.
+fn is_cancelled() -> bool {
+    current_record().is_some_and(|record| record.head().cancel().is_requested())
 }
 
 /// Says whether nobody has a handle to the calling carrier.

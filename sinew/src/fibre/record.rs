@@ -23,6 +23,7 @@ use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 /// What the runtime knows of a fibre.
@@ -34,14 +35,25 @@ pub(crate) struct Record {
     join: AtomicU64,
     id: NonZeroU64,
     locals: Locals,
-    name: Option<Box<str>>,
+    name: Name,
     scope: Option<Arc<ScopeShared>>,
     spawned_at: &'static Location<'static>,
     typed: &'static Typed,
 }
 
+/// The name of a fibre, if it has one.
+enum Name {
+    Given(Box<str>),
+    /// The address of the mailbox that the fibre carries; 0 if it is no carrier. Carriers have no name, so the word
+    /// takes no space. Written by the fibre, read by any thread.
+    Carries(AtomicUsize),
+}
+
+const _: () = assert!(size_of::<Name>() == size_of::<Box<str>>());
+
 /// The kind of strand that fibres are.
-pub(crate) static FIBRE: Kind = Kind { run: Record::run_here, free: Record::free, weigh: Weight::unknown };
+pub(crate) static FIBRE: Kind =
+    Kind { run: Record::run_here, free: Record::free, weigh: Weight::unknown, nature: None };
 
 /// What depends on the types of the closure and its result.
 struct Typed {
@@ -114,7 +126,7 @@ impl Record {
             join: AtomicU64::new(0),
             id: plan.id,
             locals: Locals::new(),
-            name: plan.name,
+            name: plan.name.map_or(Name::Carries(AtomicUsize::new(0)), Name::Given),
             scope: plan.scope.and_then(Entered::into_shared),
             spawned_at: plan.spawned_at,
             typed: const {
@@ -159,7 +171,27 @@ impl Record {
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        match &self.name {
+            Name::Given(name) => Some(name),
+            Name::Carries(_) => (self.carried() != 0).then_some("event"),
+        }
+    }
+
+    /// Notes that the fibre carries the mailbox at this address. By the fibre, a carrier.
+    #[inline]
+    pub(crate) fn carry(&self, mailbox: usize) {
+        if let Name::Carries(carried) = &self.name {
+            carried.store(mailbox, Relaxed);
+        }
+    }
+
+    /// Returns the address of the mailbox that the fibre carries; 0 if it is no carrier.
+    #[inline]
+    pub(crate) fn carried(&self) -> usize {
+        match &self.name {
+            Name::Given(_) => 0,
+            Name::Carries(carried) => carried.load(Relaxed),
+        }
     }
 
     pub(crate) fn class(&self) -> Class {

@@ -19,6 +19,9 @@ const TURN_US: u64 = 50;
 
 /// What a carrier does between two letters. Plugged in by the runtime.
 pub(crate) trait Carrying {
+    /// Notes that the calling carrier runs the mailbox at this address.
+    fn take(mailbox: usize);
+
     /// Clears what a letter has left behind on the carrier. Returns `false` if the carrier has to end.
     fn renew() -> bool;
 }
@@ -52,26 +55,30 @@ pub(crate) fn work<C: Carrying>() {
 /// Runs letters until there are none, or until it is time for others. Returns the mailbox if it has letters.
 fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
     owned.note_carrier(current_stack().map_or(0, |stack| address_of(stack.strand())));
+    C::take(address);
     let weighs = owned.mailbox().cluster().weighs();
-    let mut turn = Turn { weighs, letters: 0, ns: 0, undivided_ns: 0, timed: 0, meter: None };
+    let mut turn = Turn { weighs, letters: 0, ns: 0, undivided: 0, timed: 0, meter: None };
     let first = with_processor(|processor| processor.carriers().letters());
     // One for the whole turn, not one for each letter: that costs a nanosecond. After a panic the turn goes on.
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| turn.run::<C>(&owned, address, first))) {
-        // The panic hook has reported it. Dropping the payload might panic again.
-        std::mem::forget(payload);
         turn.meter.into_iter().for_each(Meter::note_panic);
-        if turn.is_over::<C>(address, None) {
+        match owned.mailbox().nature() {
+            Some(nature) => (nature.note_panic)(&owned, payload),
+            // The panic hook has reported it. Dropping the payload might panic again.
+            None => std::mem::forget(payload),
+        }
+        if turn.is_over::<C>(&owned, address, None) {
             break;
         }
     }
     if weighs {
-        owned.mailbox().take_weight(turn.ns, turn.undivided_ns, u64::from(turn.letters));
+        owned.mailbox().take_weight(turn.ns, turn.undivided, u64::from(turn.letters));
     }
     owned.note_carrier(0);
     with_processor(|processor| processor.carriers().count_letters(turn.letters));
     // What the scheduler learns when the mailbox is ready again.
     owned.note_end(After::Idle);
-    let more = if owned.has_letters() { owned } else { owned.rest().err()? };
+    let more = if owned.has_work() { owned } else { owned.rest().err()? };
     more.note_end(After::Yielded);
     Some(more)
 }
@@ -82,7 +89,7 @@ struct Turn<'a> {
     letters: u32,
     /// What the letters weighed, with and without penalties.
     ns: u64,
-    undivided_ns: u64,
+    undivided: u32,
     /// The time that the timed letters have taken, in cycles.
     timed: u64,
     /// The meter of the letter that runs.
@@ -94,28 +101,32 @@ impl Turn<'_> {
     /// first letter on its processor.
     #[inline]
     fn run<C: Carrying>(&mut self, owned: &Owned, mailbox: usize, first: u32) {
-        while let Some(letter) = owned.next_letter() {
+        loop {
+            if owned.mailbox().marks() != 0 && self.attend::<C>(owned, mailbox) {
+                break;
+            }
+            let Some(letter) = owned.next_letter() else { break };
             let number = first.wrapping_add(self.letters);
             self.letters += 1;
             if self.weighs {
                 self.ns += letter.load().ns();
-                self.undivided_ns += letter.load().undivided_ns();
+                self.undivided += letter.load().undivided();
             }
             let meter = letter.meter();
             self.meter = Some(meter);
             let is_over = if meter.wants_sample(number) {
                 let began = cycles();
-                let paper = letter.run();
+                let paper = letter.run(owned.mailbox());
                 let took = cycles().saturating_sub(began);
                 // A letter that has blocked is not timed.
                 if with_processor(|processor| processor.carriers().is_in_place(mailbox)) {
                     self.timed += took;
                     meter.note(ns_of(took));
                 }
-                self.is_over::<C>(mailbox, Some(paper)) || self.timed >= cycles_in_us(TURN_US)
+                self.is_over::<C>(owned, mailbox, Some(paper)) || self.timed >= cycles_in_us(TURN_US)
             } else {
-                let paper = letter.run();
-                self.is_over::<C>(mailbox, Some(paper))
+                let paper = letter.run(owned.mailbox());
+                self.is_over::<C>(owned, mailbox, Some(paper))
             };
             if is_over {
                 break;
@@ -125,11 +136,25 @@ impl Turn<'_> {
 
     /// Frees the paper of a letter that has run. Returns whether it is time for others.
     #[inline(always)]
-    fn is_over<C: Carrying>(&self, mailbox: usize, paper: Option<Paper>) -> bool {
+    fn is_over<C: Carrying>(&self, owned: &Owned, mailbox: usize, paper: Option<Paper>) -> bool {
         let is_in_place = with_processor(|processor| {
             paper.into_iter().for_each(|paper| paper.recycle(processor));
             processor.carriers().is_in_place(mailbox)
         });
+        if !is_in_place {
+            owned.come_back();
+        }
         !C::renew() || !is_in_place || self.letters >= TURN_LETTERS
+    }
+
+    /// Does what the marks of the mailbox ask for. Returns whether it is time for others.
+    #[cold]
+    #[inline(never)]
+    fn attend<C: Carrying>(&self, owned: &Owned, mailbox: usize) -> bool {
+        match owned.mailbox().nature() {
+            Some(nature) => (nature.attend)(owned),
+            None => owned.mailbox().take_marks(u8::MAX),
+        }
+        self.is_over::<C>(owned, mailbox, None)
     }
 }

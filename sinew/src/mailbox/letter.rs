@@ -5,23 +5,37 @@
 //! a letter of one cache line.
 #![allow(unsafe_code)]
 
+use super::memory::Mailbox;
 use super::meter::Meter;
 use super::word::Address;
-use crate::processor::{Processor, put_memory};
+use crate::processor::{Processor, put_memory, with_current};
 use crate::strand::blocks::{self, Blocks};
 use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
 /// What a letter does when its turn comes.
-pub(crate) trait Content {
-    /// Does it.
-    fn run(self);
+pub(crate) trait Content: Sized {
+    /// Does it. `mailbox` is the one that the letter was posted to, and the caller owns it.
+    fn run(self, mailbox: &Mailbox);
+
+    /// Drops the letter unread.
+    #[cold]
+    fn discard(self, _why: Unread) {}
+}
+
+/// Why a letter is dropped unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// Its mailbox has ended.
+    Ended,
+    /// A newer letter has taken its place.
+    Displaced,
 }
 
 impl<F: FnOnce()> Content for F {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: &Mailbox) {
         self();
     }
 }
@@ -31,11 +45,11 @@ impl<F: FnOnce()> Content for F {
 struct Head {
     /// The next older letter in the mailbox; the next newer one when the letters have been taken.
     link: Cell<Option<NonNull<Head>>>,
-    /// Takes the content out of the letter and runs it.
+    /// Takes the content out of the letter. Runs it with the mailbox, or discards it.
     ///
     /// # Safety
     /// The head is that of a letter with such a content, which is still in it.
-    call: unsafe fn(NonNull<Head>),
+    call: unsafe fn(NonNull<Head>, Result<&Mailbox, Unread>),
     /// The meter for letters of this sort. It lives as long as the mailbox or longer.
     meter: NonNull<Meter>,
     load: Load,
@@ -57,8 +71,9 @@ impl Load {
         Load { ns, penalty: u16::try_from(penalty).unwrap_or(u16::MAX), lines: 0 }
     }
 
-    pub(super) fn undivided_ns(self) -> u64 {
-        self.ns.into()
+    /// Returns the time without the penalty, in the unit of `Mailbox::undivided`.
+    pub(super) fn undivided(self) -> u32 {
+        self.ns >> super::memory::UNDIVIDED_SHIFT
     }
 
     pub(super) fn ns(self) -> u64 {
@@ -148,11 +163,14 @@ impl Sealed {
 
 /// # Safety
 /// As for `Head::call`.
-unsafe fn call<F: Content>(head: NonNull<Head>) {
+unsafe fn call<F: Content>(head: NonNull<Head>, mailbox: Result<&Mailbox, Unread>) {
     let letter = head.cast::<Written<F>>();
     // SAFETY: by the contract.
     let content = unsafe { (&raw const (*letter.as_ptr()).content).read() };
-    content.run();
+    match mailbox {
+        Ok(mailbox) => content.run(mailbox),
+        Err(why) => content.discard(why),
+    }
 }
 
 #[inline(always)]
@@ -181,12 +199,54 @@ impl Letter {
 
     /// Runs the content. If it panics, so does this.
     #[inline]
-    pub(super) fn run(self) -> Paper {
+    pub(super) fn run(self, mailbox: &Mailbox) -> Paper {
         // Also when the content panics.
         let paper = Paper(self.0);
         // SAFETY: the letter is ours, and the content is in it.
-        unsafe { (self.0.as_ref().call)(self.0) };
+        unsafe { (self.0.as_ref().call)(self.0, Ok(mailbox)) };
         paper
+    }
+
+    /// Discards the content. If that panics, so does this.
+    pub(super) fn discard(self, why: Unread) {
+        let _paper = Paper(self.0);
+        // SAFETY: as in `run`.
+        unsafe { (self.0.as_ref().call)(self.0, Err(why)) };
+    }
+}
+
+/// A letter that is not in a mailbox: another letter runs it. It does not outlive the mailbox that it is for.
+pub(crate) struct Enclosed(Option<Letter>);
+
+// SAFETY: the content is `Send`, and the rest is the holder's.
+unsafe impl Send for Enclosed {}
+
+impl Enclosed {
+    /// Runs the content.
+    pub(crate) fn run(mut self, mailbox: &Mailbox) {
+        self.0.take().into_iter().for_each(|letter| drop(letter.run(mailbox)));
+    }
+
+    /// Discards the content.
+    pub(crate) fn discard(mut self, why: Unread) {
+        self.0.take().into_iter().for_each(|letter| letter.discard(why));
+    }
+}
+
+impl Drop for Enclosed {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|letter| letter.discard(Unread::Ended));
+    }
+}
+
+impl Mailbox {
+    /// Writes a letter that is not posted.
+    pub(crate) fn enclose<F: Content + Send + 'static>(&self, content: F) -> Enclosed {
+        // SAFETY: the letter does not outlive the mailbox, whose meter it is. Nothing is borrowed, and `F` is `Send`.
+        let draft = with_current(|processor| unsafe {
+            Draft::write(processor.map(Processor::blocks), self.meter(), Load::default(), content)
+        });
+        Enclosed(Some(Letter(draft.sealed().0)))
     }
 }
 

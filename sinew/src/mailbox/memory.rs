@@ -6,41 +6,80 @@
 //! that handle, or the owner when it finds no more letters (see [`Word`]).
 #![allow(unsafe_code)]
 
+use super::carrier::Carrier;
 use super::carry;
-use super::letter::{Letter, Load, Pile};
+use super::letter::{Letter, Load, Pile, Unread};
 use super::meter::Meter;
 use super::word::{Rested, Word};
+use crate::base::atomic::spin_loop;
 use crate::processor::cluster::ClusterShared;
+use crate::processor::spawn::Origin;
 use crate::processor::{Processor, put_memory, with_current};
-use crate::strand::blocks;
+use crate::strand::blocks::{self, Blocks};
 use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, Weight, Woken, container};
+use crate::wait::{Party, Stackful};
 use std::alloc::Layout;
+use std::any::Any;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The bits of [`Mailbox::load`] that count letters; the others count nanoseconds.
 const LETTER_BITS: u32 = 24;
 
+/// The unit of [`Mailbox::undivided`], in nanoseconds: a shift.
+pub(super) const UNDIVIDED_SHIFT: u32 = 4;
+
 /// What is common to all mailboxes. The strand's own word is the mailbox's [`Word`].
+///
+/// The strand's cluster is counted: a handle may outlive the runtime.
 #[repr(C)]
 pub(crate) struct Mailbox {
     strand: Strand,
-    /// Keeps the cluster whose address the strand has: a handle may outlive the runtime.
-    cluster: Arc<ClusterShared>,
     /// Letters that have been taken and not run. Owner: the owner of the mailbox.
     pile: Pile,
     /// What the letters weigh, if the cluster's scheduler wants to know. Written by posters and owners, read
     /// by any thread that may look at the mailbox.
     load: AtomicU64,
-    /// The address of the strand that runs letters at this moment, or 0. Written by that strand, read by
-    /// strands that ask whether it is they.
-    carrier: AtomicUsize,
-    /// The nanoseconds of `load` without penalties. Written and read as `load` is.
-    undivided_ns: AtomicU64,
+    /// Who runs letters at this moment.
+    carrier: Carrier,
     /// For letters that are of no other sort.
     meter: Meter,
+    /// The time of `load` without penalties, in units of 16 ns. Written and read as `load` is.
+    undivided: AtomicU32,
+}
+
+/// Marks of a mailbox: what its owner has to do before the next letter. Colours have none.
+pub(crate) mod mark {
+    /// The mailbox is new.
+    pub(crate) const FRESH: u8 = 1;
+    /// There is an order to kill it.
+    pub(crate) const KILLED: u8 = 2;
+    /// There is an order, and no letter is left.
+    pub(crate) const ORDERED: u8 = 4;
+    /// A letter has failed.
+    pub(crate) const FAILED: u8 = 8;
+}
+
+/// What a layer above does for mailboxes that end. The functions run on the carrier, and may block.
+pub(crate) struct Nature {
+    /// Does what the [marks](mark) ask for, and takes them away.
+    pub(crate) attend: fn(&Owned),
+    /// Notes that a letter has panicked.
+    pub(crate) note_panic: fn(&Owned, Box<dyn Any + Send>),
+    /// Returns what else the layer above keeps for the mailbox, whatever its type is. Makes it if there is none
+    /// and the flag says so.
+    pub(crate) annex: fn(&Mailbox, bool) -> Option<&(dyn Any + Send + Sync)>,
+    /// Returns the name of the state's type.
+    pub(crate) type_name: fn() -> &'static str,
+}
+
+/// The state that a layer above adds to a mailbox.
+pub(crate) trait State: Send + Sync + 'static {
+    /// What the layer does for the mailbox, if that can end.
+    const NATURE: Option<&'static Nature> = None;
 }
 
 /// Aligned as strands are to be.
@@ -50,8 +89,16 @@ struct Allocation<S> {
     state: S,
 }
 
-impl<S> Allocation<S> {
-    const KIND: &'static Kind = &Kind { run: Mailbox::run, free: Self::abandon, weigh: Mailbox::weigh };
+impl<S: State> Allocation<S> {
+    const KIND: &'static Kind = &Kind {
+        run: Mailbox::run,
+        free: Self::abandon,
+        weigh: Mailbox::weigh,
+        nature: match S::NATURE {
+            Some(nature) => Some(nature),
+            None => None,
+        },
+    };
 
     /// Frees the mailbox if it is idle. If it is not, its owner comes here once more.
     ///
@@ -60,7 +107,8 @@ impl<S> Allocation<S> {
     unsafe fn abandon(strand: NonNull<Strand>) {
         let allocation = container::<Self>(strand);
         // SAFETY: by the contract.
-        if unsafe { allocation.as_ref() }.mailbox.word().abandon() {
+        let mailbox = unsafe { &allocation.as_ref().mailbox };
+        if mailbox.word().abandon() && !mailbox.ends_first() {
             // SAFETY: the mailbox is idle, and no handle is left.
             unsafe { allocation.drop_in_place() };
             // SAFETY: as above; the layout is the one that it was taken with.
@@ -81,31 +129,69 @@ impl<S> Clone for Handle<S> {
     }
 }
 
-impl<S: Send + Sync + 'static> Handle<S> {
+impl<S: State> Handle<S> {
     /// Makes an idle mailbox.
     pub(crate) fn new(cluster: &ClusterShared, priority: Priority, state: S) -> Handle<S> {
-        let layout = Layout::new::<Allocation<S>>();
-        let memory = with_current(|processor| blocks::take(processor.map(Processor::blocks), layout));
-        let memory = memory.cast::<Allocation<S>>();
-        let new = Allocation {
-            mailbox: Mailbox {
-                strand: Strand::new(Allocation::<S>::KIND, cluster, priority).without_life(),
-                cluster: cluster.to_arc(),
-                pile: Pile::new(),
-                load: AtomicU64::new(0),
-                carrier: AtomicUsize::new(0),
-                undivided_ns: AtomicU64::new(0),
-                meter: Meter::new(0),
-            },
-            state,
-        };
-        // SAFETY: the memory is large enough, and ours.
-        unsafe { memory.write(new) };
-        // SAFETY: the strand is new, and its kind frees it.
-        let (ready, strand) = unsafe { Ready::of_new(memory.cast()) };
+        let (ready, handle) =
+            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, priority, state));
         // The mailbox is idle: the first poster owns it.
         ready.let_go();
+        handle
+    }
+
+    /// Makes a mailbox that is active and has the mark `FRESH`. Returns its owner, which the caller starts: it has
+    /// counted the strand.
+    #[inline]
+    pub(crate) fn fresh(origin: &Origin<'_>, priority: Priority, _is_hub: bool, state: S) -> (Ready, Handle<S>) {
+        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), priority, state);
+        let mailbox = handle.mailbox();
+        mailbox.word().claim();
+        mailbox.meter.marks.store(mark::FRESH, Relaxed);
+        (ready, handle)
+    }
+
+    #[inline]
+    fn make(own: Option<&Blocks>, cluster: &ClusterShared, priority: Priority, state: S) -> (Ready, Handle<S>) {
+        let memory = blocks::take(own, Layout::new::<Allocation<S>>()).cast::<Allocation<S>>();
+        let cluster = Arc::into_raw(cluster.to_arc());
+        // SAFETY: the memory is large enough, and ours.
+        let (mailbox, place) = unsafe { (&raw mut (*memory.as_ptr()).mailbox, &raw mut (*memory.as_ptr()).state) };
+        let new = Mailbox {
+            strand: Strand::of(Allocation::<S>::KIND, cluster.cast(), priority).without_life(),
+            pile: Pile::new(),
+            load: AtomicU64::new(0),
+            carrier: Carrier::none(),
+            meter: Meter::new(0),
+            undivided: AtomicU32::new(0),
+        };
+        // SAFETY: as above.
+        unsafe { mailbox.write(new) };
+        // SAFETY: as above.
+        unsafe { place.write(state) };
+        // SAFETY: the strand is new, and its kind frees it.
+        let (ready, strand) = unsafe { Ready::of_new(memory.cast()) };
+        (ready, Handle { strand, state: PhantomData })
+    }
+
+    /// Makes a handle to the mailbox that the caller owns.
+    ///
+    /// # Safety
+    /// The mailbox was made with a state of this type.
+    pub(crate) unsafe fn of(mailbox: &Mailbox) -> Handle<S> {
+        Handle { strand: mailbox.new_reference(), state: PhantomData }
+    }
+
+    /// Makes a handle of a counted reference.
+    ///
+    /// # Safety
+    /// It is that of a mailbox that was made with a state of this type.
+    pub(crate) unsafe fn from_strand(strand: StrandArc) -> Handle<S> {
         Handle { strand, state: PhantomData }
+    }
+
+    /// Returns the counted reference.
+    pub(crate) fn strand(&self) -> &StrandArc {
+        &self.strand
     }
 
     #[inline]
@@ -122,15 +208,106 @@ impl<S: Send + Sync + 'static> Handle<S> {
     }
 }
 
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        // SAFETY: `make` counted the cluster, and a mailbox does not move to another one.
+        drop(unsafe { Arc::from_raw(self.strand.cluster_address().cast::<ClusterShared>()) });
+    }
+}
+
 impl Mailbox {
+    /// Returns the mailbox that a strand is the head of.
+    ///
+    /// # Safety
+    /// It is a mailbox's.
+    pub(crate) unsafe fn of(strand: &Strand) -> &Mailbox {
+        // SAFETY: by the contract.
+        unsafe { container(NonNull::from(strand)).as_ref() }
+    }
+
+    /// Returns the state.
+    ///
+    /// # Safety
+    /// The mailbox was made with a state of this type.
+    #[inline(always)]
+    pub(crate) unsafe fn state<S>(&self) -> &S {
+        // SAFETY: by the contract.
+        &unsafe { container::<Allocation<S>>(NonNull::from(&self.strand)).as_ref() }.state
+    }
+
     #[inline]
     pub(super) fn strand(&self) -> &Strand {
         &self.strand
     }
 
+    /// Returns what the layer above does for the mailbox, if that can end.
+    #[inline]
+    pub(crate) fn nature(&self) -> Option<&'static Nature> {
+        self.strand.kind().nature.map(|nature| nature.downcast_ref().expect("the nature of a mailbox"))
+    }
+
+    /// Makes a counted reference, by the owner of the mailbox. If there is none any more, waits until the thread that
+    /// drops the last one has marked the mailbox, and takes that back.
+    pub(crate) fn new_reference(&self) -> StrandArc {
+        if let Some(reference) = StrandArc::another(&self.strand) {
+            return reference;
+        }
+        while !self.word().revive() {
+            spin_loop();
+        }
+        StrandArc::first(&self.strand)
+    }
+
+    /// Returns the marks.
+    #[inline]
+    pub(crate) fn marks(&self) -> u8 {
+        self.meter.marks.load(Relaxed)
+    }
+
+    /// Adds a mark. By any thread; the owner looks at the marks before each letter.
+    pub(crate) fn add_mark(&self, mark: u8) {
+        self.meter.marks.fetch_or(mark, Relaxed);
+    }
+
+    /// Takes marks away. By the owner.
+    pub(crate) fn take_marks(&self, marks: u8) {
+        self.meter.marks.fetch_and(!marks, Relaxed);
+    }
+
+    /// Returns whether an owner frees the mailbox later, because it ends first. By the thread that is to free
+    /// the mailbox: it is idle, and no handle is left.
+    fn ends_first(&self) -> bool {
+        if self.strand.kind().nature.is_none() || self.word().has_ended() {
+            return false;
+        }
+        with_current(|processor| {
+            let origin = Origin::of(self.cluster(), processor);
+            if !origin.count() {
+                // The runtime has ended: the state is dropped as it is.
+                return false;
+            }
+            self.word().claim();
+            self.add_mark(mark::ORDERED);
+            self.strand.woken(Woken::Enqueue).into_iter().for_each(|ready| origin.start(ready));
+            true
+        })
+    }
+
+    /// Cancels the letter that runs, if its carrier has left.
+    pub(super) fn cancel_carrier(&self) {
+        let Some(held) = self.carrier.hold() else { return };
+        let strand = std::ptr::with_exposed_provenance::<Strand>(held.address());
+        // SAFETY: the carrier has a reference that is counted until `come_back`, which waits for us. A carrier has
+        // a stack.
+        let owed = unsafe { Stackful::of(&*strand) }.cancel().request();
+        drop(held);
+        // The carrier may go on from here.
+        owed.into_iter().for_each(Party::signal_owed);
+    }
+
     #[inline]
     pub(crate) fn cluster(&self) -> &ClusterShared {
-        &self.cluster
+        self.strand.cluster()
     }
 
     #[inline]
@@ -150,7 +327,24 @@ impl Mailbox {
     }
 
     fn run(strand: &Strand) -> After {
-        with_current(|processor| processor.expect("strands run on processors").carry(strand))
+        let after = with_current(|processor| processor.expect("strands run on processors").carry(strand));
+        if after == After::Left && strand.kind().nature.is_some() {
+            // SAFETY: this is the `run` of a kind that mailboxes have alone. The carrier that owns the mailbox
+            // does not go on before this has returned.
+            unsafe { Mailbox::of(strand) }.note_left();
+        }
+        after
+    }
+
+    /// Notes that the carrier has left its processor with the mailbox.
+    fn note_left(&self) {
+        let carrier = std::ptr::with_exposed_provenance::<Strand>(self.carrier.address());
+        // SAFETY: the processor has the carrier in its hands.
+        let _ = StrandArc::new(unsafe { &*carrier }).into_raw();
+        self.carrier.leave();
+        if self.word().is_killed() {
+            self.cancel_carrier();
+        }
     }
 
     fn weigh(strand: &Strand) -> Weight {
@@ -158,22 +352,23 @@ impl Mailbox {
         let mailbox = unsafe { container::<Mailbox>(NonNull::from(strand)).as_ref() };
         let load = mailbox.load.load(Relaxed);
         let letters = (load & ((1 << LETTER_BITS) - 1)) as u32;
-        Weight::new(load >> LETTER_BITS, letters).undivided(mailbox.undivided_ns.load(Relaxed))
+        let undivided = u64::from(mailbox.undivided.load(Relaxed)) << UNDIVIDED_SHIFT;
+        Weight::new(load >> LETTER_BITS, letters).undivided(undivided)
     }
 
     /// Adds the weight of a letter. Returns whether the sum has passed a power of two. By a poster, before it
     /// posts.
     pub(super) fn add_weight(&self, load: Load) -> bool {
-        self.undivided_ns.fetch_add(load.undivided_ns(), Relaxed);
+        self.undivided.fetch_add(load.undivided(), Relaxed);
         let before = self.load.fetch_add(load.ns() << LETTER_BITS | 1, Relaxed) >> LETTER_BITS;
         let after = before + load.ns();
         before.leading_zeros() != after.leading_zeros()
     }
 
     /// Takes away the weight of letters that have run, or that were not posted.
-    pub(super) fn take_weight(&self, ns: u64, undivided_ns: u64, letters: u64) {
+    pub(super) fn take_weight(&self, ns: u64, undivided: u32, letters: u64) {
         self.load.fetch_sub(ns << LETTER_BITS | letters, Relaxed);
-        self.undivided_ns.fetch_sub(undivided_ns, Relaxed);
+        self.undivided.fetch_sub(undivided, Relaxed);
     }
 
     /// Says whether no letter waits behind the one that runs. By the strand that runs it.
@@ -184,14 +379,14 @@ impl Mailbox {
 
     /// Says whether the calling strand runs a letter of this mailbox.
     pub(crate) fn is_carried_by_caller(&self) -> bool {
-        let carrier = self.carrier.load(Relaxed);
+        let carrier = self.carrier.address();
         carrier != 0 && crate::stack::current_stack().is_some_and(|stack| carry::address_of(stack.strand()) == carrier)
     }
 }
 
 /// The right to run the letters of a mailbox. There is one for each mailbox that has been handed to a
 /// carrier.
-pub(super) struct Owned {
+pub(crate) struct Owned {
     mailbox: NonNull<Mailbox>,
 }
 
@@ -205,7 +400,7 @@ impl Owned {
     }
 
     #[inline]
-    pub(super) fn mailbox(&self) -> &Mailbox {
+    pub(crate) fn mailbox(&self) -> &Mailbox {
         // SAFETY: an active mailbox is not freed, and it is active while it has an owner.
         unsafe { self.mailbox.as_ref() }
     }
@@ -213,7 +408,28 @@ impl Owned {
     /// Notes which strand runs letters, or 0.
     #[inline]
     pub(super) fn note_carrier(&self, address: usize) {
-        self.mailbox().carrier.store(address, Relaxed);
+        self.mailbox().carrier.set(address);
+    }
+
+    /// Notes that the carrier that had left is done with its letter. By that carrier.
+    #[cold]
+    pub(super) fn come_back(&self) {
+        let carrier = &self.mailbox().carrier;
+        let address = carrier.address();
+        if carrier.come_back() {
+            let strand = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("a strand");
+            // SAFETY: `note_left` counted the reference, and it is given back once.
+            drop(unsafe { StrandArc::from_raw(strand) });
+        }
+    }
+
+    /// Closes the mailbox, and discards all letters.
+    pub(crate) fn discard_letters(&self) {
+        self.mailbox().word().close();
+        while let Some(letter) = self.next_letter() {
+            // Dropping what a program has put into a letter may panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| letter.discard(Unread::Ended))).map_err(std::mem::forget);
+        }
     }
 
     /// Notes why the mailbox gives up its processor.
@@ -234,10 +450,11 @@ impl Owned {
         mailbox.pile.pop()
     }
 
-    /// Returns whether letters are left.
+    /// Returns whether letters or marks are left.
     #[inline]
-    pub(super) fn has_letters(&self) -> bool {
-        !self.mailbox().pile.is_empty() || self.mailbox().word().has_letters()
+    pub(super) fn has_work(&self) -> bool {
+        let mailbox = self.mailbox();
+        !mailbox.pile.is_empty() || mailbox.word().has_letters() || mailbox.marks() != 0
     }
 
     /// Makes the mailbox a ready strand again: it has letters.
@@ -252,7 +469,9 @@ impl Owned {
     /// Letters have come: the mailbox itself.
     #[inline]
     pub(super) fn rest(self) -> Result<(), Owned> {
-        match self.mailbox().word().rest() {
+        let mailbox = self.mailbox();
+        let ends = mailbox.strand.kind().nature.is_some();
+        match mailbox.word().rest(ends) {
             Rested::Idle => Ok(()),
             Rested::Forsaken => {
                 let (strand, kind) = (self.mailbox.cast::<Strand>(), self.mailbox().strand.kind());
@@ -261,6 +480,10 @@ impl Owned {
                 Ok(())
             }
             Rested::Letters => Err(self),
+            Rested::Ordered => {
+                self.mailbox().add_mark(mark::ORDERED);
+                Err(self)
+            }
         }
     }
 }
@@ -270,7 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mailbox_with_a_word_of_state_takes_two_lines() {
-        assert_eq!(size_of::<Allocation<Option<Box<u64>>>>(), 128);
+    fn a_mailbox_with_three_words_of_state_takes_two_lines() {
+        assert_eq!(size_of::<Allocation<[u64; 3]>>(), 128);
     }
 }

@@ -1,10 +1,10 @@
 //! How long letters of one sort take: a moving average, from samples.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// The first samples weigh a half each, so that a wrong guess is forgotten soon; later ones an eighth. Powers of
 /// two, as shifts: a division takes as long as a short letter.
-const EARLY_SAMPLES: u32 = 8;
+const EARLY_SAMPLES: u8 = 8;
 const EARLY_SHIFT: u32 = 1;
 const SHIFT: u32 = 3;
 
@@ -20,14 +20,21 @@ const SAMPLED: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Meter {
     average_ns: AtomicU32,
-    samples: AtomicU32,
     panics: AtomicU32,
+    samples: AtomicU8,
+    /// The marks of the mailbox that the meter belongs to. They are here because there is room.
+    pub(super) marks: AtomicU8,
 }
 
 impl Meter {
     /// Makes a meter whose first guess is `average_ns`.
     pub(crate) const fn new(average_ns: u32) -> Meter {
-        Meter { average_ns: AtomicU32::new(average_ns), samples: AtomicU32::new(0), panics: AtomicU32::new(0) }
+        Meter {
+            average_ns: AtomicU32::new(average_ns),
+            panics: AtomicU32::new(0),
+            samples: AtomicU8::new(0),
+            marks: AtomicU8::new(0),
+        }
     }
 
     /// Returns the time that a letter is expected to take.

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod carrier;
 mod carry;
 mod letter;
 mod memory;
@@ -10,7 +11,8 @@ mod post;
 mod word;
 
 pub(crate) use carry::{Carrying, work};
-pub(crate) use letter::Content;
-pub(crate) use memory::{Handle, Mailbox};
+pub(crate) use letter::{Content, Enclosed, Unread};
+pub(crate) use memory::{Handle, Mailbox, Nature, Owned, State, mark};
 pub(crate) use meter::Meter;
 pub(crate) use post::{Refused, spend};
+pub(crate) use word::Order;

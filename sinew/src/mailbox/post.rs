@@ -1,9 +1,9 @@
 //! Posting letters.
 
 use super::letter::{Content, Draft, Load, Sealed};
-use super::memory::Mailbox;
+use super::memory::{Mailbox, mark};
 use super::meter::Meter;
-use super::word::Posted;
+use super::word::{Order, Ordered, Posted};
 use crate::base::clock::cycles;
 use crate::processor::spawn::Origin;
 use crate::processor::with_current;
@@ -46,12 +46,7 @@ impl Mailbox {
     {
         with_current(|processor| {
             let cluster = self.cluster();
-            let origin = match processor {
-                Some(processor) if processor.runs_a_strand() && processor.is_of_runtime(cluster) => {
-                    Origin::Strand(processor, cluster)
-                }
-                _ => Origin::Outside(cluster),
-            };
+            let origin = Origin::of(cluster, processor);
             let load = if cluster.weighs() { Load::new(meter.average_ns(), penalty) } else { Load::default() };
             // SAFETY: the caller's promise; `F` is `Send`.
             let draft = unsafe { Draft::write(origin.blocks(), meter, load, content) };
@@ -103,6 +98,27 @@ impl Mailbox {
         }
     }
 
+    /// Gives an order. A mailbox that is idle becomes active for it. If the runtime has ended, it is closed and stays
+    /// as it is.
+    pub(crate) fn order(&self, order: Order) {
+        if self.word().order(order, false) == Ordered::Idle {
+            with_current(|processor| {
+                let origin = Origin::of(self.cluster(), processor);
+                if !origin.count() {
+                    return self.word().close();
+                }
+                match self.word().order(order, true) {
+                    Ordered::Activated => self.strand().woken(Woken::Enqueue).into_iter().for_each(|r| origin.start(r)),
+                    Ordered::Noted | Ordered::Idle => origin.take_back(),
+                }
+            });
+        }
+        if order == Order::Kill {
+            self.add_mark(mark::KILLED);
+            self.cancel_carrier();
+        }
+    }
+
     /// As `post_sealed`, and tells the scheduler if the mailbox has become much heavier while it was active.
     #[inline(never)]
     fn post_weighed(&self, origin: &Origin<'_>, letter: Sealed) -> Result<(), Refused> {
@@ -117,7 +133,7 @@ impl Mailbox {
             Ok(Posted::Added) if has_grown => self.cluster().tell_grown(self.strand(), cycles()),
             Ok(_) => {}
             Err(refused) => {
-                self.take_weight(load.ns(), load.undivided_ns(), 1);
+                self.take_weight(load.ns(), load.undivided(), 1);
                 return Err(refused);
             }
         }

@@ -8,13 +8,19 @@
 //!       +---------------- rest: only if there are no letters ------------------------+
 //!
 //!      any --close--> + CLOSED: posts are refused     any --abandon--> + ABANDONED: no handle is left
+//!
+//!      any --order--> ACTIVE, CLOSED, + STOP or KILL; the thread that made an idle mailbox active owns it
+//!      ACTIVE, an order --end--> ACTIVE, + ENDED: the owner has carried the order out
 //! ```
 //!
 //! A mailbox is ACTIVE while somebody owns it: a scheduler's queue, a processor, or a carrier. Letters exist
 //! only in an active mailbox. The letters are a list, the newest first. Each letter has the address of the
 //! next older one.
+//!
+//! Orders are for mailboxes that end (actors). The owner of such a mailbox does not rest before it has
+//! carried an order out. To have no handle left is an order too.
 
-use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release, SeqCst};
 use std::num::{NonZeroU64, NonZeroUsize};
 
 /// Somebody owns the mailbox.
@@ -23,6 +29,12 @@ const ACTIVE: u64 = 1;
 const CLOSED: u64 = 2;
 /// No handle to the mailbox is left. So nobody posts.
 const ABANDONED: u64 = 4;
+/// The mailbox ends when it has no more letters.
+const STOP: u64 = 8;
+/// The mailbox ends before its next letter.
+const KILL: u64 = 16;
+/// The mailbox has ended.
+const ENDED: u64 = 32;
 /// Letters are aligned to 64 bytes, so the lowest bits of an address are free.
 const FLAGS: u64 = 63;
 
@@ -84,6 +96,38 @@ pub(crate) enum Rested {
     Forsaken,
     /// Go on: letters have come.
     Letters,
+    /// End the mailbox: there is an order that has not been carried out.
+    Ordered,
+}
+
+/// An order to a mailbox that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// End when there are no more letters.
+    Stop,
+    /// End before the next letter.
+    Kill,
+}
+
+impl Order {
+    fn flags(self) -> u64 {
+        match self {
+            Order::Stop => CLOSED | STOP,
+            Order::Kill => CLOSED | KILL,
+        }
+    }
+}
+
+/// What a thread that has given an order now has to do.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ordered {
+    /// The mailbox was idle and is the caller's: make it ready.
+    Activated,
+    /// Nothing: the owner of the mailbox finds the order, or the mailbox has had it before.
+    Noted,
+    /// Try again, with the right to activate: the mailbox is idle, and the order was not noted.
+    Idle,
 }
 
 /// The word of one mailbox.
@@ -150,15 +194,18 @@ impl<'a> Word<'a> {
         self.0.load(Relaxed) & !FLAGS != 0
     }
 
-    /// `ACTIVE -> idle`, unless there are letters. By the owner, who has run all letters that it took. If the
-    /// mailbox is idle then, the caller must not use it any more.
+    /// `ACTIVE -> idle`, unless there are letters, or an order to a mailbox that `ends`. By the owner, who has
+    /// run all letters that it took. If the mailbox is idle then, the caller must not use it any more.
     #[inline]
-    pub(crate) fn rest(self) -> Rested {
+    pub(crate) fn rest(self, ends: bool) -> Rested {
         // Mostly nothing has been set.
         let mut seen = ACTIVE;
         loop {
             if seen & !FLAGS != 0 {
                 return Rested::Letters;
+            }
+            if ends && seen & (STOP | KILL | ABANDONED) != 0 && seen & ENDED == 0 {
+                return Rested::Ordered;
             }
             // Release: what the owner did happens before the next owner's work, and before the mailbox is freed;
             // pairs with the Acquires in `post` and `abandon`. Acquire: what handles did before they were
@@ -180,6 +227,70 @@ impl<'a> Word<'a> {
 
     pub(crate) fn is_closed(self) -> bool {
         self.0.load(Relaxed) & CLOSED != 0
+    }
+
+    /// `any -> ACTIVE, CLOSED, the order`. An idle mailbox is left alone unless `may_activate`. By any thread
+    /// that has a handle, by the owner, and by the thread that was told to free the mailbox.
+    pub(crate) fn order(self, order: Order, may_activate: bool) -> Ordered {
+        let mut seen = self.0.load(Relaxed);
+        loop {
+            if seen & ENDED != 0 || seen & order.flags() == order.flags() {
+                return Ordered::Noted;
+            }
+            if seen & ACTIVE == 0 && !may_activate {
+                return Ordered::Idle;
+            }
+            // SeqCst, with `Carrier`: a thread that kills sees that the carrier has left, or the carrier that
+            // leaves sees the order. It includes what `post` needs: the new owner sees what the last one left.
+            match self.0.compare_exchange_weak(seen, seen | order.flags() | ACTIVE, SeqCst, Relaxed) {
+                Ok(_) if seen & ACTIVE == 0 => return Ordered::Activated,
+                Ok(_) => return Ordered::Noted,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Returns whether there is an order to end before the next letter.
+    pub(crate) fn is_killed(self) -> bool {
+        // SeqCst pairs with `order`, as that says.
+        self.0.load(SeqCst) & KILL != 0
+    }
+
+    /// Returns whether there is an order to end when there are no more letters.
+    pub(crate) fn is_stopped(self) -> bool {
+        self.0.load(Relaxed) & STOP != 0
+    }
+
+    /// `ACTIVE, CLOSED -> + ENDED`: the order has been carried out. By the owner.
+    pub(crate) fn end(self) {
+        // Release: a thread that sees it sees what the owner did; pairs with the Acquire in `has_ended`.
+        self.0.fetch_or(ENDED, Release);
+    }
+
+    /// Returns whether the mailbox has ended.
+    pub(crate) fn has_ended(self) -> bool {
+        // Acquire pairs with the Release in `end`.
+        self.0.load(Acquire) & ENDED != 0
+    }
+
+    /// `idle -> ACTIVE`: makes a mailbox active that nobody else can reach. By the thread that has made it, or that is
+    /// to free it.
+    pub(crate) fn claim(self) {
+        // Relaxed: the caller has acquired what others have done to it.
+        self.0.fetch_or(ACTIVE, Relaxed);
+    }
+
+    /// Returns whether no handle is left. The owner may [revive](Word::revive) the mailbox.
+    pub(crate) fn is_abandoned(self) -> bool {
+        self.0.load(Relaxed) & ABANDONED != 0
+    }
+
+    /// `ABANDONED -> not`: the owner makes a handle anew. Returns `false` if the mailbox is not marked as
+    /// abandoned: the thread that drops the last handle is about to do so.
+    #[must_use]
+    pub(crate) fn revive(self) -> bool {
+        // Acquire: what handles did happens before what the new one does; pairs with the Release in `abandon`.
+        self.0.fetch_and(!ABANDONED, Acquire) & ABANDONED != 0
     }
 
     /// Says whether somebody owns the mailbox. The answer may be out of date.
@@ -212,12 +323,12 @@ mod tests {
         let post = |number| word.post(letter(number), true, |next| older.set(next));
         assert_eq!((post(1), older.get()), (Ok(Posted::Activated), None));
         assert_eq!((post(2), older.get()), (Ok(Posted::Added), Some(letter(1))));
-        assert_eq!(word.rest(), Rested::Letters);
+        assert_eq!(word.rest(false), Rested::Letters);
         assert_eq!(word.take(), Some(letter(2)));
         assert_eq!(word.take(), None);
         assert_eq!((post(3), older.get()), (Ok(Posted::Added), None));
         assert_eq!(word.take(), Some(letter(3)));
-        assert_eq!(word.rest(), Rested::Idle);
+        assert_eq!(word.rest(false), Rested::Idle);
         assert_eq!((post(4), older.get()), (Ok(Posted::Activated), None));
     }
 
@@ -237,7 +348,7 @@ mod tests {
         word.close();
         assert_eq!(word.post(letter(2), true, |_| ()), Err(Unposted::Closed));
         assert_eq!(word.take(), Some(letter(1)));
-        assert_eq!(word.rest(), Rested::Idle);
+        assert_eq!(word.rest(false), Rested::Idle);
         assert!(word.is_closed());
     }
 
@@ -250,6 +361,6 @@ mod tests {
         assert_eq!(word.post(letter(1), true, |_| ()), Ok(Posted::Activated));
         assert!(!word.abandon());
         assert_eq!(word.take(), Some(letter(1)));
-        assert_eq!(word.rest(), Rested::Forsaken);
+        assert_eq!(word.rest(false), Rested::Forsaken);
     }
 }

@@ -118,11 +118,17 @@ impl<'a> Origin<'a> {
             (None, Some(processor)) => processor.cluster(),
             (None, None) => return Err(SpawnError::NoRuntime),
         };
+        Ok(Origin::of(cluster, caller))
+    }
+
+    /// Makes the origin of a spawn to `cluster`.
+    #[inline(always)]
+    pub(crate) fn of(cluster: &'a ClusterShared, caller: Option<&'a Processor>) -> Self {
         match caller {
             Some(processor) if processor.runs_a_strand() && processor.is_of_runtime(cluster) => {
-                Ok(Origin::Strand(processor, cluster))
+                Origin::Strand(processor, cluster)
             }
-            _ => Ok(Origin::Outside(cluster)),
+            _ => Origin::Outside(cluster),
         }
     }
 

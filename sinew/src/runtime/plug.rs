@@ -30,6 +30,11 @@ struct ByFibre;
 
 impl Carrying for ByFibre {
     #[inline(always)]
+    fn take(mailbox: usize) {
+        carrier::take(mailbox);
+    }
+
+    #[inline(always)]
     fn renew() -> bool {
         carrier::renew()
     }

@@ -1,6 +1,7 @@
 //! What each kind of strand provides, and why a strand gives up its processor.
 
 use super::Strand;
+use std::any::Any;
 use std::ptr::NonNull;
 
 /// A kind of strand: how it runs, and how it is freed.
@@ -14,6 +15,8 @@ pub(crate) struct Kind {
     pub(crate) free: unsafe fn(NonNull<Strand>),
     /// Returns what is known of the work that the strand has to do. By any thread that may look at it.
     pub(crate) weigh: fn(&Strand) -> Weight,
+    /// What a layer above does for strands of this kind, if anything. The kind knows its type.
+    pub(crate) nature: Option<&'static (dyn Any + Send + Sync)>,
 }
 
 /// The work that a strand has to do when it runs next, as far as that is known.

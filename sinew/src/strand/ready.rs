@@ -210,6 +210,28 @@ impl StrandArc {
         StrandArc(NonNull::from(strand))
     }
 
+    /// Makes a new reference, unless there is none any more. The caller knows that the strand's memory stays
+    /// meanwhile.
+    pub(crate) fn another(strand: &Strand) -> Option<Self> {
+        let mut seen = strand.refs.load(Relaxed);
+        loop {
+            if seen == 0 {
+                return None;
+            }
+            // Relaxed as in `new`.
+            match strand.refs.compare_exchange_weak(seen, seen + 1, Relaxed, Relaxed) {
+                Ok(_) => return Some(StrandArc(NonNull::from(strand))),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Makes the first reference anew. The caller knows that there is none, and that nobody else makes one.
+    pub(crate) fn first(strand: &Strand) -> Self {
+        strand.refs.store(1, Relaxed);
+        StrandArc(NonNull::from(strand))
+    }
+
     #[inline]
     pub(crate) fn strand(&self) -> &Strand {
         // SAFETY: the reference counted for `self` keeps it.

@@ -18,6 +18,7 @@ static KIND: Kind = Kind {
     run: |_| unreachable!("a simulated strand is not run"),
     free,
     weigh: |strand| *record(strand).weight.lock().unwrap(),
+    nature: None,
 };
 
 fn record(strand: &Strand) -> &Record {

@@ -135,7 +135,7 @@ impl<T> Drop for Taker<T> {
 }
 
 impl<F: Future> Allocation<F> {
-    const KIND: &'static Kind = &Kind { run: Self::run, free: Self::free, weigh: Weight::unknown };
+    const KIND: &'static Kind = &Kind { run: Self::run, free: Self::free, weigh: Weight::unknown, nature: None };
 
     /// # Safety
     /// `strand` is at the start of one of these.

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod alarm;
 mod awaiting;
 mod block;
 pub(crate) mod budget;
@@ -19,6 +20,7 @@ mod timers;
 #[allow(clippy::module_inception)]
 mod wait;
 
+pub(crate) use alarm::Alarm;
 pub(crate) use awaiting::{Awaiting, wait_in_async};
 pub(crate) use block::{block, block_within, block_within_and, park_thread, park_until, refuse_tasks, sleep};
 pub(crate) use enrolled::{Enrolled, Finishing};

@@ -63,6 +63,15 @@ impl Stackful {
         unsafe { container(NonNull::from(stack.strand())).as_ref() }
     }
 
+    /// Returns the record that `strand` is the head of.
+    ///
+    /// # Safety
+    /// The strand has a stack.
+    pub(crate) unsafe fn of(strand: &Strand) -> &Stackful {
+        // SAFETY: by the contract.
+        unsafe { container(NonNull::from(strand)).as_ref() }
+    }
+
     #[inline(always)]
     pub(crate) fn strand(&self) -> &Strand {
         &self.strand

@@ -71,10 +71,11 @@ impl Mailbox {
                 pile.push(letter);
             }
             self.run.change(|run| run.extend(pile.into_iter().rev()));
-            match self.word().rest() {
+            match self.word().rest(false) {
                 Rested::Idle => return,
                 Rested::Forsaken => return self.free(),
                 Rested::Letters => {}
+                Rested::Ordered => unreachable!("a colour has no orders"),
             }
         }
     }

@@ -23,7 +23,8 @@ fn freed() -> u32 {
 
 /// Returns a task that is ready for its first poll, and its handle.
 fn task() -> (Ready, Task) {
-    static KIND: Kind = Kind { run: |_| crate::base::fatal("a model's task was run"), free, weigh: Weight::unknown };
+    static KIND: Kind =
+        Kind { run: |_| crate::base::fatal("a model's task was run"), free, weigh: Weight::unknown, nature: None };
     /// # Safety
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(mut strand: NonNull<Strand>) {

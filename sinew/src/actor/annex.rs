@@ -1,0 +1,70 @@
+//! What some actors have besides their value: a name, a bound, relations, restarts. It is made when it is first
+//! needed, and stays as long as the actor's memory.
+
+use super::end::{Down, End, Failure, Relation};
+use super::overflow::Overflow;
+use super::restart::Supervision;
+use super::timer::Ticking;
+use super::untyped::Untyped;
+use super::waits::Edge;
+use super::weak::{Anchor, Weak};
+use crate::strand::StrandArc;
+use crate::sync::{Semaphore, oneshot};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+#[derive(Default)]
+pub(super) struct Annex {
+    pub(super) name: Option<Box<str>>,
+    /// What the actor waits for.
+    pub(super) edge: Edge,
+    /// The permits for messages that wait, if their number is bounded.
+    pub(super) room: Option<Semaphore>,
+    /// The messages that wait, if the oldest one is dropped when there are too many.
+    pub(super) overflow: Option<Overflow>,
+    /// Made with the first weak address.
+    pub(super) anchor: OnceLock<Arc<Anchor>>,
+    shared: Mutex<Shared>,
+}
+
+/// No code of the program runs under its lock.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Why the actor has failed, until that has been dealt with.
+    pub(super) failure: Option<Failure>,
+    /// Why the actor was ordered to stop, if not by a call of `stop`.
+    pub(super) reason: Option<End>,
+    /// Why the actor has ended.
+    pub(super) end: Option<End>,
+    pub(super) watchers: Vec<Watcher>,
+    pub(super) children: Vec<Untyped>,
+    pub(super) joiners: Vec<oneshot::Sender<End>>,
+    pub(super) timers: Vec<Arc<dyn Ticking>>,
+    pub(super) supervision: Option<Supervision>,
+}
+
+/// An actor that is told of the end of another one.
+#[derive(Clone)]
+pub(super) struct Watcher {
+    pub(super) who: Weak,
+    pub(super) relation: Relation,
+    /// Posts the notice to an actor of the watcher's type.
+    pub(super) tell: fn(StrandArc, Down),
+}
+
+impl Annex {
+    /// Makes the annex of an actor with this name.
+    pub(super) fn named(name: Option<Box<str>>) -> Annex {
+        Annex { name, ..Annex::default() }
+    }
+
+    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the ties of an actor whose memory is about to be freed.
+    pub(super) fn retire(&self) {
+        self.anchor.get().into_iter().for_each(|anchor| anchor.clear());
+        let timers = std::mem::take(&mut self.shared().timers);
+        timers.into_iter().for_each(|timer| timer.cancel());
+    }
+}
