@@ -7,6 +7,8 @@ import "sync"
 // A channel has a bound, and a full one would block its senders. So a mailbox is a slice under a
 // lock. The receiver takes all messages at once and gives the slice before that back: under load
 // it needs the lock once for many messages. A receiver that finds nothing waits in a channel.
+// With a condition variable in its place, the benchmarks took 1.3 to 2 times as long on one
+// processor. Plain channels, with bounds that are never reached, are no faster.
 type Mailbox[T any] struct {
 	lock    sync.Mutex
 	arrived []T
