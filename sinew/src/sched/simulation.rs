@@ -1,7 +1,9 @@
 //! Schedulers on machines that need not exist, in simulated time: one thread drives all ends, one
 //! microsecond at a time.
 
+mod actors;
 mod coloured;
+mod plant;
 
 use super::{BEAT_US, Effort, Fair, Inverted, Local, Placement, Priority, Ready, Scheduler, Shared, Topology, Wake};
 use crate::base::clock::cycles_in_us;
