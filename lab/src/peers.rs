@@ -267,6 +267,24 @@ pub static ALL: &[Contender] = &[
         in_tour: false,
         ..PLAIN
     },
+    Contender {
+        name: actors::RANDOM,
+        about: "actors: Sinew with random work stealing, the thesis' RWS",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: actors::LOCAL,
+        about: "actors: Sinew with locality-aware stealing, the thesis' LAS/L",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: actors::AFFINE,
+        about: "actors: the same, but woken actors return to where they ran, the thesis' LAS/A",
+        kind: Kind::Server,
+        ..PLAIN
+    },
     Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
     Contender {
         name: actors::CHANNELS,

@@ -31,7 +31,7 @@ const CANNOT: [(&str, &str); 10] = [
 const FIBRES: [&str; 4] = ["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"];
 
 /// Peers that are servers only, and the experiments that have them.
-const SERVERS: [(&str, &[&str]); 16] = [
+const SERVERS: [(&str, &[&str]); 19] = [
     ("sinew/default/epoll", &["web"]),
     ("sinew/fair/epoll", &["web"]),
     ("bare/epoll", &["web", "connections"]),
@@ -44,6 +44,9 @@ const SERVERS: [(&str, &[&str]); 16] = [
     ("sinew/coloured/off", &[]),
     ("sinew/coloured/base", &[]),
     ("sinew/coloured/time", &[]),
+    ("sinew/random", &[]),
+    ("sinew/locality/l", &[]),
+    ("sinew/locality/a", &[]),
     ("tokio/actors", &[]),
     ("ractor", &[]),
     ("kameo", &[]),
@@ -65,7 +68,16 @@ const LATENCY: [&str; 6] =
     ["sinew/default", "sinew/fair", "sinew/default/epoll", "sinew/fair/epoll", "tokio", "tokio/current"];
 const EVENTS: [&str; 5] =
     ["sinew/default", "sinew/coloured", "sinew/coloured/off", "sinew/coloured/base", "sinew/coloured/time"];
-const ACTORS: [&str; 5] = ["sinew/default", "tokio/actors", "ractor", "kameo", "actix"];
+const ACTORS: [&str; 8] = [
+    "sinew/default",
+    "sinew/random",
+    "sinew/locality/l",
+    "sinew/locality/a",
+    "tokio/actors",
+    "ractor",
+    "kameo",
+    "actix",
+];
 const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "threads"];
 
 /// Benchmarks of actors with a fixed amount of work. They are also written in other languages.

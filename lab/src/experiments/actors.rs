@@ -29,7 +29,7 @@ use super::{Bar, Depth, Experiment, Metric, PLAIN, Plot, Variant};
 use crate::case::{Case, Outcome, Reading};
 use crate::kernel::cpu_time;
 use crate::measure::slices::Slices;
-use crate::peers::actors::{self, Behaviour, Flow, IN_RUST, Promise, System};
+use crate::peers::actors::{self, AFFINE, Behaviour, Flow, IN_RUST, LOCAL, Promise, RANDOM, System};
 use crate::peers::{DEFAULT, caf, erlang, go};
 
 /// The variant with less work, and the number that the work is divided by where that is possible.
@@ -59,7 +59,16 @@ const OTHERS: &[&str] =
 const BARS: &[Bar] = &[
     Bar::of(DEFAULT, WHOLE, 1).at_most(1.0).over_peers(OTHERS),
     Bar::of(DEFAULT, WHOLE, 2).at_most(1.0).over_peers(OTHERS),
+    of_random(LOCAL, 1),
+    of_random(LOCAL, 2),
+    of_random(AFFINE, 1),
+    of_random(AFFINE, 2),
 ];
+
+/// The bar that locality costs at most a twentieth of the speed of random stealing.
+const fn of_random(peer: &'static str, processors: usize) -> Bar {
+    Bar::of(peer, WHOLE, processors).at_most(1.0 / 0.95).over_peers(&[RANDOM])
+}
 
 /// The bar that an operation takes at most a quarter of the time of the cheapest other system in Rust.
 const fn of_peers(variant: &'static str, processors: usize) -> Bar {

@@ -13,24 +13,34 @@ pub mod actix;
 pub mod channels;
 pub mod kameo;
 pub mod ractor;
+pub mod sinew;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Contender, Kind, Peer, language};
+use super::{Contender, DEFAULT, Kind, Peer, language};
 use crate::case::{Case, Outcome};
 
+/// Sinew with random work stealing: RWS in the thesis.
+pub const RANDOM: &str = "sinew/random";
+/// Sinew with locality-aware stealing, in which an actor runs where it was sent to: LAS/L.
+pub const LOCAL: &str = "sinew/locality/l";
+/// The same, but an actor runs where it ran last: LAS/A.
+pub const AFFINE: &str = "sinew/locality/a";
 pub const CHANNELS: &str = "tokio/actors";
 pub const RACTOR: &str = "ractor";
 pub const KAMEO: &str = "kameo";
 pub const ACTIX: &str = "actix";
+
+/// Sinew's schedulers. The first is that of `sinew::run`.
+const OF_SINEW: &[&str] = &[DEFAULT, RANDOM, LOCAL, AFFINE];
 
 /// The other systems that are written in Rust.
 pub const IN_RUST: &[&str] = &[CHANNELS, RACTOR, KAMEO, ACTIX];
 
 /// Returns whether a peer has actors.
 pub fn has_actors(peer: &Contender) -> bool {
-    IN_RUST.contains(&peer.name)
+    OF_SINEW.contains(&peer.name) || IN_RUST.contains(&peer.name)
 }
 
 /// Returns whether a peer has actors, or stands for them in another language.
@@ -140,6 +150,6 @@ pub fn measure<B: Benchmark>(case: &Case) -> Outcome {
         RACTOR => on::<ractor::Ractor, B>(case),
         KAMEO => on::<kameo::Kameo, B>(case),
         ACTIX => on::<actix::Actix, B>(case),
-        other => Outcome::Failed(format!("no actors on {other}")),
+        _ => on::<sinew::Sinew, B>(case),
     }
 }
