@@ -134,3 +134,24 @@ pub(super) fn first_line_of(command: &mut Command) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     output.status.success().then(|| text.lines().next().unwrap_or_default().trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_case_is_told_as_the_whole_one_with_a_scale() {
+        let mut case = Case {
+            experiment: "big".to_owned(),
+            peer: go::NAME.to_owned(),
+            processors: 2,
+            threads: 120,
+            variant: SHORT.to_owned(),
+            seconds: 1.0,
+        };
+        let short = told(&case);
+        assert_eq!((&short["variant"], &short["scale"]), (&WHOLE.into(), &SCALE.into()));
+        case.variant = "1024".to_owned();
+        assert_eq!(told(&case), serde_json::to_value(&case).unwrap());
+    }
+}

@@ -355,7 +355,30 @@ fn apart(wanted: &[f64], distance: f64, least: f64, most: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Axis, Unit, apart};
+    use super::*;
+    use crate::case::{Case, Outcome, Reading};
+    use crate::{experiments, rows};
+
+    #[test]
+    fn normalised_bars_are_over_the_slowest() {
+        let big = experiments::find("big").expect("an experiment");
+        let rows_of = |peer: &str, ms: f64| {
+            let case = Case {
+                experiment: "big".to_owned(),
+                peer: peer.to_owned(),
+                processors: 2,
+                threads: 120,
+                variant: "-".to_owned(),
+                seconds: 1.0,
+            };
+            rows::of_case(big, &case, &[Outcome::Measured(Reading::of([("run_ms", ms)]))])
+        };
+        let rows = [rows_of("sinew/default", 50.0), rows_of("ractor", 1000.0)].concat();
+        let mut html = String::new();
+        draw(&mut html, big, &Plot::Normalised { metric: "run_ms" }, &Group::all(big, &rows));
+        assert!(html.contains(">0.05 (50.0 ms)<") && html.contains(">1.00 (1.00 s)<"), "{html}");
+        assert!(!html.contains("class=\"gap\""), "no bar is cut: {html}");
+    }
 
     #[test]
     fn labels_do_not_cover_each_other() {

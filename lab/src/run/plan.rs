@@ -220,6 +220,28 @@ mod tests {
     }
 
     #[test]
+    fn a_variant_of_the_tour_can_be_asked_for_by_name() {
+        let wish = |variants: &[&str]| Wish {
+            depth: Depth::Full,
+            experiments: vec![experiments::find("big").expect("an experiment")],
+            peers: vec![peers::find("ractor").expect("a peer")],
+            processors: vec![1],
+            seconds: 0.1,
+            repeats: 1,
+            budget: None,
+            limit: None,
+            only_first: false,
+            variants: variants.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let planned = |variants: &[&str]| -> Vec<String> {
+            Plan::of(wish(variants)).cases.into_iter().map(|planned| planned.case.variant).collect()
+        };
+        assert_eq!(planned(&[]), ["-"]);
+        assert_eq!(planned(&["short"]), ["short"]);
+        assert_eq!(planned(&["-", "short"]), ["-", "short"]);
+    }
+
+    #[test]
     fn a_peer_without_clusters_is_named_and_not_measured() {
         let plan = plan(Depth::Tour);
         assert!(plan.refusals.iter().any(|refusal| refusal.contains("migrate") && refusal.contains("tokio")));

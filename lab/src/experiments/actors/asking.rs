@@ -29,12 +29,10 @@ struct Asking;
 impl Benchmark for Asking {
     async fn root<S: System>(case: Case) -> Outcome {
         let sum = S::spawn_sum();
-        let right = std::sync::atomic::AtomicU64::new(0);
         let (ask_ns, cpu_ns) = timed(case.window(), ROUND, || async {
-            for number in 0..ROUND as u64 {
-                let before = right.load(std::sync::atomic::Ordering::Relaxed);
-                right.store(before + number, std::sync::atomic::Ordering::Relaxed);
-                assert_eq!(S::ask(&sum, number).await, before + number, "the answer");
+            let first = S::ask(&sum, 0).await;
+            for number in 1..ROUND as u64 {
+                assert_eq!(S::ask(&sum, 1).await, first + number, "the sum");
             }
         })
         .await;
