@@ -84,7 +84,8 @@ const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "th
 const NINE: [&str; 9] = ["big", "bang", "logm", "apsp", "cdict", "csll", "nqn", "trapr", "pubsub"];
 
 /// Experiments whose every server is another program.
-const OF_PROGRAMS: [&str; 6] = ["files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
+const OF_PROGRAMS: [&str; 7] =
+    ["chat", "files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
 
 /// Programs that are not compiled in: measured where they are installed or built.
 const PROGRAMS: [&str; 7] = ["go", "erlang", "caf", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
@@ -164,7 +165,10 @@ fn takes_part(experiment: &str, peer: &str) -> bool {
 
 fn check_once(experiment: &str) {
     let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    let options: &[&str] = if NINE.contains(&experiment) { &["--variants", "short"] } else { &["--first-variant"] };
+    // The programs in other languages have tests of their own.
+    let actors = ACTORS.join(",");
+    let short = ["--variants", "short", "--peers", &actors];
+    let options: &[&str] = if NINE.contains(&experiment) { &short } else { &["--first-variant"] };
     for row in rows_of(experiment, options) {
         assert_eq!(row["experiment"], experiment);
         rows.entry(row["peer"].as_str().expect("a name").to_owned()).or_default().push(row);
@@ -225,6 +229,7 @@ fn programs_are_measured_where_they_are_installed() {
     for experiment in ["web", "connections", "files", "slow"] {
         measured_or_refused(experiment, "nginx", "not installed");
     }
+    measured_with("chat", "erlang", "erlang is skipped: Erlang is not installed", &["--variants", "small"]);
     for experiment in ["yield", "idle", "web", "connections"] {
         measured_or_refused(experiment, "go", "go is skipped: no Go toolchain is installed");
     }

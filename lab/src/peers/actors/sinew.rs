@@ -1,5 +1,6 @@
 //! Sinew's actors, under the default scheduler and those that are made for actors. Actors migrate
-//! without `unsafe`; the root is a fibre, and stays where it began.
+//! without `unsafe`; the root is a fibre, and stays where it began. The actors promise not to block,
+//! as those of the other systems must not either.
 
 use std::future::{Future, ready};
 
@@ -20,7 +21,10 @@ pub struct Host<B>(B);
 /// A message to it.
 struct Letter<B: Behaviour<Sinew>>(B::Message);
 
-impl<B: Send + 'static> Actor for Host<B> {}
+impl<B: Send + 'static> Actor for Host<B> {
+    /// No behaviour blocks.
+    const BLOCKS: bool = false;
+}
 
 impl<B: Behaviour<Sinew>> Handle<Letter<B>> for Host<B> {
     type Reply = ();
