@@ -52,14 +52,14 @@ pub(super) struct Deques<P> {
     pub(super) policy: P,
     pub(super) stations: Stations<Station>,
     /// Whether it does what the thesis says, and nothing more: see the essay.
-    pub(super) is_as_published: bool,
+    pub(super) is_published: bool,
     pub(super) tally: Arc<Tally>,
     topology: OnceLock<Arc<Topology>>,
 }
 
 impl<P: Policy> Deques<P> {
-    pub(super) fn new(policy: P, is_as_published: bool) -> Arc<Deques<P>> {
-        Arc::new(Deques { policy, is_as_published, ..Deques::default() })
+    pub(super) fn new(policy: P, is_published: bool) -> Arc<Deques<P>> {
+        Arc::new(Deques { policy, is_published, ..Deques::default() })
     }
 
     /// Returns the topology of the machine, once a processor has attached.

@@ -513,10 +513,9 @@ impl End {
     /// processor's own queue has strands now.
     fn share(&self, other: &Queue, now: u64, effort: Effort) -> bool {
         let mut found = false;
-        if !other.inbox.is_empty() {
-            if effort == Effort::Greedy || other.inbox.are_older_than(self.young, now) || !other.is_taken() {
-                found = self.unpack_from(other, &mut self.queue.own.strands.lock());
-            }
+        let takes_any = effort == Effort::Greedy || !other.is_taken();
+        if other.inbox.are_older_than(self.young, now) || (takes_any && !other.inbox.is_empty()) {
+            found = self.unpack_from(other, &mut self.queue.own.strands.lock());
         }
         let len = other.own.len.load(Relaxed) as usize;
         let young = now.saturating_sub(other.own.head_since.load(Relaxed)) <= self.young;

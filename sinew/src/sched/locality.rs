@@ -39,11 +39,10 @@ impl Locality {
         Locality { deques: Deques::new(Nearest { woken, hubs: Hubs::default() }, false) }
     }
 
-    /// Returns the scheduler as it is published. A strand may starve: a processor always runs its newest strand, and no
+    /// Makes the scheduler as it is published. A strand may starve: a processor always runs its newest strand, and no
     /// busy processor helps another one. A thief takes one strand.
-    pub fn as_published(self) -> Locality {
-        let nearest = Nearest { woken: self.deques.policy.woken, hubs: Hubs::default() };
-        Locality { deques: Deques::new(nearest, true) }
+    pub fn published(woken: Woken) -> Locality {
+        Locality { deques: Deques::new(Nearest { woken, hubs: Hubs::default() }, true) }
     }
 
     /// Returns a meter of what its thieves do. It stays good when the scheduler has been given to a cluster.
@@ -62,10 +61,7 @@ impl fmt::Debug for Locality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let deques = &*self.deques;
         let mut debug = f.debug_struct("Locality");
-        debug
-            .field("woken", &deques.policy.woken)
-            .field("is_as_published", &deques.is_as_published)
-            .finish_non_exhaustive()
+        debug.field("woken", &deques.policy.woken).field("is_published", &deques.is_published).finish_non_exhaustive()
     }
 }
 

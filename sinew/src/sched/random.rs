@@ -13,9 +13,9 @@ pub struct Random {
 }
 
 impl Random {
-    /// Returns the scheduler as it is published. A strand may starve: a processor always runs its newest strand, and no
+    /// Makes the scheduler as it is published. A strand may starve: a processor always runs its newest strand, and no
     /// busy processor helps another one. A thief takes one strand.
-    pub fn as_published(self) -> Random {
+    pub fn published() -> Random {
         Random { deques: Deques::new(Anywhere, true) }
     }
 
@@ -33,7 +33,7 @@ impl Default for Random {
 
 impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Random").field("is_as_published", &self.deques.is_as_published).finish_non_exhaustive()
+        f.debug_struct("Random").field("is_published", &self.deques.is_published).finish_non_exhaustive()
     }
 }
 

@@ -63,6 +63,33 @@ impl Machine {
         }
     }
 
+    /// Makes strands ready, each in another place than in the last round: on a processor, or outside.
+    fn scatter(&self, scheduler: &dyn Scheduler, strands: impl Iterator<Item = Ready>, round: usize) {
+        let now = self.now();
+        for (number, strand) in strands.enumerate() {
+            strand.stamp(now);
+            let end = (number + round) % (self.ends.len() + 1);
+            let _ = match self.ends.get(end) {
+                Some(end) => end.push(strand, now),
+                None => scheduler.inject(strand, now),
+            };
+        }
+    }
+
+    /// Lets a processor leave or join, in two of four rounds.
+    fn resize(&mut self, scheduler: &dyn Scheduler, round: usize) {
+        match round % 4 {
+            1 => {
+                let left = self.ends.remove(round % self.ends.len());
+                while let Some(strand) = left.drain() {
+                    let _ = scheduler.inject(strand, self.now());
+                }
+            }
+            3 => self.join(scheduler),
+            _ => {}
+        }
+    }
+
     /// Takes everything from one end. Returns the number of strands.
     fn empty(&self, end: usize) -> usize {
         std::iter::from_fn(|| self.ends[end].next(self.now())).map(Ready::retire).count()

@@ -92,7 +92,7 @@ impl Strand {
 
     /// Makes this a hub: a strand that lives long, makes many others and talks to them.
     // Nothing that spawns strands announces hubs yet.
-    #[cfg_attr(not(test), allow(dead_code))]
+    #[allow(dead_code, clippy::wrong_self_convention)]
     pub(crate) fn as_hub(mut self) -> Self {
         self.bound = AtomicU8::new(HUB);
         self

@@ -99,13 +99,6 @@ impl Deque {
         }
     }
 
-    /// Puts older strands, oldest first, in front of those that have entered at the tail.
-    pub(super) fn prepend(&mut self, strands: Fifo) {
-        let lines = self.levels.each_mut().map(|level| std::mem::replace(&mut level.line, Fifo::new()));
-        self.append(strands);
-        self.levels.iter_mut().zip(lines).for_each(|(level, newer)| level.line.append(newer));
-    }
-
     /// Returns the most urgent level that has strands.
     #[inline]
     fn first_level(&self) -> Option<usize> {

@@ -25,8 +25,8 @@ const HELD_UP_US: u64 = 200;
 /// of a sleeping processor looks every millisecond at the latest, so no other promise is better. Unmeasured.
 const STALE_US: u64 = 1_000;
 
-/// Of the turns of a processor, one in this many at most goes to a stale strand. Where strands are so long that every
-/// turn has its beat, the order stays that of a stack. Unmeasured.
+/// Between two turns of stale strands there are at least this many others. Where strands are so long that every turn has
+/// its beat, the order stays that of a stack. Unmeasured.
 const TURNS_PER_STALE: u32 = 8;
 
 /// A processor's own end.
@@ -153,7 +153,7 @@ impl<P: Policy> Local for End<P> {
 
     fn beat(&self, now: u64) {
         let since_last = self.pulse.beat(self.station.presence(), &self.placement, now);
-        if !self.deques.is_as_published {
+        if !self.deques.is_published {
             self.look_at_own(now);
             self.look_at_another(since_last, now);
         }

@@ -78,12 +78,12 @@ fn thieves_take_the_oldest_of_the_most_urgent_level() {
 }
 
 #[test]
-fn older_strands_go_in_front_of_the_line_and_behind_the_stack() {
+fn strands_from_elsewhere_go_behind_the_line_in_their_order() {
     let mut deque = deque_of(&[(NORMAL, Side::Head, 10), (NORMAL, Side::Tail, 11)]);
-    let mut older = Fifo::new();
-    (1..=2).for_each(|number| older.push(normal(Past::New, number)));
-    deque.prepend(older);
-    assert_eq!(pop_all(&mut deque, Turn::Head), [10, 1, 2, 11]);
+    let mut strands = Fifo::new();
+    (1..=2).for_each(|number| strands.push(normal(Past::New, number)));
+    deque.append(strands);
+    assert_eq!((deque.len(), pop_all(&mut deque, Turn::Head)), (4, vec![10, 11, 1, 2]));
 }
 
 #[test]
@@ -188,8 +188,8 @@ fn a_stale_strand_has_its_turn_although_newer_ones_come_all_the_time() {
 
 #[test]
 fn as_published_the_newest_strand_runs_for_ever() {
-    let strict = Locality::new(Woken::WhereItRan).as_published();
-    for scheduler in [&Random::default().as_published() as &dyn Scheduler, &strict] {
+    let strict = Locality::published(Woken::WhereItRan);
+    for scheduler in [&Random::published() as &dyn Scheduler, &strict] {
         let ends @ [end, _] = &ends(scheduler);
         assert_eq!(turn_of_the_oldest(&**end, 5_000), None);
         // Nor does a busy processor help one that is held up.

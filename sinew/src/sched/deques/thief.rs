@@ -34,12 +34,12 @@ impl<P: Policy> End<P> {
         if !is_tempting {
             return None;
         }
-        let takes_many = !self.deques.is_as_published && self.deques.policy.takes_many(self, victim);
+        let takes_many = !self.deques.is_published && self.deques.policy.takes_many(self, victim);
         let most = if takes_many { LARGEST_SHARE } else { 1 };
         let mut stolen = self.take(victim, effort, Cause::Steal, |deque| deque.steal_half(most))?;
         let first = stolen.pop();
         if !stolen.is_empty() {
-            self.prepend(stolen);
+            self.append(stolen);
         }
         first.map(|strand| self.runs(strand))
     }
@@ -63,14 +63,14 @@ impl<P: Policy> End<P> {
             if is_left || is_stale { deque.steal_half(LARGEST_SHARE) } else { None }
         });
         if let Some(taken) = taken {
-            self.prepend(taken);
+            self.append(taken);
         }
     }
 
-    /// Puts strands that were taken elsewhere into the own deque.
-    fn prepend(&self, taken: Fifo) {
+    /// Puts strands that were taken elsewhere behind the own line: what is in the line is never overtaken.
+    fn append(&self, taken: Fifo) {
         let mut mine = self.station.lock();
-        mine.prepend(taken);
+        mine.append(taken);
         self.station.close(mine);
     }
 

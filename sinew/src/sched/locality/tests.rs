@@ -178,17 +178,17 @@ fn a_thief_picks_at_random_among_the_neighbours_that_have_strands() {
     assert!([1, 2, 6, 8].iter().all(|&end| times[end] > 60), "{times:?}");
 }
 
-/// Counts the thieves among processors 1 to 15 that try the deque of processor 0, which has these strands and whose lock
-/// is held.
-fn tries(scheduler: &Locality, ends: &[End<Nearest>], us: u64) -> (u64, u64) {
+/// Lets thieves search while the lock of `full` is held. Returns the number of those that tried its deque, and of those that
+/// backed off.
+fn tries(scheduler: &Locality, full: &End<Nearest>, thieves: &[End<Nearest>], us: u64) -> (u64, u64) {
     let before = scheduler.meter().read();
-    let held = ends[0].station.lock();
-    ends[1..].iter().for_each(|end| assert!(end.search(at(us), Effort::Polite).is_none()));
+    let held = full.station.lock();
+    thieves.iter().for_each(|thief| assert!(thief.search(at(us), Effort::Polite).is_none()));
     drop(held);
     // Each thief tells what it has tried when it has stolen something.
-    ends[1..].iter().for_each(|end| retire_one(end.search(at(us), Effort::Greedy)));
+    thieves.iter().for_each(|thief| retire_one(thief.search(at(us), Effort::Greedy)));
     let after = scheduler.meter().read();
-    (after.tries - before.tries - 15, after.back_offs - before.back_offs)
+    (after.tries - before.tries - thieves.len() as u64, after.back_offs - before.back_offs)
 }
 
 fn retire_one(strand: Option<Ready>) {
@@ -198,13 +198,15 @@ fn retire_one(strand: Option<Ready>) {
 #[test]
 fn thieves_back_off_from_the_only_full_deque_if_more_than_half_of_the_node_polls() {
     // A greedy thief takes one strand.
-    let scheduler = Locality::default().as_published();
+    let scheduler = Locality::published(Woken::Here);
     let ends = ends(&scheduler, Topology::flat(16));
     (0..100).for_each(|number| fill(&ends[0], NOON + number));
-    assert_eq!(tries(&scheduler, &ends, 100), (9, 6));
-    // The same nine go on. Those that polled a while ago do not count any more.
-    assert_eq!(tries(&scheduler, &ends, 101), (9, 6));
-    assert_eq!(tries(&scheduler, &ends, 110), (9, 6));
+    let tries = |thieves, us| tries(&scheduler, &ends[0], thieves, us);
+    assert_eq!(tries(&ends[1..], 100), (9, 6));
+    // The same nine go on. When they have not polled for a while, there is room for the others.
+    assert_eq!(tries(&ends[10..], 101), (0, 6));
+    assert_eq!(tries(&ends[1..10], 101), (9, 0));
+    assert_eq!(tries(&ends[10..], 110), (6, 0));
     // With a second deque there is room for all. It is locked too, or each thief would get something there.
     (0..2).for_each(|number| fill(&ends[15], NOON + number));
     let held = ends[15].station.lock();
@@ -215,7 +217,7 @@ fn thieves_back_off_from_the_only_full_deque_if_more_than_half_of_the_node_polls
     ends[1..15].iter().for_each(|end| retire_one(end.search(at(120), Effort::Greedy)));
     assert_eq!(scheduler.meter().read().back_offs, before);
     let left = rest(&ends).len();
-    assert_eq!(left, 102 - 45 - 14);
+    assert_eq!(left, 102 - 15 - 6 - 9 - 6 - 14);
 }
 
 #[test]

@@ -14,8 +14,8 @@ fn random(topology: Topology) -> Plant {
     Plant::new(&scheduler, scheduler.meter(), topology, cpus).with_cost(STEAL_NS)
 }
 
-fn locality(topology: Topology, woken: Woken) -> Plant {
-    let (scheduler, cpus) = (Locality::new(woken), topology.cpus() as u16);
+fn locality(topology: Topology) -> Plant {
+    let (scheduler, cpus) = (Locality::default(), topology.cpus() as u16);
     Plant::new(&scheduler, scheduler.meter(), topology, cpus).with_cost(STEAL_NS)
 }
 
@@ -34,10 +34,8 @@ fn thieves_go_to_their_neighbours() {
     for (topology, rounds) in
         [(eight_in_pairs as fn() -> Topology, 2), (sixty_four_in_four_nodes, 1), (two_hundred_and_fifty_six, 1)]
     {
-        for woken in [Woken::Here, Woken::WhereItRan] {
-            let near = near_share(locality(topology(), woken), rounds);
-            assert!(near >= 80, "{near} %");
-        }
+        let near = near_share(locality(topology()), rounds);
+        assert!(near >= 80, "{near} %");
         let near = near_share(random(topology()), rounds);
         assert!(near < 50, "{near} % at random");
     }
@@ -54,7 +52,7 @@ fn one_full_deque(mut plant: Plant, strands: usize, ns: u64) -> (u64, u64, u64) 
 }
 
 fn published(topology: Topology) -> Plant {
-    let (scheduler, cpus) = (Locality::default().as_published(), topology.cpus() as u16);
+    let (scheduler, cpus) = (Locality::published(Woken::Here), topology.cpus() as u16);
     Plant::new(&scheduler, scheduler.meter(), topology, cpus).with_cost(STEAL_NS)
 }
 
@@ -62,7 +60,7 @@ fn published(topology: Topology) -> Plant {
 fn strands_of_one_full_deque_run_everywhere() {
     for ns in [500, 2_000, 20_000] {
         let by_random = one_full_deque(random(Topology::flat(16)), 10_000, ns);
-        let by_locality = one_full_deque(locality(Topology::flat(16), Woken::Here), 10_000, ns);
+        let by_locality = one_full_deque(locality(Topology::flat(16)), 10_000, ns);
         let one_by_one = one_full_deque(published(Topology::flat(16)), 10_000, ns);
         println!("{ns} ns: {by_random:?}, {by_locality:?}, {one_by_one:?} (time in µs, steals, tries in vain)");
         if ns < 20_000 {
@@ -179,24 +177,8 @@ fn no_actor_is_lost_while_processors_come_and_leave() {
         for round in 0..40 {
             machine.now_us += 10;
             let now = machine.now();
-            for (number, strand) in idle.drain(..).enumerate() {
-                strand.stamp(now);
-                let end = (number + round) % (machine.ends.len() + 1);
-                let _ = match machine.ends.get(end) {
-                    Some(end) => end.push(strand, now),
-                    None => scheduler.inject(strand, now),
-                };
-            }
-            match round % 4 {
-                1 => {
-                    let left = machine.ends.remove(round % machine.ends.len());
-                    while let Some(strand) = left.drain() {
-                        let _ = scheduler.inject(strand, now);
-                    }
-                }
-                3 => machine.join(&scheduler),
-                _ => {}
-            }
+            machine.scatter(&scheduler, idle.drain(..), round);
+            machine.resize(&scheduler, round);
             // Every end takes some, so that actors have run everywhere. The first one takes the rest.
             let ends = machine.ends.iter().rev();
             let some = ends.flat_map(|end| std::iter::from_fn(|| end.next(now)).take(5)).collect::<Vec<_>>();

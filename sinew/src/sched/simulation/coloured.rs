@@ -129,28 +129,12 @@ fn no_colour_is_lost_while_processors_come_and_leave() {
         (0..100).map(|number| SimulatedColour::new(Priority::Normal, Weight::new(number * 30, 1))).collect();
     let (mut idle, handles): (Vec<Ready>, Vec<SimulatedColour>) = colours.into_iter().unzip();
     for round in 0..40 {
-        for (number, strand) in idle.drain(..).enumerate() {
-            strand.stamp(now);
-            let end = (number + round) % (machine.ends.len() + 1);
-            let _ = match machine.ends.get(end) {
-                Some(end) => end.push(strand, now),
-                None => scheduler.inject(strand, now),
-            };
-        }
+        machine.scatter(&scheduler, idle.drain(..), round);
         for (number, handle) in handles.iter().enumerate() {
             handle.set_weight(Weight::new(((number + round) % 7 * 700) as u64, 1 + (number % 3) as u32));
             let _ = scheduler.grown(&handle.grown(), now);
         }
-        match round % 4 {
-            1 => {
-                let left = machine.ends.remove(round % machine.ends.len());
-                while let Some(strand) = left.drain() {
-                    let _ = scheduler.inject(strand, now);
-                }
-            }
-            3 => machine.join(&scheduler),
-            _ => {}
-        }
+        machine.resize(&scheduler, round);
         let first = &machine.ends[0];
         let take = || first.next(now).or_else(|| first.search(now, Effort::Greedy));
         while let Some(strand) = take() {
