@@ -4,6 +4,7 @@
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
 
+pub mod actors;
 mod annotations;
 mod batches;
 mod blocking;
@@ -82,6 +83,19 @@ pub static ALL: &[&Experiment] = &[
     &annotations::ANNOTATIONS,
     &penalty::PENALTY,
     &cache_efficient::CACHE_EFFICIENT,
+    &actors::telling::TELL,
+    &actors::asking::ASK,
+    &actors::spawning::SPAWN_ACTORS,
+    &actors::idle_actors::ACTORS,
+    &actors::big::BIG,
+    &actors::bang::BANG,
+    &actors::logm::LOGM,
+    &actors::apsp::APSP,
+    &actors::cdict::CDICT,
+    &actors::csll::CSLL,
+    &actors::nqn::NQN,
+    &actors::trapr::TRAPR,
+    &actors::pubsub::PUBSUB,
     &web::WEB,
     &batches::BATCHES,
     &latency::LATENCY,
@@ -243,6 +257,8 @@ impl Metric {
 pub enum Plot {
     /// A bar for each peer, in groups by the number of processors.
     Bars { metric: &'static str },
+    /// As `Bars`, but over the slowest peer. Variants that are numbers have no picture.
+    Normalised { metric: &'static str },
     /// A line for each peer over the variants, which are numbers, logarithmically.
     Lines { metric: &'static str },
     /// Times over quantiles, from the metrics of [`crate::measure::latency`].

@@ -11,6 +11,7 @@
 //! another language, is a file that says how to build and start it, and a line
 //! in [`ALL`] and in [`language::ALL`]: its results are the same line of JSON.
 
+pub mod actors;
 pub mod caf;
 pub mod cancelling;
 pub mod coroutines;
@@ -167,7 +168,7 @@ pub enum Kind {
     /// A program in another language that is built if its tools are on the machine: see
     /// [`language`].
     Language,
-    /// Compiled in, for the experiments that name it: mostly servers.
+    /// Compiled in, for the experiments that name it: mostly servers and actor systems.
     Server,
     /// A server that is measured if it is installed, for the experiments that name it.
     Program(&'static str),
@@ -266,7 +267,39 @@ pub static ALL: &[Contender] = &[
         in_tour: false,
         ..PLAIN
     },
+    Contender {
+        name: actors::RANDOM,
+        about: "actors: Sinew with random work stealing, the thesis' RWS",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: actors::LOCAL,
+        about: "actors: Sinew with locality-aware stealing, the thesis' LAS/L",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: actors::AFFINE,
+        about: "actors: the same, but woken actors return to where they ran, the thesis' LAS/A",
+        kind: Kind::Server,
+        ..PLAIN
+    },
     Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
+    Contender {
+        name: actors::CHANNELS,
+        about: "actors: a Tokio task with an unbounded channel for each",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender { name: actors::RACTOR, about: "actors: ractor, on Tokio", kind: Kind::Server, ..PLAIN },
+    Contender { name: actors::KAMEO, about: "actors: kameo, on Tokio", kind: Kind::Server, ..PLAIN },
+    Contender {
+        name: actors::ACTIX,
+        about: "actors: actix, with an arbiter for each processor and actors on them in turn",
+        kind: Kind::Server,
+        ..PLAIN
+    },
     Contender {
         name: "may",
         about: "may's stackful coroutines",

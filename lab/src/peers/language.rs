@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::{caf, erlang, go};
 use crate::case::{Case, Outcome};
+use crate::experiments::actors::{SCALE, SHORT, WHOLE};
 
 /// The environment variable by which children find the programs: the number of the process that
 /// builds them.
@@ -112,9 +113,19 @@ impl Language {
 
     fn command(&self, case: &Case) -> Command {
         let mut command = (self.start)(&programs().join(self.name), case);
-        command.arg(serde_json::to_string(case).expect("a case is plain data"));
+        command.arg(told(case).to_string());
         command
     }
+}
+
+/// Returns the case as a program is told it: a short variant is the whole one, with a scale.
+fn told(case: &Case) -> serde_json::Value {
+    let mut told = serde_json::to_value(case).expect("a case is plain data");
+    if case.variant == SHORT {
+        told["variant"] = WHOLE.into();
+        told["scale"] = SCALE.into();
+    }
+    told
 }
 
 /// Returns the first line that a command prints, if it succeeds.

@@ -109,7 +109,7 @@ impl Setting {
         add("Sinew’s I/O", runtime.map(|runtime| runtime.main_cluster().io().to_string()));
         add("Tokio", version_of("tokio").map(str::to_owned));
         add("may", version_of("may").map(str::to_owned));
-        for name in ["tokio-uring", "monoio"] {
+        for name in ["tokio-uring", "monoio", "ractor", "kameo", "actix"] {
             let is_peer = wish.peers.iter().any(|peer| peer.name == name);
             add(name, version_of(name).filter(|_| is_peer).map(str::to_owned));
         }

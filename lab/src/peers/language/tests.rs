@@ -134,3 +134,12 @@ fn a_program_that_cannot_be_built_says_why() {
     let _ = std::fs::remove_dir_all(&folder);
     assert_eq!(refused, Err("no Go toolchain is installed".to_owned()));
 }
+
+#[test]
+fn a_short_case_is_told_as_the_whole_one_with_a_scale() {
+    let mut case = case("big", SHORT, 2);
+    let short = told(&case);
+    assert_eq!((&short["variant"], &short["scale"]), (&WHOLE.into(), &SCALE.into()));
+    case.variant = "1024".to_owned();
+    assert_eq!(told(&case), serde_json::to_value(&case).unwrap());
+}
