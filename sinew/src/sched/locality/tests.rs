@@ -81,8 +81,8 @@ fn a_woken_strand_goes_to_the_tail_where_it_ran() {
     assert_eq!(home.index(), 1);
     // On its own processor it goes to the tail as well. A thread from outside sends it home.
     let ran_there = ends[1].next(NOON).unwrap();
-    let _ = ends[1].push(woken(ran_there), NOON);
     let _ = ends[1].push(strand(Past::New, 3), NOON);
+    let _ = ends[1].push(woken(ran_there), NOON);
     assert_eq!(ends[1].next(NOON).map(retire), Some(3));
     let ran_there = ends[1].next(NOON).unwrap();
     assert_eq!(scheduler.inject(woken(ran_there), NOON), Wake::Lone);
