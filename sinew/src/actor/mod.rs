@@ -4,6 +4,7 @@ mod address;
 mod annex;
 mod cell;
 mod context;
+mod edge;
 mod end;
 mod errors;
 mod group;
