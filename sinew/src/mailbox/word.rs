@@ -256,9 +256,11 @@ impl<'a> Word<'a> {
         self.0.load(SeqCst) & KILL != 0
     }
 
-    /// Returns whether there is an order to end when there are no more letters.
+    /// Returns whether there is an order to end when there are no more letters. Then the caller sees what was done
+    /// before the order was given.
     pub(crate) fn is_stopped(self) -> bool {
-        self.0.load(Relaxed) & STOP != 0
+        // Acquire pairs with the Release in `order`.
+        self.0.load(Acquire) & STOP != 0
     }
 
     /// `ACTIVE, CLOSED -> + ENDED`: the order has been carried out. By the owner.
