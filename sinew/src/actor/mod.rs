@@ -11,6 +11,7 @@ mod group;
 mod letters;
 mod life;
 mod overflow;
+mod question;
 mod recipient;
 mod registry;
 mod reply;
