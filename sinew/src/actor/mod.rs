@@ -10,6 +10,8 @@ mod errors;
 mod group;
 mod letters;
 mod life;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod overflow;
 mod question;
 mod recipient;
