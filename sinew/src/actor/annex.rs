@@ -1,12 +1,12 @@
 //! What some actors have besides their value: a name, a bound, relations, restarts. It is made when it is first
 //! needed, and stays as long as the actor's memory.
 
+use super::edge::Edge;
 use super::end::{Down, End, Failure, Relation};
 use super::overflow::Overflow;
 use super::restart::Supervision;
 use super::timer::Ticking;
 use super::untyped::Untyped;
-use super::waits::Edge;
 use super::weak::{Anchor, Weak};
 use crate::strand::StrandArc;
 use crate::sync::{Semaphore, oneshot};

@@ -8,13 +8,13 @@ use super::annex::Annex;
 use super::context::Context;
 use super::life;
 use super::traits::Actor;
+use crate::base::atomic::{Acquire, AtomicUsize, Relaxed, Release};
 use crate::mailbox::{Content, Handle, Mailbox, Nature, Refused, State};
 use crate::strand::StrandArc;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 /// There is a value. The other bits of the word are the address of the annex, or 0.
 const HAS_VALUE: usize = 1;
@@ -79,7 +79,7 @@ impl<A> Cell<A> {
                 return unsafe { annex.as_ref() };
             }
             // Release: others see the annex as it was made; pairs with the Acquires.
-            match self.word.compare_exchange_weak(seen, seen | new.expose_provenance(), AcqRel, Acquire) {
+            match self.word.compare_exchange_weak(seen, seen | new.expose_provenance(), Release, Acquire) {
                 // SAFETY: as in `annex`.
                 Ok(_) => return unsafe { &*new },
                 Err(now) => seen = now,
@@ -154,7 +154,7 @@ impl<A: Actor> Cell<A> {
 
 impl<A> Drop for Cell<A> {
     fn drop(&mut self) {
-        let word = *self.word.get_mut();
+        let word = self.word.load(Relaxed);
         if word & HAS_VALUE != 0 {
             // SAFETY: there is a value, and nobody else has the cell.
             unsafe { self.value.get_mut().assume_init_drop() };

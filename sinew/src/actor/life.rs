@@ -7,7 +7,6 @@ use super::overflow::Overflow;
 use super::restart::Factory;
 use super::traits::Actor;
 use super::untyped::Untyped;
-use crate::base::atomic::{SeqCst, fence};
 use crate::cancel::shield;
 use crate::mailbox::{Mailbox, Order, Owned, mark};
 use crate::time;
@@ -134,8 +133,7 @@ fn end<A: Actor>(owned: &Owned, why: End) {
         annex.shared().end.get_or_insert(why);
     }
     mailbox.word().end();
-    // Whoever enters the annex looks at the word after that: see `Untyped::enter`.
-    fence(SeqCst);
+    // A thread that enters the annex looks at the word after that: see `Untyped::enter`.
     if Cell::<A>::of(mailbox).annex().is_some() {
         tell_all(&Untyped::of_owner(mailbox));
     }

@@ -4,12 +4,16 @@ mod address;
 mod annex;
 mod cell;
 mod context;
+mod edge;
 mod end;
 mod errors;
 mod group;
 mod letters;
 mod life;
+#[cfg(all(test, sinew_loom))]
+mod models;
 mod overflow;
+mod question;
 mod recipient;
 mod registry;
 mod reply;

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
+/// A weak address of an actor, whose type the key has.
+type AnyAddress = Box<dyn Any + Send + Sync>;
+
 /// Actors that can be found by their type and a name. Mostly a `static`. It does not keep its actors: one that has ended is
 /// found no more, and its name is free.
 ///
@@ -25,7 +28,7 @@ use std::sync::{PoisonError, RwLock};
 /// });
 /// ```
 pub struct Registry {
-    names: RwLock<BTreeMap<(TypeId, Box<str>), Box<dyn Any + Send + Sync>>>,
+    names: RwLock<BTreeMap<(TypeId, Box<str>), AnyAddress>>,
 }
 
 /// A name is taken: by an actor of the same type that has not ended.

@@ -1,17 +1,12 @@
 //! Answers: one place that a question and its asker share.
 //!
-//! ```text
-//!   PENDING --answer, or drop of the replier--> settled     (the asker is told, and frees the place)
-//!   PENDING --the asker gives up--> GONE                    (the replier frees the place)
-//! ```
-//!
 //! The asker may give up at any time, because its time is up or it was cancelled. So the place does not lie in its
-//! frame, but in a block of the processor's. One exchange decides which side was first, and the other side frees.
+//! frame, but in a block of the processor's. [`Question`] decides which side frees it.
 #![allow(unsafe_code)]
 
 use super::errors::AskError;
+use super::question::{ANSWERED, Question, Settled};
 use crate::base::Deadline;
-use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed};
 use crate::processor::{Processor, put_memory, with_current};
 use crate::strand::blocks;
 use crate::wait::{Awaiting, Limit, Outcome, Party, block_within, carried};
@@ -23,10 +18,6 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 use std::time::Instant;
-
-const PENDING: u32 = 0;
-const GONE: u32 = 1;
-const ANSWERED: u32 = 2;
 
 /// Why there is no answer, as a number that is greater than `ANSWERED`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,12 +44,12 @@ impl Missing {
 
 /// The place of an answer.
 struct Place<R> {
-    state: AtomicU32,
-    /// What is told when the state is settled. Written before the question is posted.
+    question: Question,
+    /// What is told when the question is settled. Written before the question is posted.
     asker: Cell<Option<Party>>,
     /// When the asker gives up.
     deadline: Deadline,
-    /// Owner: the replier, until it has settled the state; then the asker.
+    /// Owner: the replier, until it has settled the question; then the asker.
     answer: UnsafeCell<MaybeUninit<R>>,
 }
 
@@ -67,7 +58,7 @@ impl<R> Place<R> {
         let layout = Layout::new::<Place<R>>();
         let memory = with_current(|processor| blocks::take(processor.map(Processor::blocks), layout)).cast();
         let new = Place {
-            state: AtomicU32::new(PENDING),
+            question: Question::new(),
             asker: Cell::new(None),
             deadline,
             answer: UnsafeCell::new(MaybeUninit::uninit()),
@@ -100,25 +91,22 @@ impl<R> Asker<R> {
         (Asker(place), Replier(place))
     }
 
-    /// `PENDING -> GONE`. Returns `false` if the state has been settled: then the asker will be told, or has been.
+    /// Returns `false` if the question has been settled: then the asker will be told, or has been. Otherwise the place
+    /// must not be used any more.
     #[must_use]
     fn give_up(&self) -> bool {
-        // Release: the replier frees the place after this; pairs with the Acquire in `settle`. Acquire: see the
-        // answer.
-        self.place().state.compare_exchange(PENDING, GONE, AcqRel, Acquire).is_ok()
+        self.place().question.give_up()
     }
 
     /// Takes the answer, after the asker has been told, and frees the place.
     #[inline]
     fn take(self) -> Result<R, AskError> {
-        // Acquire pairs with the Release in `settle`.
-        let state = self.place().state.load(Acquire);
-        debug_assert!(state >= ANSWERED);
+        let outcome = self.place().question.outcome();
         // SAFETY: the replier has written it, and it is taken once.
-        let answer = (state == ANSWERED).then(|| unsafe { (*self.place().answer.get()).assume_init_read() });
+        let answer = (outcome == ANSWERED).then(|| unsafe { (*self.place().answer.get()).assume_init_read() });
         // SAFETY: the replier is done with the place.
         unsafe { Place::free(self.0) };
-        answer.ok_or_else(|| Missing::error(state))
+        answer.ok_or_else(|| Missing::error(outcome))
     }
 }
 
@@ -145,7 +133,7 @@ impl<R> Replier<R> {
     /// The asker has given up. Then the answer comes back.
     #[inline]
     pub fn answer(self, answer: R) -> Result<(), R> {
-        // SAFETY: the replier owns the answer until it settles the state.
+        // SAFETY: the replier owns the answer until it settles the question.
         unsafe { (*self.place().answer.get()).write(answer) };
         if self.settle(ANSWERED) {
             std::mem::forget(self);
@@ -161,7 +149,7 @@ impl<R> Replier<R> {
     /// Returns whether the asker has given up: its time was up, or it was cancelled.
     #[inline]
     pub fn is_abandoned(&self) -> bool {
-        self.place().state.load(Relaxed) == GONE
+        self.place().question.is_given_up()
     }
 
     /// Returns when the asker gives up, if it does.
@@ -183,19 +171,19 @@ impl<R> Replier<R> {
         std::mem::forget(self);
     }
 
-    /// `PENDING -> settled`. Returns `false` if the asker is gone: then the caller frees the place. Otherwise the place
+    /// Settles the question. Returns `false` if the asker is gone: then the caller frees the place. Otherwise the place
     /// must not be used any more.
     #[inline]
-    fn settle(&self, state: u32) -> bool {
+    fn settle(&self, outcome: u32) -> bool {
         let place = self.place();
         let asker = place.asker.get();
-        // Release: the asker sees the answer; pairs with the Acquires in `take` and `give_up`. Acquire pairs with the
-        // Release in `give_up`.
-        if place.state.compare_exchange(PENDING, state, AcqRel, Acquire).is_err() {
-            return false;
+        match place.question.settle(outcome) {
+            Settled::Free => false,
+            Settled::Tell => {
+                Party::signal_owed(asker.expect("the asker is known before the question is posted").owed());
+                true
+            }
         }
-        Party::signal_owed(asker.expect("the asker is known before the question is posted").owed());
-        true
     }
 
     fn free(&self) {

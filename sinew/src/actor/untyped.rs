@@ -5,7 +5,6 @@ use super::annex::{Annex, Shared};
 use super::end::End;
 use super::errors::ActorId;
 use super::life;
-use crate::base::atomic::{SeqCst, fence};
 use crate::fibre::carrier;
 use crate::mailbox::{Mailbox, Nature, Order};
 use crate::strand::{Strand, StrandArc};
@@ -99,9 +98,8 @@ impl Untyped {
     /// Changes what is shared of the annex. If the actor has ended, everybody in it is told at once.
     pub(super) fn enter(&self, change: impl FnOnce(&mut Shared)) {
         change(&mut self.annex_or_new().shared());
-        // Pairs with the fence of the owner that ends the actor: it sees the annex, or this sees the end.
-        fence(SeqCst);
-        if self.has_ended() {
+        // The owner that ends the actor sees the annex, or this sees the end.
+        if self.mailbox().word().has_ended_by_now() {
             life::tell_all(self);
         }
     }

@@ -12,10 +12,10 @@
 //! reference.
 //!
 //! No kill is lost: the thread that kills writes its order into the mailbox's word and reads this word after
-//! that. The processor writes LEFT and reads the mailbox's word after that. All four are sequentially
-//! consistent, so one of the two sees what the other did.
+//! that. The processor writes LEFT and reads the mailbox's word after that. Each has a sequentially consistent fence
+//! between the two, so one of them sees what the other did.
 
-use crate::base::atomic::{Acquire, AtomicUsize, Relaxed, Release, SeqCst, spin_loop};
+use crate::base::atomic::{Acquire, AtomicUsize, Relaxed, Release, SeqCst, fence, spin_loop};
 
 const LEFT: usize = 1;
 const HELD: usize = 2;
@@ -42,17 +42,21 @@ impl Carrier {
     }
 
     /// `here -> LEFT`. The caller has counted a reference to the carrier. By the processor that the carrier
-    /// has left.
+    /// has left, which then looks for an order.
     pub(crate) fn leave(&self) {
-        // SeqCst: see the head of this file. It includes Release, which pairs with the Acquire in `hold`.
-        self.0.fetch_or(LEFT, SeqCst);
+        // Nobody else writes the word of a carrier that has not left. Release pairs with the Acquire in `hold`.
+        self.0.store(self.0.load(Relaxed) | LEFT, Release);
+        // See the head of this file; pairs with the fence in `hold`.
+        fence(SeqCst);
     }
 
-    /// `LEFT -> LEFT, HELD`. Returns `None` if the carrier has not left, or has come back.
+    /// `LEFT -> LEFT, HELD`. Returns `None` if the carrier has not left, or has come back. By a thread that has given
+    /// an order before.
     pub(crate) fn hold(&self) -> Option<Held<'_>> {
+        // See the head of this file; pairs with the fence in `leave`.
+        fence(SeqCst);
         loop {
-            // SeqCst: see the head of this file.
-            let seen = self.0.load(SeqCst);
+            let seen = self.0.load(Relaxed);
             if seen & LEFT == 0 {
                 return None;
             }

@@ -18,3 +18,5 @@ pub(crate) use meter::Meter;
 pub(crate) use post::{Refused, spend};
 pub(crate) use visit::Visit;
 pub(crate) use word::Order;
+#[cfg(all(test, sinew_loom))]
+pub(crate) use word::Word;

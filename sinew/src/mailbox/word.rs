@@ -20,7 +20,7 @@
 //! Orders are for mailboxes that end (actors). The owner of such a mailbox does not rest before it has
 //! carried an order out. To have no handle left is an order too.
 
-use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release, SeqCst};
+use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
 use std::num::{NonZeroU64, NonZeroUsize};
 
 /// Somebody owns the mailbox.
@@ -240,9 +240,9 @@ impl<'a> Word<'a> {
             if seen & ACTIVE == 0 && !may_activate {
                 return Ordered::Idle;
             }
-            // SeqCst, with `Carrier`: a thread that kills sees that the carrier has left, or the carrier that
-            // leaves sees the order. It includes what `post` needs: the new owner sees what the last one left.
-            match self.0.compare_exchange_weak(seen, seen | order.flags() | ACTIVE, SeqCst, Relaxed) {
+            // Acquire: a new owner sees what the last one left; pairs with the Release in `rest`. Release: an owner
+            // that stops sees what the caller did before; pairs with the Acquire in `is_stopped`.
+            match self.0.compare_exchange_weak(seen, seen | order.flags() | ACTIVE, AcqRel, Relaxed) {
                 Ok(_) if seen & ACTIVE == 0 => return Ordered::Activated,
                 Ok(_) => return Ordered::Noted,
                 Err(now) => seen = now,
@@ -252,19 +252,31 @@ impl<'a> Word<'a> {
 
     /// Returns whether there is an order to end before the next letter.
     pub(crate) fn is_killed(self) -> bool {
-        // SeqCst pairs with `order`, as that says.
-        self.0.load(SeqCst) & KILL != 0
+        self.0.load(Relaxed) & KILL != 0
     }
 
-    /// Returns whether there is an order to end when there are no more letters.
+    /// Returns whether there is an order to end when there are no more letters. Then the caller sees what was done
+    /// before the order was given.
     pub(crate) fn is_stopped(self) -> bool {
-        self.0.load(Relaxed) & STOP != 0
+        // Acquire pairs with the Release in `order`.
+        self.0.load(Acquire) & STOP != 0
     }
 
-    /// `ACTIVE, CLOSED -> + ENDED`: the order has been carried out. By the owner.
+    /// `ACTIVE, CLOSED -> + ENDED`: the order has been carried out. By the owner, who then reads what other threads
+    /// have written for it: see [`has_ended_by_now`](Word::has_ended_by_now).
     pub(crate) fn end(self) {
         // Release: a thread that sees it sees what the owner did; pairs with the Acquire in `has_ended`.
         self.0.fetch_or(ENDED, Release);
+        // Pairs with the fence in `has_ended_by_now`.
+        fence(SeqCst);
+    }
+
+    /// Returns whether the mailbox has ended, to a thread that has written something for its owner. If this returns
+    /// `false`, the owner sees it after `end`.
+    pub(crate) fn has_ended_by_now(self) -> bool {
+        // Pairs with the fence in `end`: either this sees the flag, or the owner sees what was written before.
+        fence(SeqCst);
+        self.has_ended()
     }
 
     /// Returns whether the mailbox has ended.
