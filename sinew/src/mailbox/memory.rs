@@ -392,8 +392,23 @@ impl Mailbox {
     /// Says whether the calling strand runs a letter of this mailbox.
     pub(crate) fn is_carried_by_caller(&self) -> bool {
         let carrier = self.carrier.address();
-        let is_caller = || crate::stack::current_stack().map_or(self.address(), |stack| address_of(stack.strand()));
-        carrier != 0 && is_caller() == carrier
+        carrier != 0 && carrier == caller()
+    }
+
+    /// Notes that the calling strand visits the mailbox; with `false`, that the visit is over.
+    #[inline]
+    pub(super) fn note_visitor(&self, begins: bool) {
+        self.carrier.set(if begins { caller() } else { 0 });
+    }
+}
+
+/// Returns the address of the strand that stands for the caller when it runs letters: the fibre, or the mailbox that
+/// runs on the processor's own stack. 0 if there is neither.
+#[inline]
+fn caller() -> usize {
+    match crate::stack::current_stack() {
+        Some(stack) => address_of(stack.strand()),
+        None => with_current(|processor| processor.map_or(0, |processor| processor.carriers().handed())),
     }
 }
 
