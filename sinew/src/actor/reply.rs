@@ -3,10 +3,16 @@
 //! ```text
 //!   PENDING --answer, or drop of the replier--> settled     (the asker is told, and frees the place)
 //!   PENDING --the asker gives up--> GONE                    (the replier frees the place)
+//!   PREPARED --the asker begins to wait--> PENDING
+//!   PREPARED --answer, or drop of the replier--> settled    (nobody is told)
+//!   PREPARED --the asker gives up--> GONE
 //! ```
 //!
 //! The asker may give up at any time, because its time is up or it was cancelled. So the place does not lie in its
 //! frame, but in a block of the processor's. One exchange decides which side was first, and the other side frees.
+//!
+//! PREPARED is for a question that the program itself puts into a message: its code runs, and the asker may wait for
+//! room, before there is a wait that could be told.
 #![allow(unsafe_code)]
 
 use super::errors::AskError;
@@ -27,6 +33,7 @@ use std::time::Instant;
 const PENDING: u32 = 0;
 const GONE: u32 = 1;
 const ANSWERED: u32 = 2;
+const PREPARED: u32 = u32::MAX;
 
 /// Why there is no answer, as a number that is greater than `ANSWERED`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +61,7 @@ impl Missing {
 /// The place of an answer.
 struct Place<R> {
     state: AtomicU32,
-    /// What is told when the state is settled. Written before the question is posted.
+    /// What is told when the state is settled. Written before the state becomes PENDING, and read after that.
     asker: Cell<Option<Party>>,
     /// When the asker gives up.
     deadline: Deadline,
@@ -63,11 +70,11 @@ struct Place<R> {
 }
 
 impl<R> Place<R> {
-    fn make(deadline: Deadline) -> NonNull<Place<R>> {
+    fn make(state: u32, deadline: Deadline) -> NonNull<Place<R>> {
         let layout = Layout::new::<Place<R>>();
         let memory = with_current(|processor| blocks::take(processor.map(Processor::blocks), layout)).cast();
         let new = Place {
-            state: AtomicU32::new(PENDING),
+            state: AtomicU32::new(state),
             asker: Cell::new(None),
             deadline,
             answer: UnsafeCell::new(MaybeUninit::uninit()),
@@ -94,18 +101,25 @@ impl<R> Asker<R> {
         unsafe { self.0.as_ref() }
     }
 
-    /// Makes a place. The caller sets the party that is told, and posts the question.
-    fn new(deadline: Deadline) -> (Asker<R>, Replier<R>) {
-        let place = Place::make(deadline);
+    /// Makes a place whose state is PENDING or PREPARED. If it is PENDING, the caller sets the party that is told, and
+    /// posts the question.
+    fn new(state: u32, deadline: Deadline) -> (Asker<R>, Replier<R>) {
+        let place = Place::make(state, deadline);
         (Asker(place), Replier(place))
     }
 
     /// `PENDING -> GONE`. Returns `false` if the state has been settled: then the asker will be told, or has been.
     #[must_use]
     fn give_up(&self) -> bool {
+        self.leave(PENDING)
+    }
+
+    /// `from -> GONE`.
+    #[must_use]
+    fn leave(&self, from: u32) -> bool {
         // Release: the replier frees the place after this; pairs with the Acquire in `settle`. Acquire: see the
         // answer.
-        self.place().state.compare_exchange(PENDING, GONE, AcqRel, Acquire).is_ok()
+        self.place().state.compare_exchange(from, GONE, AcqRel, Acquire).is_ok()
     }
 
     /// Takes the answer, after the asker has been told, and frees the place.
@@ -183,19 +197,25 @@ impl<R> Replier<R> {
         std::mem::forget(self);
     }
 
-    /// `PENDING -> settled`. Returns `false` if the asker is gone: then the caller frees the place. Otherwise the place
-    /// must not be used any more.
+    /// `PENDING -> settled | PREPARED -> settled`. Returns `false` if the asker is gone: then the caller frees the
+    /// place. Otherwise the place must not be used any more.
     #[inline]
     fn settle(&self, state: u32) -> bool {
         let place = self.place();
-        let asker = place.asker.get();
-        // Release: the asker sees the answer; pairs with the Acquires in `take` and `give_up`. Acquire pairs with the
-        // Release in `give_up`.
-        if place.state.compare_exchange(PENDING, state, AcqRel, Acquire).is_err() {
-            return false;
+        loop {
+            // Acquire pairs with the Release in `Prepared::wait`: the asker is known. Also with that in `leave`.
+            let seen = place.state.load(Acquire);
+            if seen == GONE {
+                return false;
+            }
+            let asker = if seen == PENDING { place.asker.get() } else { None };
+            // Release: the asker sees the answer; pairs with the Acquires in `take`, `leave` and `Prepared::wait`.
+            if place.state.compare_exchange(seen, state, AcqRel, Relaxed).is_ok() {
+                debug_assert_eq!(asker.is_some(), seen == PENDING, "the asker is known before the question is posted");
+                asker.into_iter().for_each(|asker| Party::signal_owed(asker.owed()));
+                return true;
+            }
         }
-        Party::signal_owed(asker.expect("the asker is known before the question is posted").owed());
-        true
     }
 
     fn free(&self) {
@@ -234,7 +254,7 @@ pub(super) fn ask<R>(
     deadline: Deadline,
     post: impl FnOnce(Replier<R>) -> Result<(), Unposted<R>>,
 ) -> Result<R, AskError> {
-    let (asker, replier) = Asker::new(deadline.min(carried().deadline));
+    let (asker, replier) = Asker::new(PENDING, deadline.min(carried().deadline));
     let mut refused = None;
     let enter = |wait: &_| {
         asker.place().asker.set(Some(Party::timed(wait)));
@@ -259,6 +279,44 @@ pub(super) fn ask<R>(
             // SAFETY: nobody else knows the place, and there is no answer.
             unsafe { Place::free(asker.0) };
             Err(error)
+        }
+    }
+}
+
+/// A question that the caller does not wait for yet. If this is dropped, nobody waits for the answer.
+pub(super) struct Prepared<R>(Option<Asker<R>>);
+
+impl<R> Prepared<R> {
+    /// Makes a question for the caller, who carries a deadline maybe.
+    pub(super) fn new() -> (Prepared<R>, Replier<R>) {
+        let (asker, replier) = Asker::new(PREPARED, carried().deadline);
+        (Prepared(Some(asker)), replier)
+    }
+
+    /// Waits for the answer. The caller's limits end the wait.
+    pub(super) fn wait(mut self) -> Result<R, AskError> {
+        let asker = self.0.take().expect("it is taken here and in `drop`");
+        let enter = |wait: &_| {
+            let place = asker.place();
+            place.asker.set(Some(Party::timed(wait)));
+            // `PREPARED -> PENDING`, unless it has been settled. Release pairs with the Acquire in `settle`.
+            place.state.compare_exchange(PREPARED, PENDING, AcqRel, Acquire).is_ok()
+        };
+        match block_within(Limit::carried_until(Deadline::NEVER), enter, |_| asker.give_up()) {
+            Outcome::Told => asker.take(),
+            // The replier frees the place.
+            Outcome::TimedOut => Err(AskError::TimedOut),
+            Outcome::Cancelled => Err(AskError::Cancelled),
+        }
+    }
+}
+
+impl<R> Drop for Prepared<R> {
+    fn drop(&mut self) {
+        if let Some(asker) = self.0.take()
+            && !asker.leave(PREPARED)
+        {
+            drop(asker.take());
         }
     }
 }
@@ -289,7 +347,7 @@ impl<R, P: FnOnce(Replier<R>) -> Result<(), Unposted<R>>> Future for Asking<R, P
         // SAFETY: as above.
         let awaiting = unsafe { Pin::new_unchecked(&mut this.awaiting) };
         if let Some(post) = this.post.take() {
-            let (asker, replier) = Asker::new(carried().deadline);
+            let (asker, replier) = Asker::new(PENDING, carried().deadline);
             asker.place().asker.set(Some(Party::timed(awaiting.begin(context.waker()))));
             if let Err((error, replier)) = post(replier) {
                 replier.take_back();
