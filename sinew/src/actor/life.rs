@@ -95,13 +95,17 @@ fn recover<A: Actor>(owned: &Owned, failure: Failure) {
     let mailbox = owned.mailbox();
     let now = time::now();
     let wait = shared::<A>(mailbox).supervision.as_mut().and_then(|supervision| supervision.next(now));
-    let Some(wait) = wait else { return end::<A>(owned, End::Failed(failure)) };
-    part_with::<A>(mailbox, &End::Failed(failure));
+    let why = End::Failed(failure);
+    let Some(wait) = wait else { return end::<A>(owned, why) };
+    part_with::<A>(mailbox, &why);
     if !wait.is_zero() {
-        // A kill ends the wait.
-        let _ = time::try_sleep(wait);
+        let waited = time::try_sleep(wait);
         if mailbox.word().is_killed() {
             return;
+        }
+        if waited.is_err() {
+            // The runtime cancels what is left: there is nothing to wait for any more.
+            return end::<A>(owned, why);
         }
     }
     let factory = shared::<A>(mailbox).supervision.as_mut().and_then(|supervision| supervision.factory.take());

@@ -92,15 +92,17 @@ struct Allocation<S> {
 }
 
 impl<S: State> Allocation<S> {
-    const KIND: &'static Kind = &Kind {
-        run: if S::BLOCKS { Mailbox::run } else { Mailbox::run_in_place },
-        free: Self::abandon,
-        weigh: Mailbox::weigh,
-        nature: match S::NATURE {
-            Some(nature) => Some(nature),
+    /// For letters that may block.
+    const CARRIED: &'static Kind = &Self::kind(Mailbox::run);
+    const KIND: &'static Kind = if S::BLOCKS { Self::CARRIED } else { &Self::kind(Mailbox::run_in_place) };
+
+    const fn kind(run: fn(&Strand) -> After) -> Kind {
+        let nature = match S::NATURE {
+            Some(nature) => Some(nature as &(dyn Any + Send + Sync)),
             None => None,
-        },
-    };
+        };
+        Kind { run, free: Self::abandon, weigh: Mailbox::weigh, nature }
+    }
 
     /// Frees the mailbox if it is idle. If it is not, its owner comes here once more.
     ///
@@ -135,17 +137,23 @@ impl<S: State> Handle<S> {
     /// Makes an idle mailbox.
     pub(crate) fn new(cluster: &ClusterShared, priority: Priority, state: S) -> Handle<S> {
         let (ready, handle) =
-            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, priority, state));
+            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, priority, false, state));
         // The mailbox is idle: the first poster owns it.
         ready.let_go();
         handle
     }
 
     /// Makes a mailbox that is active and has the mark `FRESH`. Returns its owner, which the caller starts: it has
-    /// counted the strand.
+    /// counted the strand. If it `is_carried`, it runs on a carrier, also if its letters do not block.
     #[inline]
-    pub(crate) fn fresh(origin: &Origin<'_>, priority: Priority, _is_hub: bool, state: S) -> (Ready, Handle<S>) {
-        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), priority, state);
+    pub(crate) fn fresh(
+        origin: &Origin<'_>,
+        priority: Priority,
+        _is_hub: bool,
+        is_carried: bool,
+        state: S,
+    ) -> (Ready, Handle<S>) {
+        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), priority, is_carried, state);
         let mailbox = handle.mailbox();
         mailbox.word().claim();
         mailbox.meter.marks.store(mark::FRESH, Relaxed);
@@ -153,13 +161,20 @@ impl<S: State> Handle<S> {
     }
 
     #[inline]
-    fn make(own: Option<&Blocks>, cluster: &ClusterShared, priority: Priority, state: S) -> (Ready, Handle<S>) {
+    fn make(
+        own: Option<&Blocks>,
+        cluster: &ClusterShared,
+        priority: Priority,
+        is_carried: bool,
+        state: S,
+    ) -> (Ready, Handle<S>) {
+        let kind = if is_carried { Allocation::<S>::CARRIED } else { Allocation::<S>::KIND };
         let memory = blocks::take(own, Layout::new::<Allocation<S>>()).cast::<Allocation<S>>();
         let cluster = Arc::into_raw(cluster.to_arc());
         // SAFETY: the memory is large enough, and ours.
         let (mailbox, place) = unsafe { (&raw mut (*memory.as_ptr()).mailbox, &raw mut (*memory.as_ptr()).state) };
         let new = Mailbox {
-            strand: Strand::of(Allocation::<S>::KIND, cluster.cast(), priority).without_life(),
+            strand: Strand::of(kind, cluster.cast(), priority).without_life(),
             pile: Pile::new(),
             load: AtomicU64::new(0),
             carrier: Carrier::none(),
