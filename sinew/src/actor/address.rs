@@ -1,5 +1,6 @@
 //! Addresses: how others reach an actor.
 
+use super::annex::add;
 use super::cell::Cell;
 use super::end::{Down, End};
 use super::errors::{ActorId, AskError, Reason, TellError};
@@ -414,7 +415,7 @@ impl<A: Actor> Address<A> {
 
     fn ended(&self) -> oneshot::Receiver<End> {
         let (sender, receiver) = oneshot::channel();
-        self.untyped().enter(|shared| shared.joiners.push(sender));
+        self.untyped().enter(|shared| add(&mut shared.joiners, sender, oneshot::Sender::is_closed));
         receiver
     }
 
