@@ -1,18 +1,20 @@
 //! Addresses: how others reach an actor.
 
+use super::annex::add;
 use super::cell::Cell;
 use super::end::{Down, End};
 use super::errors::{ActorId, AskError, Reason, TellError};
 use super::letters::{Asked, Bounded, Look, Notice, Told};
 use super::life;
 use super::recipient::Recipient;
-use super::reply::{self, Asking, Replier, Unposted};
+use super::reply::{self, Asking, Prepared, Replier, Unposted};
 use super::timer::{self, Timer};
 use super::traits::{Actor, Full, Handle};
 use super::untyped::Untyped;
 use super::waits;
 use super::weak::{Anchor, Weak};
 use crate::base::Deadline;
+use crate::base::clock::instant_at;
 use crate::mailbox::{self, Content, Order, Refused, Visit};
 use crate::strand::StrandArc;
 use crate::sync::oneshot;
@@ -216,8 +218,8 @@ impl<A: Actor> Address<A> {
         {
             return self.ask_in_place(visit, message);
         }
-        let _waiting = waits::begin(&self.handle).map_err(AskError::Cycle)?;
-        self.enter_room_to_ask(true)?;
+        let _waiting = self.begin_to_wait()?;
+        self.enter_room_to_ask(Some(deadline))?;
         reply::ask(deadline, |replier| self.post_question(message, replier))
     }
 
@@ -252,7 +254,7 @@ impl<A: Actor> Address<A> {
     where
         A: Handle<M>,
     {
-        Asking::new(move |replier| match self.enter_room_to_ask(false) {
+        Asking::new(move |replier| match self.enter_room_to_ask(None) {
             Ok(()) => self.post_question(message, replier),
             Err(error) => Err((error, replier)),
         })
@@ -302,28 +304,48 @@ impl<A: Actor> Address<A> {
         A: Handle<M>,
     {
         crate::wait::refuse_tasks();
-        let _waiting = waits::begin(&self.handle).map_err(AskError::Cycle)?;
-        // If the message comes back, its drop settles the question. The asker waits until then.
-        let mut refused = None;
-        let reply = reply::ask(Deadline::NEVER, |replier| {
-            refused = self.tell(message(replier)).map_err(|error| error.reason().clone()).err();
-            Ok(())
-        });
-        match refused {
-            None => reply,
-            Some(reason) => Err(reason.into()),
-        }
+        let (question, replier) = Prepared::new();
+        let message = message(replier);
+        let _waiting = self.begin_to_wait()?;
+        self.enter_room_to_ask(Some(Deadline::NEVER))?;
+        let told = match A::MAILBOX.bound {
+            None => self.tell_unbounded(message),
+            Some((_, Full::DropOldest)) => self.tell_and_drop_oldest(message),
+            Some(_) => self.tell_permitted(message),
+        };
+        told.map_err(|error| AskError::from(error.reason().clone()))?;
+        question.wait()
     }
 
-    fn enter_room_to_ask(&self, may_wait: bool) -> Result<(), AskError> {
+    /// Notes that the caller waits for this actor.
+    ///
+    /// # Errors
+    /// It would wait for ever.
+    #[inline]
+    fn begin_to_wait(&self) -> Result<waits::Waiting, AskError> {
+        // An actor that answers in place waits on the stack of its asker, which may be no actor.
+        if !A::BLOCKS && self.handle.mailbox().is_carried_by_caller() {
+            return Err(AskError::Cycle(vec![self.id()]));
+        }
+        waits::begin(&self.handle).map_err(AskError::Cycle)
+    }
+
+    /// Takes a place in a bounded mailbox. Waits for it until the deadline, if there is one.
+    fn enter_room_to_ask(&self, deadline: Option<Deadline>) -> Result<(), AskError> {
         match A::MAILBOX.bound {
             None | Some((_, Full::DropOldest)) => Ok(()),
             Some((_, full)) => {
                 let Some(room) = self.room() else { return Ok(()) };
                 if room.try_wait() {
                     Ok(())
-                } else if full == Full::Wait && may_wait {
-                    room.wait_cancellable().map_err(|error| match error {
+                } else if full == Full::Wait
+                    && let Some(deadline) = deadline
+                {
+                    let entered = match deadline.is_never() {
+                        true => room.wait_cancellable(),
+                        false => room.wait_deadline(instant_at(deadline.ns())),
+                    };
+                    entered.map_err(|error| match error {
                         crate::sync::AcquireError::TimedOut => AskError::TimedOut,
                         crate::sync::AcquireError::Cancelled => AskError::Cancelled,
                     })
@@ -401,7 +423,7 @@ impl<A: Actor> Address<A> {
 
     fn ended(&self) -> oneshot::Receiver<End> {
         let (sender, receiver) = oneshot::channel();
-        self.untyped().enter(|shared| shared.joiners.push(sender));
+        self.untyped().enter(|shared| add(&mut shared.joiners, sender, oneshot::Sender::is_closed));
         receiver
     }
 

@@ -42,6 +42,12 @@ pub(super) struct Shared {
     pub(super) supervision: Option<Supervision>,
 }
 
+impl Shared {
+    pub(super) fn add_watcher(&mut self, watcher: Watcher) {
+        add(&mut self.watchers, watcher, |watcher| watcher.who.is_gone());
+    }
+}
+
 /// An actor that is told of the end of another one.
 #[derive(Clone)]
 pub(super) struct Watcher {
@@ -49,6 +55,16 @@ pub(super) struct Watcher {
     pub(super) relation: Relation,
     /// Posts the notice to an actor of the watcher's type.
     pub(super) tell: fn(StrandArc, Down),
+}
+
+/// Adds an entry to a list. Entries that are over go when the list is full. After that at least half of it is free, so
+/// that an entry costs the same however long the list is.
+pub(super) fn add<T>(list: &mut Vec<T>, entry: T, is_over: impl Fn(&T) -> bool) {
+    if list.len() == list.capacity() {
+        list.retain(|entry| !is_over(entry));
+        list.reserve(list.len() + 1);
+    }
+    list.push(entry);
 }
 
 impl Annex {

@@ -1,7 +1,7 @@
 //! What a handler can do with its own actor.
 
 use super::address::Address;
-use super::annex::Watcher;
+use super::annex::{Watcher, add};
 use super::cell::Cell;
 use super::end::{Failure, Relation};
 use super::errors::ActorId;
@@ -66,8 +66,7 @@ impl<'a, A: Actor> Context<'a, A> {
     /// Makes an actor that has been spawned a child of this one.
     pub fn adopt<C: Actor>(&mut self, child: Address<C>) -> Address<C> {
         let (me, other) = (self.untyped(), child.untyped());
-        me.annex_or_new().shared().children.retain(|child| !child.has_ended());
-        me.annex_or_new().shared().children.push(other.clone());
+        add(&mut me.annex_or_new().shared().children, other.clone(), Untyped::has_ended);
         self.watch(&other, Relation::Child);
         child
     }
@@ -76,7 +75,7 @@ impl<'a, A: Actor> Context<'a, A> {
     pub fn link<B: Actor>(&mut self, other: &Address<B>) {
         let me = self.untyped();
         let watcher = Watcher { who: other.weak(), relation: Relation::Link, tell: Address::<B>::tell_down };
-        me.enter(|shared| shared.watchers.push(watcher));
+        me.enter(|shared| shared.add_watcher(watcher));
         self.watch(&other.untyped(), Relation::Link);
     }
 
@@ -146,7 +145,7 @@ impl<'a, A: Actor> Context<'a, A> {
 
     fn watch(&self, other: &Untyped, relation: Relation) {
         let watcher = Watcher { who: self.address().weak(), relation, tell: Address::<A>::tell_down };
-        other.enter(|shared| shared.watchers.push(watcher));
+        other.enter(|shared| shared.add_watcher(watcher));
     }
 
     fn forget(&self, watcher: &super::weak::Weak, at: &Untyped, relation: Relation) {

@@ -106,13 +106,14 @@ impl<M: Send + 'static> Group<M> {
             match member.try_tell(message.clone()) {
                 Ok(()) => published.told += 1,
                 Err(error) if *error.reason() == Reason::Full => published.full += 1,
-                Err(_) => ended.push(member.address()),
+                // Cloned, so that no other actor gets its memory before it has been removed.
+                Err(_) => ended.push(member.clone()),
             }
         }
         drop(members);
         published.ended = ended.len();
-        for address in ended {
-            drop(self.members.write().unwrap_or_else(PoisonError::into_inner).remove(address));
+        for member in ended {
+            drop(self.members.write().unwrap_or_else(PoisonError::into_inner).remove(member.address()));
         }
         published
     }

@@ -3,12 +3,11 @@
 use super::annex::Shared;
 use super::cell::Cell;
 use super::end::{Down, End, Failure};
-use super::overflow::Overflow;
 use super::restart::Factory;
 use super::traits::Actor;
 use super::untyped::Untyped;
 use crate::cancel::shield;
-use crate::mailbox::{Mailbox, Order, Owned, mark};
+use crate::mailbox::{Enclosed, Mailbox, Order, Owned, Unread, mark};
 use crate::time;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +34,10 @@ pub(super) fn attend<A: Actor>(owned: &Owned) {
             mailbox.take_marks(mark::FRESH);
             start::<A>(mailbox);
         } else if marks & mark::ORDERED != 0 {
+            if let Some(message) = next_of_overflow::<A>(mailbox) {
+                // The mark stays. If the message fails, that comes first.
+                return message.run(mailbox);
+            }
             mailbox.take_marks(mark::ORDERED);
             let word = mailbox.word();
             if word.is_stopped() || word.is_abandoned() {
@@ -46,6 +49,11 @@ pub(super) fn attend<A: Actor>(owned: &Owned) {
             return;
         }
     }
+}
+
+/// Takes the oldest message out of the list of an actor that drops the oldest one.
+fn next_of_overflow<A: Actor>(mailbox: &Mailbox) -> Option<Enclosed> {
+    Cell::<A>::of(mailbox).annex()?.overflow.as_ref()?.pop()
 }
 
 /// Notes that a handler has panicked.
@@ -87,13 +95,17 @@ fn recover<A: Actor>(owned: &Owned, failure: Failure) {
     let mailbox = owned.mailbox();
     let now = time::now();
     let wait = shared::<A>(mailbox).supervision.as_mut().and_then(|supervision| supervision.next(now));
-    let Some(wait) = wait else { return end::<A>(owned, End::Failed(failure)) };
-    part_with::<A>(mailbox, &End::Failed(failure));
+    let why = End::Failed(failure);
+    let Some(wait) = wait else { return end::<A>(owned, why) };
+    part_with::<A>(mailbox, &why);
     if !wait.is_zero() {
-        // A kill ends the wait.
-        let _ = time::try_sleep(wait);
+        let waited = time::try_sleep(wait);
         if mailbox.word().is_killed() {
             return;
+        }
+        if waited.is_err() {
+            // The runtime cancels what is left: there is nothing to wait for any more.
+            return end::<A>(owned, why);
         }
     }
     let factory = shared::<A>(mailbox).supervision.as_mut().and_then(|supervision| supervision.factory.take());
@@ -125,9 +137,10 @@ fn end<A: Actor>(owned: &Owned, why: End) {
     let mailbox = owned.mailbox();
     mailbox.take_marks(u8::MAX);
     owned.discard_letters();
-    let overflow = Cell::<A>::of(mailbox).annex().and_then(|annex| annex.overflow.as_ref());
-    // Dropping what a program has put into a message may panic.
-    let _ = guarded(|| overflow.into_iter().for_each(Overflow::discard));
+    while let Some(message) = next_of_overflow::<A>(mailbox) {
+        // Dropping what a program has put into a message may panic.
+        let _ = guarded(|| message.discard(Unread::Ended));
+    }
     part_with::<A>(mailbox, &why);
     if let Some(annex) = Cell::<A>::of(mailbox).annex() {
         annex.shared().end.get_or_insert(why);
@@ -149,7 +162,8 @@ pub(super) fn tell_all(actor: &Untyped) {
     drop(shared);
     // The factory is the program's, and its drop may panic.
     let _ = guarded(|| drop(supervision));
-    timers.into_iter().for_each(|timer| timer.cancel());
+    // So may the drop of a message that was to be sent.
+    timers.into_iter().for_each(|timer| drop(guarded(|| timer.cancel())));
     annex.room.iter().for_each(|room| room.post(ENDED_ROOM));
     for child in children {
         child.annex_or_new().shared().reason.get_or_insert(End::Orphaned);

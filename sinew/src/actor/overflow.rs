@@ -4,6 +4,9 @@
 //! of such an actor therefore wait in a list of their own, under a lock. A sender that finds the list empty posts one
 //! letter, the *pump*, before it adds its message. The pump takes the oldest message out. If there are more, it posts
 //! itself again, and then it handles the one that it took. So there is a pump exactly while there are messages.
+//!
+//! An actor that is to stop takes no letters any more, and no pump either. It handles the messages that are left before
+//! it carries the order out.
 
 use super::address::Address;
 use super::cell::Cell;
@@ -36,11 +39,9 @@ impl Overflow {
         self.waiting().len()
     }
 
-    /// Discards all messages: the actor has ended.
-    pub(super) fn discard(&self) {
-        while let Some(message) = { self.waiting().pop_front() } {
-            message.discard(Unread::Ended);
-        }
+    /// Takes the oldest message out.
+    pub(super) fn pop(&self) -> Option<Enclosed> {
+        self.waiting().pop_front()
     }
 }
 
@@ -50,18 +51,14 @@ struct Pump<A>(PhantomData<fn(A)>);
 impl<A: Actor> Content for Pump<A> {
     fn run(self, mailbox: &Mailbox) {
         let Some(overflow) = Cell::<A>::of(mailbox).annex().and_then(|annex| annex.overflow.as_ref()) else { return };
-        loop {
-            let mut waiting = overflow.waiting();
-            let Some(oldest) = waiting.pop_front() else { return };
-            let is_last = waiting.is_empty();
-            let is_posted = is_last || Cell::post(&Cell::<A>::handle_of(mailbox), Pump::<A>(PhantomData)).is_ok();
-            drop(waiting);
-            oldest.run(mailbox);
-            // An actor that is to stop takes no letters any more, but handles what waits.
-            if is_posted || mailbox.word().is_killed() {
-                return;
-            }
+        let mut waiting = overflow.waiting();
+        let Some(oldest) = waiting.pop_front() else { return };
+        if !waiting.is_empty() {
+            // If it is refused, the actor is to end.
+            drop(Cell::post(&Cell::<A>::handle_of(mailbox), Pump::<A>(PhantomData)));
         }
+        drop(waiting);
+        oldest.run(mailbox);
     }
 }
 

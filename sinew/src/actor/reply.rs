@@ -45,7 +45,7 @@ impl Missing {
 /// The place of an answer.
 struct Place<R> {
     question: Question,
-    /// What is told when the question is settled. Written before the question is posted.
+    /// What is told when the question is settled. Written before the asker waits, and read after that.
     asker: Cell<Option<Party>>,
     /// When the asker gives up.
     deadline: Deadline,
@@ -54,15 +54,10 @@ struct Place<R> {
 }
 
 impl<R> Place<R> {
-    fn make(deadline: Deadline) -> NonNull<Place<R>> {
+    fn make(question: Question, deadline: Deadline) -> NonNull<Place<R>> {
         let layout = Layout::new::<Place<R>>();
         let memory = with_current(|processor| blocks::take(processor.map(Processor::blocks), layout)).cast();
-        let new = Place {
-            question: Question::new(),
-            asker: Cell::new(None),
-            deadline,
-            answer: UnsafeCell::new(MaybeUninit::uninit()),
-        };
+        let new = Place { question, asker: Cell::new(None), deadline, answer: UnsafeCell::new(MaybeUninit::uninit()) };
         // SAFETY: the memory is large enough, and ours.
         unsafe { memory.write(new) };
         memory
@@ -85,9 +80,9 @@ impl<R> Asker<R> {
         unsafe { self.0.as_ref() }
     }
 
-    /// Makes a place. The caller sets the party that is told, and posts the question.
-    fn new(deadline: Deadline) -> (Asker<R>, Replier<R>) {
-        let place = Place::make(deadline);
+    /// Makes a place. If the question is pending, the caller sets the party that is told, and posts the question.
+    fn new(question: Question, deadline: Deadline) -> (Asker<R>, Replier<R>) {
+        let place = Place::make(question, deadline);
         (Asker(place), Replier(place))
     }
 
@@ -176,11 +171,11 @@ impl<R> Replier<R> {
     #[inline]
     fn settle(&self, outcome: u32) -> bool {
         let place = self.place();
-        let asker = place.asker.get();
-        match place.question.settle(outcome) {
+        match place.question.settle(outcome, || place.asker.get()) {
             Settled::Free => false,
-            Settled::Tell => {
-                Party::signal_owed(asker.expect("the asker is known before the question is posted").owed());
+            Settled::Leave => true,
+            Settled::Tell(asker) => {
+                Party::signal_owed(asker.expect("the asker is known before it waits").owed());
                 true
             }
         }
@@ -222,7 +217,7 @@ pub(super) fn ask<R>(
     deadline: Deadline,
     post: impl FnOnce(Replier<R>) -> Result<(), Unposted<R>>,
 ) -> Result<R, AskError> {
-    let (asker, replier) = Asker::new(deadline.min(carried().deadline));
+    let (asker, replier) = Asker::new(Question::pending(), deadline.min(carried().deadline));
     let mut refused = None;
     let enter = |wait: &_| {
         asker.place().asker.set(Some(Party::timed(wait)));
@@ -247,6 +242,44 @@ pub(super) fn ask<R>(
             // SAFETY: nobody else knows the place, and there is no answer.
             unsafe { Place::free(asker.0) };
             Err(error)
+        }
+    }
+}
+
+/// A question that the program itself puts into a message. Its code runs, and the asker may wait for room, before
+/// there is a wait that could be told. If this is dropped, nobody waits for the answer.
+pub(super) struct Prepared<R>(Option<Asker<R>>);
+
+impl<R> Prepared<R> {
+    /// Makes a question for the caller, who carries a deadline maybe.
+    pub(super) fn new() -> (Prepared<R>, Replier<R>) {
+        let (asker, replier) = Asker::new(Question::prepared(), carried().deadline);
+        (Prepared(Some(asker)), replier)
+    }
+
+    /// Waits for the answer. The caller's limits end the wait.
+    pub(super) fn wait(mut self) -> Result<R, AskError> {
+        let asker = self.0.take().expect("it is taken here and in `drop`");
+        let enter = |wait: &_| {
+            let place = asker.place();
+            place.asker.set(Some(Party::timed(wait)));
+            place.question.wait()
+        };
+        match block_within(Limit::carried_until(Deadline::NEVER), enter, |_| asker.give_up()) {
+            Outcome::Told => asker.take(),
+            // The replier frees the place.
+            Outcome::TimedOut => Err(AskError::TimedOut),
+            Outcome::Cancelled => Err(AskError::Cancelled),
+        }
+    }
+}
+
+impl<R> Drop for Prepared<R> {
+    fn drop(&mut self) {
+        if let Some(asker) = self.0.take()
+            && !asker.place().question.withdraw()
+        {
+            drop(asker.take());
         }
     }
 }
@@ -277,7 +310,7 @@ impl<R, P: FnOnce(Replier<R>) -> Result<(), Unposted<R>>> Future for Asking<R, P
         // SAFETY: as above.
         let awaiting = unsafe { Pin::new_unchecked(&mut this.awaiting) };
         if let Some(post) = this.post.take() {
-            let (asker, replier) = Asker::new(carried().deadline);
+            let (asker, replier) = Asker::new(Question::pending(), carried().deadline);
             asker.place().asker.set(Some(Party::timed(awaiting.begin(context.waker()))));
             if let Err((error, replier)) = post(replier) {
                 replier.take_back();

@@ -57,6 +57,11 @@ impl Supervision {
         Supervision { restart, past: VecDeque::new(), factory: Some(Box::new(factory)), count: 0 }
     }
 
+    /// Returns whether the actor may have to wait before a restart.
+    pub(super) fn waits(&self) -> bool {
+        !self.restart.least.is_zero()
+    }
+
     /// Returns how long to wait before a restart; `None` if there have been too many.
     pub(super) fn next(&mut self, now: Instant) -> Option<Duration> {
         let (most, period) = self.restart.limit.unwrap_or((u32::MAX, FORGIVEN));

@@ -144,9 +144,12 @@ fn spawn_in<A: Actor>(
             Full::Wait | Full::Refuse => annex.room = Some(Semaphore::new(most)),
         }
     }
+    // A wait before a restart needs a stack.
+    let waits = |annex: &Annex| annex.shared().supervision.as_ref().is_some_and(Supervision::waits);
+    let is_carried = A::BLOCKS || annex.as_deref().is_some_and(waits);
     with_current(|processor| {
         let origin = Origin::admit(cluster, processor)?;
-        let (ready, handle) = Handle::fresh(&origin, priority, is_hub, Cell::new(actor, annex));
+        let (ready, handle) = Handle::fresh(&origin, priority, is_hub, is_carried, Cell::new(actor, annex));
         origin.start(ready);
         Ok(Address::from_handle(handle))
     })

@@ -4,6 +4,7 @@
 //! the runtime.
 
 use super::address::{Address, WeakAddress};
+use super::annex::add;
 use super::cell::Cell;
 use super::traits::Handle;
 use crate::base::Deadline;
@@ -162,12 +163,6 @@ fn begin<A: Handle<M>, M: Send + 'static>(
     });
     clock.alarm.set(deadline, Waker::from(Arc::clone(&clock)));
     let ticking: Arc<dyn Ticking> = clock;
-    actor.untyped().enter(|shared| {
-        // Those that are over go when the list would grow.
-        if shared.timers.len() == shared.timers.capacity() {
-            shared.timers.retain(|timer| !timer.is_over());
-        }
-        shared.timers.push(Arc::clone(&ticking));
-    });
+    actor.untyped().enter(|shared| add(&mut shared.timers, Arc::clone(&ticking), |timer| timer.is_over()));
     Timer { ticking }
 }

@@ -40,6 +40,11 @@ impl Weak {
         strand.as_ref().and_then(|place| StrandArc::another(unsafe { place.0.as_ref() }))
     }
 
+    /// Returns whether the memory of the actor has been freed.
+    pub(super) fn is_gone(&self) -> bool {
+        self.0.strand.lock().is_none()
+    }
+
     pub(super) fn is(&self, other: &Weak) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

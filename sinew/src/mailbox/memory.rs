@@ -92,15 +92,17 @@ struct Allocation<S> {
 }
 
 impl<S: State> Allocation<S> {
-    const KIND: &'static Kind = &Kind {
-        run: if S::BLOCKS { Mailbox::run } else { Mailbox::run_in_place },
-        free: Self::abandon,
-        weigh: Mailbox::weigh,
-        nature: match S::NATURE {
-            Some(nature) => Some(nature),
+    /// For letters that may block.
+    const CARRIED: &'static Kind = &Self::kind(Mailbox::run);
+    const KIND: &'static Kind = if S::BLOCKS { Self::CARRIED } else { &Self::kind(Mailbox::run_in_place) };
+
+    const fn kind(run: fn(&Strand) -> After) -> Kind {
+        let nature = match S::NATURE {
+            Some(nature) => Some(nature as &(dyn Any + Send + Sync)),
             None => None,
-        },
-    };
+        };
+        Kind { run, free: Self::abandon, weigh: Mailbox::weigh, nature }
+    }
 
     /// Frees the mailbox if it is idle. If it is not, its owner comes here once more.
     ///
@@ -134,18 +136,27 @@ impl<S> Clone for Handle<S> {
 impl<S: State> Handle<S> {
     /// Makes an idle mailbox.
     pub(crate) fn new(cluster: &ClusterShared, priority: Priority, state: S) -> Handle<S> {
+        let strand = |cluster| Strand::of(Allocation::<S>::KIND, cluster, priority);
         let (ready, handle) =
-            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, priority, false, state));
+            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, strand, state));
         // The mailbox is idle: the first poster owns it.
         ready.let_go();
         handle
     }
 
     /// Makes a mailbox that is active and has the mark `FRESH`. Returns its owner, which the caller starts: it has
-    /// counted the strand.
+    /// counted the strand. If it `is_carried`, it runs on a carrier, also if its letters do not block.
     #[inline]
-    pub(crate) fn fresh(origin: &Origin<'_>, priority: Priority, is_hub: bool, state: S) -> (Ready, Handle<S>) {
-        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), priority, is_hub, state);
+    pub(crate) fn fresh(
+        origin: &Origin<'_>,
+        priority: Priority,
+        is_hub: bool,
+        is_carried: bool,
+        state: S,
+    ) -> (Ready, Handle<S>) {
+        let kind = if is_carried { Allocation::<S>::CARRIED } else { Allocation::<S>::KIND };
+        let strand = |cluster| Strand::of(kind, cluster, priority).announced_as_hub(is_hub);
+        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), strand, state);
         let mailbox = handle.mailbox();
         mailbox.word().claim();
         mailbox.meter.marks.store(mark::FRESH, Relaxed);
@@ -156,8 +167,7 @@ impl<S: State> Handle<S> {
     fn make(
         own: Option<&Blocks>,
         cluster: &ClusterShared,
-        priority: Priority,
-        is_hub: bool,
+        strand: impl FnOnce(*const ()) -> Strand,
         state: S,
     ) -> (Ready, Handle<S>) {
         let memory = blocks::take(own, Layout::new::<Allocation<S>>()).cast::<Allocation<S>>();
@@ -165,7 +175,7 @@ impl<S: State> Handle<S> {
         // SAFETY: the memory is large enough, and ours.
         let (mailbox, place) = unsafe { (&raw mut (*memory.as_ptr()).mailbox, &raw mut (*memory.as_ptr()).state) };
         let new = Mailbox {
-            strand: Strand::of(Allocation::<S>::KIND, cluster.cast(), priority).without_life().announced_as_hub(is_hub),
+            strand: strand(cluster.cast()).without_life(),
             pile: Pile::new(),
             load: AtomicU64::new(0),
             carrier: Carrier::none(),
@@ -398,8 +408,23 @@ impl Mailbox {
     /// Says whether the calling strand runs a letter of this mailbox.
     pub(crate) fn is_carried_by_caller(&self) -> bool {
         let carrier = self.carrier.address();
-        let is_caller = || crate::stack::current_stack().map_or(self.address(), |stack| address_of(stack.strand()));
-        carrier != 0 && is_caller() == carrier
+        carrier != 0 && carrier == caller()
+    }
+
+    /// Notes that the calling strand visits the mailbox; with `false`, that the visit is over.
+    #[inline]
+    pub(super) fn note_visitor(&self, begins: bool) {
+        self.carrier.set(if begins { caller() } else { 0 });
+    }
+}
+
+/// Returns the address of the strand that stands for the caller when it runs letters: the fibre, or the mailbox that
+/// runs on the processor's own stack. 0 if there is neither.
+#[inline]
+fn caller() -> usize {
+    match crate::stack::current_stack() {
+        Some(stack) => address_of(stack.strand()),
+        None => with_current(|processor| processor.map_or(0, |processor| processor.carriers().handed())),
     }
 }
 

@@ -27,6 +27,7 @@ impl Mailbox {
         if !is_near || self.marks() != 0 || !self.word().visit() {
             return None;
         }
+        self.note_visitor(true);
         Some(Visit(self))
     }
 }
@@ -35,6 +36,7 @@ impl Drop for Visit<'_> {
     #[inline]
     fn drop(&mut self) {
         let mailbox = self.0;
+        mailbox.note_visitor(false);
         if mailbox.marks() == 0 {
             match mailbox.word().rest(true) {
                 // The visitor has a handle, so that the mailbox is not to be freed.
