@@ -93,12 +93,16 @@ impl Parlour {
         }
     }
 
-    /// Returns a number that the server reports at SIGUSR1, by the word behind it.
+    /// Returns the line in which the server says what has happened so far.
     pub fn counts(&mut self) -> String {
         self.process.signal("-USR1");
         let mut errors = BufReader::with_capacity(1, self.process.errors());
         let mut line = String::new();
-        errors.read_line(&mut line).expect("the counts");
+        // A debug build also says if it is held up.
+        while !line.starts_with("sinew: chat: ") {
+            line.clear();
+            assert_ne!(errors.read_line(&mut line).expect("the counts"), 0, "the server has ended");
+        }
         self.process.return_errors(errors.into_inner());
         line
     }

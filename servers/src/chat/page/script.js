@@ -112,6 +112,7 @@ function messageElement(line, before) {
 
 function appendLine(line, before) {
   const element = line.notice ? make("div", "notice" + (line.isBad ? " bad" : ""), line.notice) : messageElement(line, before);
+  $("log").querySelector(".empty")?.remove();
   // Messages that were not confirmed stay at the end.
   $("log").insertBefore(element, $("log").querySelector(".pending"));
 }
@@ -127,7 +128,7 @@ function showLog() {
     talk.lines.forEach((line, at) => appendLine(line, talk.lines[at - 1]));
     showPending(talk);
     if (!talk.lines.length && !talk.pending.length) {
-      log.append(make("div", "notice", talk.kind === "room" ? "Nothing was said here yet." : "Only you and " + talk.label + " read this."));
+      log.append(make("div", "notice empty", talk.kind === "room" ? "Nothing was said here yet." : "Only you and " + talk.label + " read this."));
     }
   }
   log.scrollTop = log.scrollHeight;
