@@ -250,8 +250,9 @@ const hear = {
     const talk = talkOf(key, message.room, "room");
     if (talk.since !== message.since) Object.assign(talk, { since: message.since, last: 0 });
     Object.assign(talk, { isIn: true, members: new Set(message.members), count: message.count, history: message.history });
-    if (!isKnown) open(key);
-    else showTalks();
+    if (isKnown) notice(talk, "Connected again");
+    else open(key);
+    showTalks();
     if (state.current === key) showMembers();
     enable();
   },
