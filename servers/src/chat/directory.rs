@@ -284,3 +284,149 @@ impl Handle<CloseAll> for Directory {
         self.sessions.values().map(|present| present.outlet.clone()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::line::{Line, Verdict};
+    use crate::chat::room::{Gate, Say};
+    use crate::chat::session::Session;
+    use crate::chat::store;
+    use crate::room::Room as Places;
+    use sinew::net::{TcpListener, TcpStream};
+    use sinew::sync::mpmc;
+    use std::time::Duration;
+    use tungstenite::protocol::Role;
+    use tungstenite::{Message, WebSocket};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A directory, and a session of it whose client is a socket of this test.
+    struct Scene {
+        directory: Address<Directory>,
+        outlet: Outlet,
+        client: WebSocket<TcpStream>,
+    }
+
+    fn scene() -> Scene {
+        let store = store::spawn(None);
+        let manner = Manner { history: 5, keep: PATIENCE, is_logged: false };
+        let directory = sinew::actor::spawn(Directory::new(store.clone(), manner, 10));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let line = Arc::new(Line::new(listener.accept().unwrap().0, Vec::new()));
+        let session = sinew::actor::spawn(Session {
+            number: 1,
+            line: Arc::clone(&line),
+            directory: directory.clone(),
+            store,
+            ping: PATIENCE,
+            patience: PATIENCE,
+            _permit: Places::new(1, 1).take(),
+            is_flushing: false,
+            unanswered: 0,
+            is_over: false,
+        });
+        let outlet = Outlet { number: 1, line, session };
+        assert_eq!(directory.ask(Arrive(outlet.clone())), Ok(true));
+        assert!(directory.ask(Take { number: 1, name: "ada".into() }).unwrap().is_ok());
+        Scene { directory, outlet, client: WebSocket::from_raw_socket(client, Role::Client, None) }
+    }
+
+    impl Scene {
+        fn enter(&mut self) -> Address<Room> {
+            let room = self.directory.ask(Enter { number: 1, room: "tea".into() }).unwrap().unwrap();
+            assert!(self.hear().contains("entered"));
+            room
+        }
+
+        fn hear(&mut self) -> String {
+            match self.client.read().unwrap() {
+                Message::Text(text) => text.to_string(),
+                other => format!("{other:?}"),
+            }
+        }
+    }
+
+    /// A room has accepted nothing yet of what waits for it when the server is told to end. All of that comes before
+    /// the goodbye.
+    #[test]
+    fn the_goodbye_comes_after_what_waits_for_a_room() {
+        sinew::run(|| {
+            let mut scene = scene();
+            let room = scene.enter();
+            let (gate, opens) = mpmc::channel();
+            room.tell(Gate(opens)).unwrap();
+            for number in 0..100 {
+                room.tell(Say { number: 1, text: number.to_string() }).unwrap();
+            }
+            let directory = scene.directory.clone();
+            let ends = sinew::spawn(move || {
+                directory.ask(CloseAll).unwrap().iter().for_each(Outlet::say_goodbye);
+            });
+            // Time enough for a goodbye that does not wait.
+            sinew::sleep(Duration::from_millis(50));
+            drop(gate);
+            for number in 0..100 {
+                let heard = scene.hear();
+                assert!(heard.contains(&format!("\"text\":\"{number}\"")), "{heard} instead of {number}");
+            }
+            assert!(scene.hear().contains("goodbye"));
+            ends.join().unwrap();
+            // Nothing is accepted behind it.
+            assert_eq!(room.ask(Say { number: 1, text: "late".into() }), Ok(Err(Refusal::CLOSING)));
+            assert_eq!(
+                scene.directory.ask(Enter { number: 1, room: "new".into() }).unwrap().err(),
+                Some(Refusal::CLOSING)
+            );
+            let close = scene.hear();
+            assert!(close.contains(Verdict::GOODBYE.reason), "{close}");
+            drop(scene.client);
+            assert!(scene.outlet.session.join_timeout(PATIENCE).is_some());
+        });
+    }
+
+    /// The room has reported that it is empty, and somebody is on the way to it.
+    #[test]
+    fn a_room_is_not_freed_under_one_who_joins() {
+        sinew::run(|| {
+            let mut scene = scene();
+            let room = scene.enter();
+            scene.directory.ask(Part { number: 1, room: "tea".into() }).unwrap();
+            assert!(scene.hear().contains("parted"));
+            // The room tells the directory that it is empty, and is freed.
+            while room.is_alive() {
+                sinew::yield_now();
+            }
+            let room = scene.enter();
+            // This report is older than the last join.
+            scene.directory.tell(Empty { room: "tea".into(), joins: 0 }).unwrap();
+            room.ask(Say { number: 1, text: "here".into() }).unwrap().unwrap();
+            assert!(scene.hear().contains("here"));
+            assert!(room.is_alive());
+            scene.outlet.end();
+        });
+    }
+
+    #[test]
+    fn a_room_that_fails_is_made_anew() {
+        sinew::run(|| {
+            let mut scene = scene();
+            let room = scene.enter();
+            room.kill();
+            while room.is_alive() {
+                sinew::yield_now();
+            }
+            // The directory is told of it by and by.
+            let again = loop {
+                match scene.directory.ask(Enter { number: 1, room: "tea".into() }).unwrap() {
+                    Ok(room) => break room,
+                    Err(refusal) => assert_eq!(refusal, Refusal::THERE_ALREADY),
+                }
+            };
+            assert!(again != room && again.is_alive());
+            scene.outlet.end();
+        });
+    }
+}

@@ -244,3 +244,16 @@ impl Handle<Close> for Room {
         self.is_closed = true;
     }
 }
+
+/// Holds a room up until the channel is closed, so that messages wait for it.
+#[cfg(test)]
+pub struct Gate(pub sinew::sync::mpmc::Receiver<()>);
+
+#[cfg(test)]
+impl Handle<Gate> for Room {
+    type Reply = ();
+
+    fn handle(&mut self, Gate(gate): Gate, _: &mut Context<'_, Self>) {
+        while gate.recv().is_ok() {}
+    }
+}
