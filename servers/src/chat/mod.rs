@@ -150,7 +150,7 @@ impl Serve for Server {
         match signal {
             Signal::HUP => drop(self.house().store.ask(Reopen)),
             Signal::USR1 => match self.house().store.ask(Report) {
-                Ok(counts) => serving::report(self, 0, || counts.to_string()),
+                Ok(counts) => serving::report(self, 0, || format!("{counts}, {} clients silent", self.lobby.count())),
                 Err(error) => serving::report(self, 0, || format!("no counts: {error}")),
             },
             _ => return ControlFlow::Break(()),

@@ -157,7 +157,10 @@ impl Client {
 
     /// Receives the next message of the server.
     pub fn hear(&mut self) -> Value {
+        let begin = Instant::now();
         loop {
+            // Pings may come without an end.
+            assert!(begin.elapsed() < PATIENCE, "no message but pings");
             match self.socket.read().expect("a message") {
                 Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
                 Message::Ping(_) | Message::Pong(_) => {}

@@ -349,6 +349,8 @@ function lost(event) {
   state.socket = null;
   state.isWelcome = false;
   if (!state.name) {
+    // A name that was refused says more than the end of its connection.
+    if ($("door-error").textContent) return;
     $("door-error").textContent = event.reason ? "The server says: " + event.reason : "The server does not answer. Try again.";
     return;
   }
