@@ -23,8 +23,7 @@ pub struct Options {
     #[arg(short, long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8090")]
     pub listen: Vec<String>,
 
-    /// Origin of pages that may connect besides the server's own page, such as https://example.org; may be given
-    /// several times
+    /// Origin of pages that may connect besides the server's own page: scheme, host and port; may be given several times
     #[arg(long, value_name = "ORIGIN")]
     pub origin: Vec<String>,
 
