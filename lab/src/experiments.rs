@@ -4,12 +4,14 @@
 //! A new experiment is a file here with a `pub static` [`Experiment`], and its
 //! lines in the list below.
 
+pub mod actors;
 mod annotations;
 mod batches;
 mod blocking;
 mod burst;
 mod cache_efficient;
 mod channel;
+mod chat;
 mod churn;
 mod colours;
 pub mod connections;
@@ -49,7 +51,7 @@ use std::time::Duration;
 use crate::bars::Bar;
 use crate::case::{Case, Outcome, Reading};
 use crate::load::{ring, server};
-use crate::peers::{Contender, Kind};
+use crate::peers::{Contender, Kind, language};
 
 /// In the order of the report.
 pub static ALL: &[&Experiment] = &[
@@ -81,12 +83,26 @@ pub static ALL: &[&Experiment] = &[
     &annotations::ANNOTATIONS,
     &penalty::PENALTY,
     &cache_efficient::CACHE_EFFICIENT,
+    &actors::telling::TELL,
+    &actors::asking::ASK,
+    &actors::spawning::SPAWN_ACTORS,
+    &actors::idle_actors::ACTORS,
+    &actors::big::BIG,
+    &actors::bang::BANG,
+    &actors::logm::LOGM,
+    &actors::apsp::APSP,
+    &actors::cdict::CDICT,
+    &actors::csll::CSLL,
+    &actors::nqn::NQN,
+    &actors::trapr::TRAPR,
+    &actors::pubsub::PUBSUB,
     &web::WEB,
     &batches::BATCHES,
     &latency::LATENCY,
     &pollers::POLLERS,
     &connections::CONNECTIONS,
     &hyper::HYPER,
+    &chat::CHAT,
     &files::FILES,
     &slow::SLOW,
     &memcached::MEMCACHED,
@@ -241,6 +257,8 @@ impl Metric {
 pub enum Plot {
     /// A bar for each peer, in groups by the number of processors.
     Bars { metric: &'static str },
+    /// As `Bars`, but over the slowest peer. Variants that are numbers have no picture.
+    Normalised { metric: &'static str },
     /// A line for each peer over the variants, which are numbers, logarithmically.
     Lines { metric: &'static str },
     /// Times over quantiles, from the metrics of [`crate::measure::latency`].
@@ -275,8 +293,7 @@ impl Experiment {
     pub fn inability(&self, peer: &Contender) -> Option<&'static str> {
         match (self.cannot)(peer) {
             Some(why) => Some(why),
-            _ if peer.kind == Kind::Go && !crate::peers::go::knows(self.name) => Some("not written in Go"),
-            _ => None,
+            _ => language::find(peer.name).filter(|own| !own.knows(self.name)).map(|own| own.unwritten),
         }
     }
 

@@ -27,7 +27,7 @@ use clap::Parser;
 
 use case::Case;
 use cli::{Cli, Command, Output};
-use peers::go;
+use peers::language;
 use run::plan::{Plan, Planned, Wish};
 
 /// The exit code if the arguments or a file are wrong.
@@ -84,14 +84,14 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
         let (name, processors) = (experiment.name, case.processors);
         eprintln!("warning: {name} on {processors} of {cpus} CPUs: the load has no CPU of its own");
     }
-    let mut program = None;
-    if plan.cases.iter().any(|planned| planned.case.peer == go::NAME) {
-        match go::build() {
-            Ok(path) => program = Some(path),
-            Err(why) => {
-                eprintln!("{} is skipped: {why}", go::NAME);
-                plan.leave_out(go::NAME, &why);
-            }
+    for language in language::ALL {
+        let experiments = plan.experiments_of(language.name);
+        if experiments.is_empty() {
+            continue;
+        }
+        if let Err(why) = language.build(&experiments) {
+            eprintln!("{} is skipped: {why}", language.name);
+            plan.leave_out(language.name, &why);
         }
     }
     if plan.cases.is_empty() {
@@ -102,10 +102,8 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
         return Err(format!("nothing to measure: {why}"));
     }
     let begun = Instant::now();
-    let run::Results { rows, measurements } = run::conduct(&plan, program.as_deref());
-    if let Some(program) = program {
-        let _ = fs::remove_file(program);
-    }
+    let run::Results { rows, measurements } = run::conduct(&plan);
+    let _ = fs::remove_dir_all(language::programs());
     // The files come first: the reader of the tables may stop reading.
     let written = json.map_or(Ok(()), |path| write(&path, &rows::to_lines(&rows)));
     let written = written.and(match &page {

@@ -9,15 +9,19 @@
 //! A new peer is a file here that implements [`Peer`], and its lines in
 //! [`ALL`] and [`measure`]. A peer that is a program of its own, written in
 //! another language, is a file that says how to build and start it, and a line
-//! in [`ALL`]: its results are the same line of JSON.
+//! in [`ALL`] and in [`language::ALL`]: its results are the same line of JSON.
 
+pub mod actors;
+pub mod caf;
 pub mod cancelling;
 pub mod coroutines;
+pub mod erlang;
 pub mod events;
 pub mod fibres;
 pub mod files;
 pub mod go;
 pub mod kernel;
+pub mod language;
 pub mod sinew_tasks;
 pub mod tokio_tasks;
 
@@ -161,9 +165,10 @@ pub struct Contender {
 pub enum Kind {
     /// Compiled into the lab.
     Inside,
-    /// A program that is built if its tools are on the machine.
-    Go,
-    /// Compiled in, for the experiments that name it: mostly servers.
+    /// A program in another language that is built if its tools are on the machine: see
+    /// [`language`].
+    Language,
+    /// Compiled in, for the experiments that name it: mostly servers and actor systems.
     Server,
     /// A server that is measured if it is installed, for the experiments that name it.
     Program(&'static str),
@@ -262,7 +267,39 @@ pub static ALL: &[Contender] = &[
         in_tour: false,
         ..PLAIN
     },
+    Contender {
+        name: actors::RANDOM,
+        about: "actors: Sinew with random work stealing, the thesis' RWS",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: actors::LOCAL,
+        about: "actors: Sinew with locality-aware stealing, the thesis' LAS/L",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender {
+        name: actors::AFFINE,
+        about: "actors: the same, but woken actors return to where they ran, the thesis' LAS/A",
+        kind: Kind::Server,
+        ..PLAIN
+    },
     Contender { name: "tokio", about: "Tokio's tasks on its multi-thread runtime", ..PLAIN },
+    Contender {
+        name: actors::CHANNELS,
+        about: "actors: a Tokio task with an unbounded channel for each",
+        kind: Kind::Server,
+        ..PLAIN
+    },
+    Contender { name: actors::RACTOR, about: "actors: ractor, on Tokio", kind: Kind::Server, ..PLAIN },
+    Contender { name: actors::KAMEO, about: "actors: kameo, on Tokio", kind: Kind::Server, ..PLAIN },
+    Contender {
+        name: actors::ACTIX,
+        about: "actors: actix, with an arbiter for each processor and actors on them in turn",
+        kind: Kind::Server,
+        ..PLAIN
+    },
     Contender {
         name: "may",
         about: "may's stackful coroutines",
@@ -336,7 +373,21 @@ pub static ALL: &[Contender] = &[
         kind: Kind::Program("memcached"),
         ..PLAIN
     },
-    Contender { name: go::NAME, about: "goroutines, if a Go toolchain is installed", kind: Kind::Go, ..PLAIN },
+    Contender { name: go::NAME, about: "goroutines, if a Go toolchain is installed", kind: Kind::Language, ..PLAIN },
+    Contender {
+        name: erlang::NAME,
+        about: "actors: Erlang's processes, if Erlang is installed",
+        kind: Kind::Language,
+        in_tour: false,
+        ..PLAIN
+    },
+    Contender {
+        name: caf::NAME,
+        about: "actors: the C++ Actor Framework's, if g++ and CAF 0.17 are installed",
+        kind: Kind::Language,
+        in_tour: false,
+        ..PLAIN
+    },
 ];
 
 pub fn find(name: &str) -> Option<&'static Contender> {
@@ -351,7 +402,7 @@ impl Contender {
 
     /// Returns whether strands of any experiment run on it.
     pub fn is_runtime(&self) -> bool {
-        matches!(self.kind, Kind::Inside | Kind::Go)
+        self.kind == Kind::Inside || self.name == go::NAME
     }
 
     /// Returns whether it is Sinew's fibres.
@@ -378,13 +429,15 @@ pub fn family(name: &str) -> &str {
 
 /// Measures inside of this process.
 pub fn measure<B: Body>(case: &Case) -> Outcome {
+    if let Some(language) = language::find(&case.peer) {
+        return language.replace_process(case);
+    }
     let reading = match case.peer.as_str() {
         "tokio" => B::measure(TokioTasks::new(case.processors), case),
         "tokio/current" => B::measure(TokioTasks::on_one_thread(), case),
         "may" => B::measure(Coroutines::new(case.processors), case),
         "threads" => B::measure(KernelThreads, case),
         tasks if tasks.starts_with("sinew/tasks") => B::measure(SinewTasks::of(case), case),
-        go::NAME => return go::replace_process(case),
         sinew => B::measure(Fibres::new(case.processors, sinew), case),
     };
     Outcome::Measured(reading)

@@ -4,13 +4,12 @@
 //! child has started.
 
 use std::io::{self, BufReader, Read};
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 
 use crate::case::Case;
 use crate::kernel;
-use crate::peers::go;
+use crate::peers::language;
 
 pub struct Process {
     child: Child,
@@ -19,15 +18,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts the child. `program` is that of Go, if it is built.
-    pub fn start(command: &str, case: &Case, program: Option<&Path>) -> io::Result<Process> {
+    /// Starts the child.
+    pub fn start(command: &str, case: &Case) -> io::Result<Process> {
         let case = serde_json::to_string(case).expect("a case is plain data");
         let mut started = Command::new(std::env::current_exe()?);
         started.args([command, &std::process::id().to_string(), &case]);
         started.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if let Some(program) = program {
-            go::hand_down(&mut started, program);
-        }
+        language::hand_down(&mut started);
         let mut child = started.spawn()?;
         let mut stderr = child.stderr.take().expect("a pipe");
         let complaints = thread::spawn(move || {

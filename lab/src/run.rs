@@ -5,7 +5,6 @@ pub mod interruption;
 pub mod plan;
 mod progress;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::case::Outcome;
@@ -22,7 +21,7 @@ pub struct Results {
 
 /// Measures every case of the plan. A round measures all cases once, so a disturbance of the
 /// machine hits all peers alike. A case that did not complete or failed is not tried again.
-pub fn conduct(plan: &Plan, go: Option<&Path>) -> Results {
+pub fn conduct(plan: &Plan) -> Results {
     let begun = Instant::now();
     let mut outcomes: Vec<Vec<Outcome>> = plan.cases.iter().map(|_| Vec::new()).collect();
     let mut progress = Progress::begin(plan);
@@ -37,7 +36,7 @@ pub fn conduct(plan: &Plan, go: Option<&Path>) -> Results {
             }
             progress.start(number, round);
             let started = Instant::now();
-            let outcome = child::measure(planned, plan.limit_of(planned), go);
+            let outcome = child::measure(planned, plan.limit_of(planned));
             progress.finish(number, started.elapsed());
             outcomes[number].push(outcome);
         }

@@ -31,7 +31,7 @@ const CANNOT: [(&str, &str); 10] = [
 const FIBRES: [&str; 4] = ["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"];
 
 /// Peers that are servers only, and the experiments that have them.
-const SERVERS: [(&str, &[&str]); 12] = [
+const SERVERS: [(&str, &[&str]); 19] = [
     ("sinew/default/epoll", &["web"]),
     ("sinew/fair/epoll", &["web"]),
     ("bare/epoll", &["web", "connections"]),
@@ -44,6 +44,13 @@ const SERVERS: [(&str, &[&str]); 12] = [
     ("sinew/coloured/off", &[]),
     ("sinew/coloured/base", &[]),
     ("sinew/coloured/time", &[]),
+    ("sinew/random", &[]),
+    ("sinew/locality/l", &[]),
+    ("sinew/locality/a", &[]),
+    ("tokio/actors", &[]),
+    ("ractor", &[]),
+    ("kameo", &[]),
+    ("actix", &[]),
 ];
 
 /// The peers of experiments that name them.
@@ -61,13 +68,27 @@ const LATENCY: [&str; 6] =
     ["sinew/default", "sinew/fair", "sinew/default/epoll", "sinew/fair/epoll", "tokio", "tokio/current"];
 const EVENTS: [&str; 5] =
     ["sinew/default", "sinew/coloured", "sinew/coloured/off", "sinew/coloured/base", "sinew/coloured/time"];
+const ACTORS: [&str; 8] = [
+    "sinew/default",
+    "sinew/random",
+    "sinew/locality/l",
+    "sinew/locality/a",
+    "tokio/actors",
+    "ractor",
+    "kameo",
+    "actix",
+];
 const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "threads"];
 
+/// Benchmarks of actors with a fixed amount of work. They are also written in other languages.
+const NINE: [&str; 9] = ["big", "bang", "logm", "apsp", "cdict", "csll", "nqn", "trapr", "pubsub"];
+
 /// Experiments whose every server is another program.
-const OF_PROGRAMS: [&str; 6] = ["files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
+const OF_PROGRAMS: [&str; 7] =
+    ["chat", "files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
 
 /// Programs that are not compiled in: measured where they are installed or built.
-const PROGRAMS: [&str; 5] = ["go", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
+const PROGRAMS: [&str; 7] = ["go", "erlang", "caf", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
 
 /// Peers that are measured where the kernel permits io_uring.
 const BY_RING: [&str; 4] = ["bare/ring", "bare/ring/both", "tokio-uring", "monoio"];
@@ -135,6 +156,8 @@ fn takes_part(experiment: &str, peer: &str) -> bool {
         "unbalanced" => EVENTS.contains(&peer) || peer == "tokio",
         "annotations" => ["sinew/coloured", "sinew/coloured/time"].contains(&peer),
         "penalty" | "cache-efficient" => EVENTS.contains(&peer),
+        "tell" | "ask" | "spawn-actors" | "actors" => ACTORS.contains(&peer),
+        nine if NINE.contains(&nine) => ACTORS.contains(&peer) || ["go", "erlang", "caf"].contains(&peer),
         "hyper" => ["sinew/default", "sinew/tasks", "tokio", "tokio/current"].contains(&peer),
         _ => SERVERS.iter().find(|(server, _)| *server == peer).is_none_or(|(_, own)| own.contains(&experiment)),
     }
@@ -142,7 +165,11 @@ fn takes_part(experiment: &str, peer: &str) -> bool {
 
 fn check_once(experiment: &str) {
     let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for row in rows_of(experiment, &["--first-variant"]) {
+    // The programs in other languages have tests of their own.
+    let actors = ACTORS.join(",");
+    let short = ["--variants", "short", "--peers", &actors];
+    let options: &[&str] = if NINE.contains(&experiment) { &short } else { &["--first-variant"] };
+    for row in rows_of(experiment, options) {
         assert_eq!(row["experiment"], experiment);
         rows.entry(row["peer"].as_str().expect("a name").to_owned()).or_default().push(row);
     }
@@ -202,6 +229,7 @@ fn programs_are_measured_where_they_are_installed() {
     for experiment in ["web", "connections", "files", "slow"] {
         measured_or_refused(experiment, "nginx", "not installed");
     }
+    measured_with("chat", "erlang", "erlang is skipped: Erlang is not installed", &["--variants", "small"]);
     for experiment in ["yield", "idle", "web", "connections"] {
         measured_or_refused(experiment, "go", "go is skipped: no Go toolchain is installed");
     }
@@ -360,6 +388,10 @@ matrix! {
     calls_that_block_are_possible: "blocking", "reading";
     events_are_possible: "post", "colours";
     stealing_is_possible: "unbalanced", "annotations", "penalty", "cache-efficient";
+    messages_are_possible: "tell", "ask", "spawn-actors", "actors";
+    actors_that_send_at_random_or_to_one_are_possible: "big", "bang", "logm";
+    actors_that_compute_are_possible: "apsp", "nqn", "trapr";
+    actors_that_serve_are_possible: "cdict", "csll", "pubsub";
     serving_is_possible: "web", "pollers", "hyper";
     turns_of_servers_are_possible: "batches", "latency";
     idle_connections_are_possible: "connections";

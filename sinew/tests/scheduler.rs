@@ -1,11 +1,11 @@
 //! Schedulers written by an application: correct ones work, and a mistake in one ends the process
-//! with a message instead of corrupting it.
+//! with a message instead of corrupting it. The schedulers for actors work as well.
 
 #[macro_use]
 mod fixture;
 
 use fixture::rerun::{Rerun, SIGABRT};
-use fixture::{alone, migrating, wait_until};
+use fixture::{Setup, alone, migrating, wait_until};
 use sinew::sched::{Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
 use sinew::{Fibre, Runtime, task};
 use std::collections::VecDeque;
@@ -274,6 +274,13 @@ fn a_scheduler_with_only_the_required_methods_works() {
             (0..5).for_each(|_| use_everything(with(Plain::default(), processors, is_migrating)));
         });
     });
+}
+
+#[test]
+fn the_schedulers_for_actors_serve_everything() {
+    for setup in Setup::for_actors() {
+        alone(|| use_everything(setup.build()));
+    }
 }
 
 #[test]

@@ -19,6 +19,8 @@ type Case struct {
 	Threads    int     `json:"threads"`
 	Variant    string  `json:"variant"`
 	Seconds    float64 `json:"seconds"`
+	// A test's: how much smaller an actor benchmark is. 0 is the full size.
+	Scale int `json:"scale"`
 }
 
 func (c Case) window() time.Duration {

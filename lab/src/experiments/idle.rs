@@ -62,7 +62,7 @@ pub static IDLE: Experiment = Experiment {
 /// Watches Go's program. It says when all is parked, and ends when its input ends.
 fn watch_go(case: &Case) -> Outcome {
     let watch_it = || -> io::Result<Reading> {
-        let mut program = go::start(case)?;
+        let mut program = go::GO.start(case)?;
         let mut line = String::new();
         // Kept until the end: the program prints its result.
         let mut output = BufReader::new(program.stdout.take().expect("a pipe"));

@@ -39,7 +39,7 @@ impl Server {
     /// Starts the server of a case, and returns when it listens. The server first prints its
     /// port.
     pub fn start(case: &Case) -> io::Result<Server> {
-        let mut process = Process::start(COMMAND, case, None)?;
+        let mut process = Process::start(COMMAND, case)?;
         let mut line = String::new();
         process.output().read_line(&mut line)?;
         let mut server = Server { process, address: (Ipv4Addr::LOCALHOST, 0).into() };

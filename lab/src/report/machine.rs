@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::escaped;
 use crate::experiments::{Depth, Experiment};
 use crate::load::server;
-use crate::peers::{self, Kind, go};
+use crate::peers::{self, language};
 use crate::run::plan::Wish;
 
 const LOCK: &str = include_str!("../../../Cargo.lock");
@@ -109,12 +109,12 @@ impl Setting {
         add("Sinew’s I/O", runtime.map(|runtime| runtime.main_cluster().io().to_string()));
         add("Tokio", version_of("tokio").map(str::to_owned));
         add("may", version_of("may").map(str::to_owned));
-        for name in ["tokio-uring", "monoio"] {
+        for name in ["tokio-uring", "monoio", "ractor", "kameo", "actix"] {
             let is_peer = wish.peers.iter().any(|peer| peer.name == name);
             add(name, version_of(name).filter(|_| is_peer).map(str::to_owned));
         }
-        if wish.peers.iter().any(|peer| peer.kind == Kind::Go) {
-            add("Go", go::version());
+        for language in wish.peers.iter().filter_map(|peer| language::find(peer.name)) {
+            add(language.title, (language.version)());
         }
         for (name, argument) in programs_of(&wish.experiments) {
             add(name, first_line_of(name, argument));

@@ -1,5 +1,5 @@
-//! Plots as SVG: bars, lines over numbers, and lines over quantiles. Colours are classes of
-//! the style sheet, which has a light and a dark scheme.
+//! Plots as SVG: bars, bars over the slowest, lines over numbers, and lines over quantiles. Colours
+//! are classes of the style sheet, which has a light and a dark scheme.
 
 use std::fmt::Write;
 
@@ -23,7 +23,12 @@ pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[G
     match plot {
         Plot::Bars { metric } => {
             let metric = experiment.metric(metric).expect("a metric of its own");
-            groups.iter().for_each(|group| bars(html, experiment, metric, group));
+            groups.iter().for_each(|group| bars(html, experiment, metric, group, Scale::Plain));
+        }
+        Plot::Normalised { metric } => {
+            let metric = experiment.metric(metric).expect("a metric of its own");
+            let is_own = |group: &&Group| group.variant.parse::<f64>().is_err();
+            groups.iter().filter(is_own).for_each(|group| bars(html, experiment, metric, group, Scale::Normalised));
         }
         Plot::Lines { metric } => {
             let metric = experiment.metric(metric).expect("a metric of its own");
@@ -36,6 +41,14 @@ pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[G
         }
         Plot::Quantiles => groups.iter().for_each(|group| quantiles(html, experiment, group)),
     }
+}
+
+/// What the bars are compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scale {
+    Plain,
+    /// The slowest, which is 1. No bar is cut.
+    Normalised,
 }
 
 /// The words above a plot.
@@ -73,7 +86,7 @@ fn line(html: &mut String, from: (f64, f64), to: (f64, f64), class: &str) {
 }
 
 /// Draws a bar for each peer that has a figure, or a reason why it has none.
-fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Group) {
+fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Group, scale: Scale) {
     const ROW: f64 = 22.0;
     let rows: Vec<_> = group.peers.iter().map(|peer| (*peer, group.row(peer, metric.name))).collect();
     let rows: Vec<_> = rows.into_iter().filter(|(peer, row)| row.is_some() || group.trouble(peer).is_some()).collect();
@@ -83,20 +96,24 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
     let longest = rows.iter().map(|(peer, _)| peer.len()).max().unwrap_or(0);
     let left = longest as f64 * LETTER + 10.0;
     let unit = Unit::of(metric);
-    let value =
-        |row: Option<&Row>| row.and_then(|row| row.median).map_or(0, |median| unit.said(median).chars().count());
-    let right = rows.iter().map(|(_, row)| value(*row)).max().unwrap_or(0) as f64 * BOLD_LETTER + 12.0;
-    let bound = longest_bar(&rows.iter().filter_map(|(_, row)| row.and_then(|row| row.median)).collect::<Vec<_>>());
+    let medians: Vec<f64> = rows.iter().filter_map(|(_, row)| row.and_then(|row| row.median)).collect();
+    let slowest = medians.iter().copied().fold(0.0, f64::max);
+    let (bound, what, said): (f64, String, Box<dyn Fn(f64) -> String>) = match scale {
+        Scale::Normalised if slowest > 0.0 => (
+            f64::INFINITY,
+            format!("{}, over the slowest", figures::caption(metric)),
+            Box::new(move |median| format!("{:.2} ({})", median / slowest, unit.said(median))),
+        ),
+        _ => (longest_bar(&medians), figures::caption(metric), Box::new(move |median| unit.said(median))),
+    };
+    let letters = medians.iter().map(|&median| said(median).chars().count()).max().unwrap_or(0);
+    let right = letters as f64 * BOLD_LETTER + 12.0;
     let is_cut = |row: &Row| row.median.is_some_and(|median| median > bound);
     let whole = rows.iter().filter_map(|(_, row)| row.filter(|row| !is_cut(row))?.max);
     let most = whole.fold(0.0, f64::max);
     let x = |value: f64| left + (WIDTH - left - right) * if most > 0.0 { (value / most).min(1.0) } else { 0.0 };
     let height = ROW * rows.len() as f64 + 4.0;
-    let caption = Caption {
-        title: group.title(),
-        what: figures::caption(metric),
-        runs: runs_of(rows.iter().filter_map(|(_, row)| *row)),
-    };
+    let caption = Caption { title: group.title(), what, runs: runs_of(rows.iter().filter_map(|(_, row)| *row)) };
     open(html, experiment, &caption, height);
     line(html, (left, 0.0), (left, height), "axis");
     for (place, (peer, row)) in rows.iter().enumerate() {
@@ -126,7 +143,7 @@ fn bars(html: &mut String, experiment: &Experiment, metric: &Metric, group: &Gro
         } else if row.runs > 1 {
             line(html, (x(least), middle), (x(greatest), middle), "spread");
         }
-        text(html, x(greatest) + 6.0, middle + 4.0, "value", &unit.said(median));
+        text(html, x(greatest) + 6.0, middle + 4.0, "value", &said(median));
     }
     close(html);
 }
@@ -338,7 +355,30 @@ fn apart(wanted: &[f64], distance: f64, least: f64, most: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Axis, Unit, apart};
+    use super::*;
+    use crate::case::{Case, Outcome, Reading};
+    use crate::{experiments, rows};
+
+    #[test]
+    fn normalised_bars_are_over_the_slowest() {
+        let big = experiments::find("big").expect("an experiment");
+        let rows_of = |peer: &str, ms: f64| {
+            let case = Case {
+                experiment: "big".to_owned(),
+                peer: peer.to_owned(),
+                processors: 2,
+                threads: 120,
+                variant: "-".to_owned(),
+                seconds: 1.0,
+            };
+            rows::of_case(big, &case, &[Outcome::Measured(Reading::of([("run_ms", ms)]))])
+        };
+        let rows = [rows_of("sinew/default", 50.0), rows_of("ractor", 1000.0)].concat();
+        let mut html = String::new();
+        draw(&mut html, big, &Plot::Normalised { metric: "run_ms" }, &Group::all(big, &rows));
+        assert!(html.contains(">0.05 (50.0 ms)<") && html.contains(">1.00 (1.00 s)<"), "{html}");
+        assert!(!html.contains("class=\"gap\""), "no bar is cut: {html}");
+    }
 
     #[test]
     fn labels_do_not_cover_each_other() {

@@ -67,7 +67,7 @@ impl<'a> Match<'a> {
 fn headline(experiment: &Experiment, group: &Group) -> Option<&'static Metric> {
     let metrics = group.metrics(experiment);
     let plotted = experiment.plots.iter().find_map(|plot| match plot {
-        Plot::Bars { metric } | Plot::Lines { metric } => Some(*metric),
+        Plot::Bars { metric } | Plot::Normalised { metric } | Plot::Lines { metric } => Some(*metric),
         Plot::Quantiles => None,
     });
     let has_side = |metric: &&&'static Metric| figures::better(metric) != Better::Neither;

@@ -5,7 +5,6 @@
 //! reports that the case did not complete.
 
 use std::io::BufRead;
-use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -20,9 +19,9 @@ const COMMAND: &str = "measure";
 /// The most characters of a child's complaint that are repeated.
 const LONGEST_COMPLAINT: usize = 300;
 
-/// Measures a case once. `program` is that of Go, if it is built.
-pub fn measure(planned: &Planned, limit: Duration, program: Option<&Path>) -> Outcome {
-    match outcome_of(planned, limit, program) {
+/// Measures a case once.
+pub fn measure(planned: &Planned, limit: Duration) -> Outcome {
+    match outcome_of(planned, limit) {
         Outcome::Measured(reading) => match planned.experiment.check_all(&planned.case, &reading) {
             Ok(()) => Outcome::Measured(reading),
             Err(why) => Outcome::Failed(format!("impossible: {why}")),
@@ -31,9 +30,9 @@ pub fn measure(planned: &Planned, limit: Duration, program: Option<&Path>) -> Ou
     }
 }
 
-fn outcome_of(planned: &Planned, limit: Duration, program: Option<&Path>) -> Outcome {
+fn outcome_of(planned: &Planned, limit: Duration) -> Outcome {
     let deadline = Instant::now() + limit;
-    let mut child = match Process::start(COMMAND, &planned.case, program) {
+    let mut child = match Process::start(COMMAND, &planned.case) {
         Ok(child) => child,
         Err(error) => return Outcome::Failed(error.to_string()),
     };

@@ -9,7 +9,7 @@ use signal_hook::iterator::Signals;
 
 use crate::kernel;
 use crate::load::server;
-use crate::peers::go;
+use crate::peers::language;
 
 /// Whether the lab is about to end.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -24,7 +24,7 @@ pub fn watch() -> io::Result<()> {
             for descendant in kernel::kill_descendants() {
                 let _ = fs::remove_dir_all(server::folder_of(descendant));
             }
-            let _ = fs::remove_file(go::program());
+            let _ = fs::remove_dir_all(language::programs());
             eprintln!("\ninterrupted");
             process::exit(128 + signal);
         }

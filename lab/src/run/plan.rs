@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::case::Case;
-use crate::experiments::{Depth, Experiment};
+use crate::experiments::{Depth, Experiment, Variant};
 use crate::peers::Contender;
 
 pub struct Plan {
@@ -84,7 +84,14 @@ impl Plan {
                     if variants.is_empty() && !lacking.contains(&peer.name) {
                         lacking.push(peer.name);
                     }
-                    variants.retain(|variant| wish.variants.is_empty() || wish.variants.contains(&variant.name));
+                    if !wish.variants.is_empty() {
+                        // Those of the tour can be asked for by name.
+                        let of_tour = (experiment.variants)(Depth::Tour, processors, peer);
+                        let is_new = |variant: &Variant| variants.iter().all(|own| own.name != variant.name);
+                        let new: Vec<_> = of_tour.into_iter().filter(is_new).collect();
+                        variants.extend(new);
+                        variants.retain(|variant| wish.variants.contains(&variant.name));
+                    }
                     cases.extend(variants.into_iter().map(|variant| Planned {
                         experiment,
                         case: Case {
@@ -110,6 +117,15 @@ impl Plan {
         interleave(&mut cases);
         let Wish { depth, repeats, budget, limit, .. } = wish;
         Plan { depth, cases, repeats, budget, limit, refusals }
+    }
+
+    /// Returns the experiments that a peer is measured by, each once.
+    pub fn experiments_of(&self, peer: &str) -> Vec<&'static str> {
+        let own = self.cases.iter().filter(|planned| planned.case.peer == peer);
+        let mut names: Vec<&str> = own.map(|planned| planned.experiment.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// Leaves out a peer that cannot be built.
@@ -210,6 +226,28 @@ mod tests {
         for peer in peers::ALL.iter().filter(is_inside).filter(is_possible) {
             assert!(plan.cases.iter().any(|planned| planned.case.peer == peer.name), "{}", peer.name);
         }
+    }
+
+    #[test]
+    fn a_variant_of_the_tour_can_be_asked_for_by_name() {
+        let wish = |variants: &[&str]| Wish {
+            depth: Depth::Full,
+            experiments: vec![experiments::find("big").expect("an experiment")],
+            peers: vec![peers::find("ractor").expect("a peer")],
+            processors: vec![1],
+            seconds: 0.1,
+            repeats: 1,
+            budget: None,
+            limit: None,
+            only_first: false,
+            variants: variants.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let planned = |variants: &[&str]| -> Vec<String> {
+            Plan::of(wish(variants)).cases.into_iter().map(|planned| planned.case.variant).collect()
+        };
+        assert_eq!(planned(&[]), ["-"]);
+        assert_eq!(planned(&["short"]), ["short"]);
+        assert_eq!(planned(&["-", "short"]), ["-", "short"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::carrier::Carrier;
-use super::carry;
+use super::carry::{self, address_of};
 use super::letter::{Letter, Load, Pile, Unread};
 use super::meter::Meter;
 use super::word::{Rested, Word};
@@ -68,7 +68,7 @@ pub(crate) struct Nature {
     /// Does what the [marks](mark) ask for, and takes them away.
     pub(crate) attend: fn(&Owned),
     /// Notes that a letter has panicked.
-    pub(crate) note_panic: fn(&Owned, Box<dyn Any + Send>),
+    pub(crate) note_panic: fn(&Mailbox, Box<dyn Any + Send>),
     /// Returns what else the layer above keeps for the mailbox, whatever its type is. Makes it if there is none
     /// and the flag says so.
     pub(crate) annex: fn(&Mailbox, bool) -> Option<&(dyn Any + Send + Sync)>,
@@ -80,6 +80,8 @@ pub(crate) struct Nature {
 pub(crate) trait State: Send + Sync + 'static {
     /// What the layer does for the mailbox, if that can end.
     const NATURE: Option<&'static Nature> = None;
+    /// Whether letters may block. If not, they run without a carrier.
+    const BLOCKS: bool = true;
 }
 
 /// Aligned as strands are to be.
@@ -91,7 +93,7 @@ struct Allocation<S> {
 
 impl<S: State> Allocation<S> {
     const KIND: &'static Kind = &Kind {
-        run: Mailbox::run,
+        run: if S::BLOCKS { Mailbox::run } else { Mailbox::run_in_place },
         free: Self::abandon,
         weigh: Mailbox::weigh,
         nature: match S::NATURE {
@@ -133,7 +135,7 @@ impl<S: State> Handle<S> {
     /// Makes an idle mailbox.
     pub(crate) fn new(cluster: &ClusterShared, priority: Priority, state: S) -> Handle<S> {
         let (ready, handle) =
-            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, priority, state));
+            with_current(|processor| Handle::make(processor.map(Processor::blocks), cluster, priority, false, state));
         // The mailbox is idle: the first poster owns it.
         ready.let_go();
         handle
@@ -142,8 +144,8 @@ impl<S: State> Handle<S> {
     /// Makes a mailbox that is active and has the mark `FRESH`. Returns its owner, which the caller starts: it has
     /// counted the strand.
     #[inline]
-    pub(crate) fn fresh(origin: &Origin<'_>, priority: Priority, _is_hub: bool, state: S) -> (Ready, Handle<S>) {
-        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), priority, state);
+    pub(crate) fn fresh(origin: &Origin<'_>, priority: Priority, is_hub: bool, state: S) -> (Ready, Handle<S>) {
+        let (ready, handle) = Handle::make(origin.blocks(), origin.cluster(), priority, is_hub, state);
         let mailbox = handle.mailbox();
         mailbox.word().claim();
         mailbox.meter.marks.store(mark::FRESH, Relaxed);
@@ -151,13 +153,19 @@ impl<S: State> Handle<S> {
     }
 
     #[inline]
-    fn make(own: Option<&Blocks>, cluster: &ClusterShared, priority: Priority, state: S) -> (Ready, Handle<S>) {
+    fn make(
+        own: Option<&Blocks>,
+        cluster: &ClusterShared,
+        priority: Priority,
+        is_hub: bool,
+        state: S,
+    ) -> (Ready, Handle<S>) {
         let memory = blocks::take(own, Layout::new::<Allocation<S>>()).cast::<Allocation<S>>();
         let cluster = Arc::into_raw(cluster.to_arc());
         // SAFETY: the memory is large enough, and ours.
         let (mailbox, place) = unsafe { (&raw mut (*memory.as_ptr()).mailbox, &raw mut (*memory.as_ptr()).state) };
         let new = Mailbox {
-            strand: Strand::of(Allocation::<S>::KIND, cluster.cast(), priority).without_life(),
+            strand: Strand::of(Allocation::<S>::KIND, cluster.cast(), priority).without_life().announced_as_hub(is_hub),
             pile: Pile::new(),
             load: AtomicU64::new(0),
             carrier: Carrier::none(),
@@ -336,6 +344,16 @@ impl Mailbox {
         after
     }
 
+    /// Runs letters that do not block, on the processor's own stack. If one blocks all the same, it panics as a task
+    /// does.
+    fn run_in_place(strand: &Strand) -> After {
+        with_current(|processor| {
+            let processor = processor.expect("strands run on processors");
+            let _running = processor.begin_task(strand);
+            processor.carriers().hand_to_itself(address_of(strand), || carry::run_in_place(Owned::of(strand)))
+        })
+    }
+
     /// Notes that the carrier has left its processor with the mailbox.
     fn note_left(&self) {
         let carrier = std::ptr::with_exposed_provenance::<Strand>(self.carrier.address());
@@ -380,7 +398,8 @@ impl Mailbox {
     /// Says whether the calling strand runs a letter of this mailbox.
     pub(crate) fn is_carried_by_caller(&self) -> bool {
         let carrier = self.carrier.address();
-        carrier != 0 && crate::stack::current_stack().is_some_and(|stack| carry::address_of(stack.strand()) == carrier)
+        let is_caller = || crate::stack::current_stack().map_or(self.address(), |stack| address_of(stack.strand()));
+        carrier != 0 && is_caller() == carrier
     }
 }
 
@@ -397,6 +416,12 @@ impl Owned {
         let strand = NonNull::new(std::ptr::with_exposed_provenance_mut::<Strand>(address));
         // The processor handed over a strand of the kind whose `run` is above, and forgets it.
         Owned { mailbox: container(strand.expect("a carrier is resumed with a mailbox")) }
+    }
+
+    /// Takes the mailbox that a processor runs.
+    fn of(strand: &Strand) -> Owned {
+        // The kind of the strand is that of a mailbox: this is for its `run`.
+        Owned { mailbox: container(NonNull::from(strand)) }
     }
 
     #[inline]

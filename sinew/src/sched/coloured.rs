@@ -2,7 +2,6 @@
 //! victims are near. The folder's README has the protocol.
 
 mod end;
-mod meter;
 mod places;
 mod queue;
 mod station;
@@ -11,14 +10,11 @@ mod tests;
 mod thief;
 mod worth;
 
-pub use meter::Stolen;
-
+use super::meter::{Meter, Tally};
+use super::presence::Found;
 use super::stations::Stations;
 use super::{Grown, Local, Past, Placement, Ready, Scheduler, Wake, Weight};
-use crate::base::atomic::{AtomicUsize, Relaxed};
-use crate::base::fence;
 use end::End;
-use meter::Tally;
 use queue::{Growth, Seat};
 use station::Station;
 use std::fmt;
@@ -80,7 +76,7 @@ impl Coloured {
 
     /// Returns a meter of what its thieves do. It stays good when the scheduler has been given to a cluster.
     pub fn meter(&self) -> Meter {
-        Meter { tally: Arc::clone(&self.shared.tally) }
+        Meter::new(&self.shared.tally)
     }
 
     /// Makes a scheduler whose steals cost this, whatever they take.
@@ -98,31 +94,10 @@ impl fmt::Debug for Coloured {
     }
 }
 
-/// Reads what the thieves of a [`Coloured`] scheduler have done.
-#[derive(Clone)]
-pub struct Meter {
-    tally: Arc<Tally>,
-}
-
-impl Meter {
-    /// Returns the numbers at this moment.
-    pub fn read(&self) -> Stolen {
-        self.tally.read()
-    }
-}
-
-impl fmt::Debug for Meter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Meter").field(&self.read()).finish()
-    }
-}
-
 #[derive(Default)]
 struct Shared {
     stealing: Stealing,
     stations: Stations<Station>,
-    /// The station that the next injected strand without a seat goes to, modulo the number of stations.
-    turn: AtomicUsize,
     tally: Arc<Tally>,
 }
 
@@ -137,23 +112,19 @@ impl Shared {
             return None;
         }
         let seat = Seat::read(strand.note())?.station;
-        self.stations.get(seat).filter(|station| station.is_taken()).map(|station| (seat, station))
+        self.stations.get(seat).filter(|station| station.presence().is_taken()).map(|station| (seat, station))
     }
 
     /// Puts a strand into the inbox of a station.
     fn send(&self, station: &Station, strand: Ready, now: u64) -> Wake {
         let weight = strand.weight();
-        station.arrive(strand, now);
-        // Put it down first, then look at the processor. Pairs with the heavy fence of a processor that announces
-        // itself and then looks into its inbox, and with the one in `drain`.
-        fence::light();
-        if !station.is_taken() {
-            return Wake::Backlog;
+        station.inbox().arrive(strand, now);
+        match station.presence().look_after_sending() {
+            Found::Vacant => Wake::Backlog,
+            Found::Waiting(processor) => Wake::Processor(processor),
+            Found::Busy if self.worth().shelf(weight).is_some() => Wake::Backlog,
+            Found::Busy => Wake::Lone,
         }
-        if station.is_waiting() {
-            return Wake::Processor(station.processor());
-        }
-        if self.worth().shelf(weight).is_some() { Wake::Backlog } else { Wake::Lone }
     }
 }
 
@@ -171,13 +142,7 @@ impl Scheduler for Coloured {
         if let Some((_, seat)) = shared.seat_of(&strand, strand.weight()) {
             return shared.send(seat, strand, now);
         }
-        let stations = &shared.stations;
-        let used = stations.used().max(1);
-        let first = shared.turn.fetch_add(1, Relaxed);
-        // If every station is vacant the strand waits in one of them. The next processor that attaches or looks
-        // finds it there.
-        let taken = (0..used).find_map(|offset| stations.get((first + offset) % used).filter(|one| one.is_taken()));
-        taken.unwrap_or_else(|| stations.get_or_new(0)).arrive(strand, now);
+        shared.stations.in_turn(|station| station.presence().is_taken()).inbox().arrive(strand, now);
         Wake::Backlog
     }
 

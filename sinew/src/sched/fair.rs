@@ -4,12 +4,14 @@
 #[cfg(all(test, not(sinew_loom)))]
 mod tests;
 
+use super::arrivals::Arrivals;
+use super::dice::Dice;
 use super::stations::Stations;
 use super::{CacheId, Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
-use crate::base::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Relaxed};
+use crate::base::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Relaxed};
 use crate::base::clock::cycles_in_us;
 use crate::base::spin::{SpinGuard, SpinLock, nap};
-use crate::strand::{Inbox, Levels};
+use crate::strand::Levels;
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -49,7 +51,7 @@ const LARGEST_SHARE: usize = 64;
 
 /// The chance in 256 that a processor looks at a queue behind another last-level cache, once it
 /// has picked that queue (Cforall's figure).
-const REMOTE_LOOKS: u32 = 3;
+const REMOTE_LOOKS: usize = 3;
 
 /// A fair work-stealing scheduler: no strand waits long because of the queue that it is in,
 /// although no strand is preempted.
@@ -61,8 +63,6 @@ pub struct Fair {
 #[derive(Default)]
 struct Shared {
     queues: Stations<Queue>,
-    /// The station that the next injected strand goes to, modulo the number of stations.
-    turn: AtomicUsize,
 }
 
 /// The two sub-queues of one processor.
@@ -85,12 +85,6 @@ struct Own {
     head_since: AtomicU64,
 }
 
-struct Arrivals {
-    strands: Inbox,
-    /// When the first strand came into the empty inbox, approximately.
-    since: AtomicU64,
-}
-
 struct Bulletin {
     len: AtomicU32,
     head_since: AtomicU64,
@@ -111,13 +105,7 @@ impl Scheduler for Fair {
     }
 
     fn inject(&self, strand: Ready, now: u64) -> Wake {
-        let queues = &self.shared.queues;
-        let used = queues.used().max(1);
-        let first = self.shared.turn.fetch_add(1, Relaxed);
-        // If every station is vacant the strand waits in one of them. The next processor that
-        // attaches or looks finds it there.
-        let taken = (0..used).find_map(|offset| queues.get((first + offset) % used).filter(|queue| queue.is_taken()));
-        taken.unwrap_or_else(|| queues.get_or_new(0)).arrive(strand, now);
+        self.shared.queues.in_turn(Queue::is_taken).inbox.arrive(strand, now);
         Wake::Backlog
     }
 }
@@ -130,7 +118,7 @@ impl Fair {
             shared: Arc::clone(&self.shared),
             station,
             queue,
-            random: Cell::new(0x9e37_79b9 ^ (station as u32 + 1).wrapping_mul(0x85eb_ca6b)),
+            dice: Dice::of(station),
             wait: Cell::new(0),
             sampled: Cell::new(0),
             advertised: Cell::new(false),
@@ -154,7 +142,7 @@ impl Default for Queue {
                 len: AtomicU32::new(0),
                 head_since: AtomicU64::new(0),
             }),
-            inbox: CachePadded::new(Arrivals { strands: Inbox::new(), since: AtomicU64::new(0) }),
+            inbox: CachePadded::default(),
             bulletin: CachePadded::new(Bulletin {
                 len: AtomicU32::new(0),
                 head_since: AtomicU64::new(0),
@@ -175,17 +163,10 @@ impl Queue {
         CacheId(self.bulletin.cache.load(Relaxed))
     }
 
-    fn arrive(&self, strand: Ready, now: u64) {
-        if self.inbox.strands.is_empty() {
-            self.inbox.since.store(now, Relaxed);
-        }
-        self.inbox.strands.put(strand);
-    }
-
     /// Moves the arrivals behind what is in `strands`.
     #[cold]
     fn unpack(&self, strands: &mut Levels) {
-        let mut fifo = self.inbox.strands.take_all();
+        let mut fifo = self.inbox.take_all();
         while let Some(strand) = fifo.pop() {
             strands.push(strand);
         }
@@ -209,8 +190,7 @@ struct End {
     placement: Placement,
     station: usize,
     queue: Arc<Queue>,
-    /// The state of a small random number generator (xorshift).
-    random: Cell<u32>,
+    dice: Dice,
     /// The moving average of how long strands waited before they ran here.
     wait: Cell<u64>,
     /// The time of its last sample.
@@ -259,7 +239,7 @@ impl Local for End {
     #[inline]
     fn next(&self, now: u64) -> Option<Ready> {
         let queue = &*self.queue;
-        if !queue.inbox.strands.is_empty() {
+        if !queue.inbox.is_empty() {
             return self.next_slow(now);
         }
         if queue.own.len.load(Relaxed) == 0 {
@@ -274,7 +254,7 @@ impl Local for End {
     #[inline]
     fn exchange(&self, strand: Ready, now: u64) -> Result<Ready, Ready> {
         let queue = &*self.queue;
-        if !queue.inbox.strands.is_empty() {
+        if !queue.inbox.is_empty() {
             return Ok(self.exchange_slow(strand, now));
         }
         Ok(match queue.own.strands.lock_at_once() {
@@ -285,7 +265,7 @@ impl Local for End {
 
     fn claim(&self) -> Option<Claim> {
         let queue = &*self.queue;
-        if queue.own.len.load(Relaxed) == 0 && queue.inbox.strands.is_empty() {
+        if queue.own.len.load(Relaxed) == 0 && queue.inbox.is_empty() {
             return None;
         }
         self.lock_and_unpack().claim()
@@ -413,7 +393,7 @@ impl End {
 
     fn lock_and_unpack(&self) -> SpinGuard<'_, Levels> {
         let mut strands = self.queue.own.strands.lock();
-        if !self.queue.inbox.strands.is_empty() {
+        if !self.queue.inbox.is_empty() {
             self.unpack_from(&self.queue, &mut strands);
         }
         strands
@@ -460,17 +440,11 @@ impl End {
 
     /// Returns a station to look at: any of those under this cache, seldom another.
     fn pick(&self) -> Option<usize> {
-        let used = self.shared.queues.used();
-        if used < 2 {
-            return None;
-        }
-        let random = self.next_random();
-        let other = (random >> 8) as usize % (used - 1);
-        let station = other + usize::from(other >= self.station);
+        let station = self.dice.other(self.station, self.shared.queues.used())?;
         let queue = self.shared.queues.get(station)?;
         // A vacant station belongs to no cache, and may hold strands that arrived late.
         let near = queue.cache() == self.note_cache() || !queue.is_taken();
-        (near || random % 256 < REMOTE_LOOKS).then_some(station)
+        (near || self.dice.below(256) < REMOTE_LOOKS).then_some(station)
     }
 
     /// Rescues or balances another queue, if that is due.
@@ -486,7 +460,7 @@ impl End {
         } else if len > 0 {
             self.balance(other, len as usize);
         }
-        if !other.inbox.strands.is_empty() && now.saturating_sub(other.inbox.since.load(Relaxed)) > limit {
+        if other.inbox.are_older_than(limit, now) {
             self.unpack_from(other, &mut self.queue.own.strands.lock());
         }
     }
@@ -539,11 +513,9 @@ impl End {
     /// processor's own queue has strands now.
     fn share(&self, other: &Queue, now: u64, effort: Effort) -> bool {
         let mut found = false;
-        if !other.inbox.strands.is_empty() {
-            let waiting = now.saturating_sub(other.inbox.since.load(Relaxed));
-            if effort == Effort::Greedy || waiting > self.young || !other.is_taken() {
-                found = self.unpack_from(other, &mut self.queue.own.strands.lock());
-            }
+        let takes_any = effort == Effort::Greedy || !other.is_taken();
+        if other.inbox.are_older_than(self.young, now) || (takes_any && !other.inbox.is_empty()) {
+            found = self.unpack_from(other, &mut self.queue.own.strands.lock());
         }
         let len = other.own.len.load(Relaxed) as usize;
         let young = now.saturating_sub(other.own.head_since.load(Relaxed)) <= self.young;
@@ -583,15 +555,6 @@ impl End {
         self.queue.own.note(&mine);
         self.advertise_something();
         any
-    }
-
-    fn next_random(&self) -> u32 {
-        let mut x = self.random.get();
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        self.random.set(x);
-        x
     }
 }
 

@@ -15,14 +15,23 @@
 //! A method that breaks one of these rules ends the process with one line that says why. The
 //! schedulers of this crate are not wrapped.
 
-use super::{Claim, Coloured, Effort, Fair, Grown, Inverted, Local, Placement, Ready, Scheduler, Shared, Wake};
+use super::{
+    Claim, Coloured, Effort, Fair, Grown, Inverted, Local, Locality, Placement, Random, Ready, Scheduler, Shared, Wake,
+};
 use crate::base::here;
 use std::any::TypeId;
 use std::cell::Cell;
 
 /// Returns the scheduler as the runtime uses it: guarded unless it is one of this crate's.
 pub(crate) fn admit<S: Scheduler>(scheduler: S) -> Box<dyn Scheduler> {
-    let trusted = [TypeId::of::<Coloured>(), TypeId::of::<Fair>(), TypeId::of::<Inverted>(), TypeId::of::<Shared>()];
+    let trusted = [
+        TypeId::of::<Coloured>(),
+        TypeId::of::<Fair>(),
+        TypeId::of::<Inverted>(),
+        TypeId::of::<Locality>(),
+        TypeId::of::<Random>(),
+        TypeId::of::<Shared>(),
+    ];
     match trusted.contains(&TypeId::of::<S>()) {
         true => Box::new(scheduler),
         false => Box::new(Guarded(Some(scheduler))),

@@ -1,21 +1,32 @@
 #![doc = include_str!("README.md")]
 
+mod arrivals;
 mod coloured;
+mod deques;
+mod dice;
 mod fair;
 mod guarded;
 mod inverted;
+mod locality;
+mod meter;
 #[cfg(all(test, sinew_loom))]
 pub(crate) mod models;
+mod presence;
+mod random;
 mod shared;
 #[cfg(all(test, not(sinew_loom)))]
 mod simulation;
 mod stations;
 mod topology;
+mod victims;
 
-pub use coloured::{Coloured, Heuristics, Meter, Stealing, Stolen};
+pub use coloured::{Coloured, Heuristics, Stealing};
 pub use fair::Fair;
 pub(crate) use guarded::admit;
 pub use inverted::Inverted;
+pub use locality::{Locality, Woken};
+pub use meter::{Meter, Stolen};
+pub use random::Random;
 pub use shared::Shared;
 pub use topology::{CacheId, Distance, Topology};
 

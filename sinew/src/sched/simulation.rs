@@ -1,7 +1,9 @@
 //! Schedulers on machines that need not exist, in simulated time: one thread drives all ends, one
 //! microsecond at a time.
 
+mod actors;
 mod coloured;
+mod plant;
 
 use super::{BEAT_US, Effort, Fair, Inverted, Local, Placement, Priority, Ready, Scheduler, Shared, Topology, Wake};
 use crate::base::clock::cycles_in_us;
@@ -58,6 +60,33 @@ impl Machine {
             if self.now_us.is_multiple_of(BEAT_US) {
                 end.beat(now);
             }
+        }
+    }
+
+    /// Makes strands ready, each in another place than in the last round: on a processor, or outside.
+    fn scatter(&self, scheduler: &dyn Scheduler, strands: impl Iterator<Item = Ready>, round: usize) {
+        let now = self.now();
+        for (number, strand) in strands.enumerate() {
+            strand.stamp(now);
+            let end = (number + round) % (self.ends.len() + 1);
+            let _ = match self.ends.get(end) {
+                Some(end) => end.push(strand, now),
+                None => scheduler.inject(strand, now),
+            };
+        }
+    }
+
+    /// Lets a processor leave or join, in two of four rounds.
+    fn resize(&mut self, scheduler: &dyn Scheduler, round: usize) {
+        match round % 4 {
+            1 => {
+                let left = self.ends.remove(round % self.ends.len());
+                while let Some(strand) = left.drain() {
+                    let _ = scheduler.inject(strand, self.now());
+                }
+            }
+            3 => self.join(scheduler),
+            _ => {}
         }
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Stations<T> {
     /// Greater than the index of each entry that is set. Only a bound: each entry publishes itself, and
     /// a reader that comes too early finds it empty.
     used: AtomicUsize,
+    /// The station whose turn it is to get a strand, modulo the number of stations.
+    turn: AtomicUsize,
     plan: Mutex<Plan>,
 }
 
@@ -29,6 +31,7 @@ impl<T: Default> Default for Stations<T> {
         Stations {
             entries: std::iter::repeat_with(OnceLock::new).take(MAX_PROCESSORS).collect(),
             used: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
             plan: Mutex::default(),
         }
     }
@@ -67,6 +70,15 @@ impl<T: Default> Stations<T> {
     /// Returns the number of stations that have ever been in use.
     pub(super) fn used(&self) -> usize {
         self.used.load(Relaxed)
+    }
+
+    /// Returns the next station in turn that `is_taken`. If every station is vacant, returns the first one: a strand
+    /// waits there for the next processor that attaches or looks.
+    pub(super) fn in_turn(&self, is_taken: impl Fn(&T) -> bool) -> &Arc<T> {
+        let used = self.used().max(1);
+        let first = self.turn.fetch_add(1, Relaxed);
+        let taken = (0..used).find_map(|offset| self.get((first + offset) % used).filter(|entry| is_taken(entry)));
+        taken.unwrap_or_else(|| self.get_or_new(0))
     }
 
     /// Returns the entries of the other stations, beginning behind `station`.

@@ -185,6 +185,12 @@ impl Topology {
         self.table.get(cpu).map_or(CacheId(0), |cpu| cpu.cache)
     }
 
+    /// Returns the node of memory of the CPU with this number, counted from 0; the first node for a number that is not
+    /// known.
+    pub fn node_of(&self, cpu: usize) -> usize {
+        self.table.get(cpu).map_or(0, |cpu| usize::from(cpu.node))
+    }
+
     /// Returns how far apart two CPUs are. A CPU whose number is not known is in the first cache and the
     /// first node.
     pub fn distance(&self, one: usize, other: usize) -> Distance {

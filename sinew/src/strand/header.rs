@@ -1,6 +1,6 @@
 //! The header of a strand.
 
-use super::kind::{After, Kind};
+use super::kind::{After, HUB, Kind, bound};
 use super::priority::Priority;
 use super::ready::Ready;
 use super::state::State;
@@ -41,11 +41,11 @@ pub(crate) struct Strand {
     /// The cluster that it belongs to; the layer above knows its type. Written by the strand itself
     /// while it runs. Read by the thread that wakes it, after the acquire of the state word.
     pub(super) cluster: AtomicPtr<()>,
-    /// The post of the processor that it is bound to, while `bound` is not 0. Before that, the post
+    /// The post of the processor that it is bound to, while `bound` has a reason. Before that, the post
     /// that it is to begin at, or null. The layer above knows its type. Written and read as `cluster`
     /// is.
     post: AtomicPtr<()>,
-    /// The reasons of [`bound`](super::bound). Written and read as `cluster` is.
+    /// The reasons of [`bound`], and the mark of a hub, which stays. Written and read as `cluster` is.
     bound: AtomicU8,
     pub(super) priority: Priority,
     after: Cell<After>,
@@ -88,6 +88,17 @@ impl Strand {
     pub(crate) fn without_life(mut self) -> Self {
         self.refs = AtomicU32::new(1);
         self
+    }
+
+    /// Says whether this is a hub: a strand that lives long, makes many others and talks to them.
+    pub(crate) fn announced_as_hub(mut self, is_hub: bool) -> Self {
+        self.bound = AtomicU8::new(if is_hub { HUB } else { 0 });
+        self
+    }
+
+    /// Says whether the strand was announced as a hub.
+    pub(super) fn is_hub(&self) -> bool {
+        self.bound.load(Ordering::Relaxed) & HUB != 0
     }
 
     #[inline]
@@ -138,7 +149,7 @@ impl Strand {
     /// Returns the address of the post that the strand may not leave; null if it is not bound.
     #[inline]
     pub(crate) fn post_address(&self) -> *const () {
-        if self.bound.load(Ordering::Relaxed) == 0 { std::ptr::null() } else { self.post.load(Ordering::Relaxed) }
+        if self.is_bound(bound::ANY) { self.post.load(Ordering::Relaxed) } else { std::ptr::null() }
     }
 
     #[inline]
@@ -154,14 +165,15 @@ impl Strand {
     }
 
     /// Says whether one of these reasons binds the strand.
+    #[inline]
     pub(crate) fn is_bound(&self, reasons: u8) -> bool {
-        self.bound.load(Ordering::Relaxed) & reasons != 0
+        self.bound.load(Ordering::Relaxed) & reasons & bound::ANY != 0
     }
 
     /// Notes that the strand is to begin at the post at this address. By the processor that declines
     /// to begin it.
     pub(crate) fn send_to(&self, post: *const ()) {
-        debug_assert!(!self.is_bound(u8::MAX));
+        debug_assert!(!self.is_bound(bound::ANY));
         self.post.store(post.cast_mut(), Ordering::Relaxed);
     }
 
@@ -178,14 +190,14 @@ impl Strand {
         let before = self.bound.load(Ordering::Relaxed);
         self.post.store(post.cast_mut(), Ordering::Relaxed);
         self.bound.store(before | reason, Ordering::Relaxed);
-        before
+        before & bound::ANY
     }
 
     /// Takes reasons away from a strand that is bound. Returns whether it is free now.
     pub(crate) fn take_bound(&self, reasons: u8) -> bool {
         let left = self.bound.load(Ordering::Relaxed) & !reasons;
         self.bound.store(left, Ordering::Relaxed);
-        left == 0
+        left & bound::ANY == 0
     }
 
     /// Unparks the strand. Returns it if it was parked and is now the caller's.

@@ -87,10 +87,15 @@ pub(crate) enum After {
     Resting,
 }
 
+/// The bit beside the reasons of [`bound`] that marks a hub.
+pub(super) const HUB: u8 = 0x80;
+
 /// Reasons for which a started strand may not leave its processor.
 pub(crate) mod bound {
     /// The runtime does not let started fibres migrate.
     pub(crate) const STARTED: u8 = 1;
     /// The fibre was spawned pinned, or pinned itself.
     pub(crate) const PINNED: u8 = 2;
+    /// All reasons.
+    pub(crate) const ANY: u8 = STARTED | PINNED;
 }

@@ -51,6 +51,12 @@ impl Ready {
         }
     }
 
+    /// Says whether the strand was announced as a hub when it was spawned: it lives long, makes many others and
+    /// talks to them. Two hubs are better far from each other.
+    pub fn is_hub(&self) -> bool {
+        self.strand().is_hub()
+    }
+
     /// Returns what is known of the work that the strand has to do. It may grow while the strand is
     /// ready.
     pub fn weight(&self) -> Weight {

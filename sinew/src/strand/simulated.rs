@@ -39,7 +39,10 @@ pub(crate) struct SimulatedColour(StrandArc);
 impl SimulatedColour {
     /// Makes a strand of no cluster.
     pub(crate) fn new(priority: Priority, weight: Weight) -> (Ready, SimulatedColour) {
-        let strand = Strand::of(&KIND, std::ptr::null(), priority);
+        SimulatedColour::of(Strand::of(&KIND, std::ptr::null(), priority), weight)
+    }
+
+    fn of(strand: Strand, weight: Weight) -> (Ready, SimulatedColour) {
         let record = Box::leak(Box::new(Record { strand, weight: Mutex::new(weight) }));
         // SAFETY: the strand is new, and `KIND` frees it. The pointer is that of the whole record.
         let (ready, arc) = unsafe { Ready::of_new(NonNull::from(record).cast()) };
@@ -63,6 +66,16 @@ impl Ready {
         SimulatedColour::new(priority, Weight::default()).0
     }
 
+    /// Makes a hub of no cluster.
+    #[cfg(not(sinew_loom))]
+    pub(crate) fn simulated_hub() -> Ready {
+        SimulatedColour::of(
+            Strand::of(&KIND, std::ptr::null(), Priority::Normal).announced_as_hub(true),
+            Weight::default(),
+        )
+        .0
+    }
+
     /// Lets the strand have become ready in this way.
     pub(crate) fn simulate_past(&self, past: Past) {
         self.strand().after().set(match past {
@@ -71,4 +84,18 @@ impl Ready {
             Past::Yielded => After::Yielded,
         });
     }
+}
+
+#[cfg(not(sinew_loom))]
+#[test]
+fn a_hub_is_bound_to_no_processor_and_stays_a_hub_when_it_was_bound() {
+    use super::bound;
+    let (plain, hub) = (Ready::simulated(Priority::Normal), Ready::simulated_hub());
+    assert_eq!((plain.is_hub(), hub.is_hub()), (false, true));
+    let (strand, post) = (hub.strand(), std::ptr::from_ref(&()));
+    assert!(!strand.is_bound(u8::MAX) && strand.post_address().is_null());
+    assert_eq!(strand.bind_to(post, bound::PINNED), 0);
+    assert_eq!(strand.post_address(), post);
+    assert!(strand.take_bound(bound::PINNED) && strand.post_address().is_null() && hub.is_hub());
+    [plain, hub].into_iter().for_each(Ready::retire);
 }

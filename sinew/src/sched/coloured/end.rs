@@ -3,11 +3,12 @@
 use super::Shared;
 use super::queue::Queue;
 use super::station::Station;
-use super::thief::Victims;
 use super::worth::{Shelf, Worth};
 use crate::base::clock::cycles_in_us;
-use crate::base::fence;
 use crate::base::spin::SpinGuard;
+use crate::sched::meter::Attempts;
+use crate::sched::presence::Pulse;
+use crate::sched::victims::{ORDER_LASTS_BEATS, Victims};
 use crate::sched::{BEAT_US, Claim, Effort, Local, Placement, Ready, Wake};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -27,17 +28,12 @@ pub(super) struct End {
     pub(super) placement: Placement,
     pub(super) index: usize,
     pub(super) station: Arc<Station>,
-    /// The pulse that the station shows.
-    pulse: Cell<u64>,
-    /// Whether the station shows that the processor waits.
-    is_waiting: Cell<bool>,
-    /// Whether the processor gives up its station.
-    is_leaving: Cell<bool>,
-    pub(super) last_beat: Cell<u64>,
+    pulse: Pulse,
+    pub(super) attempts: Attempts,
     /// The distance along the table to the station that was looked at last at a beat.
     pub(super) ahead: Cell<usize>,
     pub(super) victims: RefCell<Victims>,
-    pub(super) beat: u64,
+    pub(super) order_lasts: u64,
     pub(super) young: u64,
     pub(super) held_up: u64,
 }
@@ -45,24 +41,19 @@ pub(super) struct End {
 impl End {
     pub(super) fn new(shared: &Arc<Shared>, placement: Placement) -> End {
         let (index, station) = shared.stations.take();
-        station.settle(placement.processor());
-        let end = End {
+        End {
             shared: Arc::clone(shared),
             index,
+            pulse: Pulse::settle(station.presence(), &placement),
             station,
-            pulse: Cell::new(0),
-            is_waiting: Cell::new(false),
-            is_leaving: Cell::new(false),
-            last_beat: Cell::new(0),
+            attempts: Attempts::default(),
             ahead: Cell::new(0),
             victims: RefCell::new(Victims::default()),
-            beat: cycles_in_us(BEAT_US),
+            order_lasts: cycles_in_us(BEAT_US) * ORDER_LASTS_BEATS,
             young: cycles_in_us(YOUNG_US),
             held_up: cycles_in_us(HELD_UP_US),
             placement,
-        };
-        end.station.show_pulse(0, end.placement.cpu());
-        end
+        }
     }
 }
 
@@ -140,18 +131,12 @@ impl Local for End {
     }
 
     fn beat(&self, now: u64) {
-        self.pulse.set(now);
-        self.station.show_pulse(now, self.placement.cpu());
-        self.rescue(now);
+        let since_last = self.pulse.beat(self.station.presence(), &self.placement, now);
+        self.rescue(since_last, now);
     }
 
     fn drain(&self) -> Option<Ready> {
-        if !self.is_leaving.replace(true) {
-            self.station.vacate();
-            // Leave first, then look. Pairs with the light fence in `send`: either this sees what was sent, or the
-            // sender sees that the processor has left.
-            fence::heavy();
-        }
+        self.pulse.leave(self.station.presence());
         let next = self.pop();
         if next.is_none() {
             self.shared.stations.leave(self.index);
@@ -163,19 +148,13 @@ impl Local for End {
 impl End {
     /// Notes that the processor is not held up, at most once in a beat.
     fn show_pulse(&self, now: u64) {
-        if now.saturating_sub(self.pulse.get()) > self.beat {
-            self.pulse.set(now);
-            self.station.show_pulse(now, self.placement.cpu());
-        }
+        self.pulse.pass(self.station.presence(), &self.placement, now);
     }
 
     fn show_waiting(&self, is_waiting: bool) {
-        if self.is_waiting.replace(is_waiting) == is_waiting {
-            return;
-        }
-        self.station.set_waiting(is_waiting);
+        let has_changed = self.pulse.set_waiting(self.station.presence(), is_waiting);
         let worth = self.shared.worth();
-        if is_waiting && worth.counts_letters() {
+        if has_changed && is_waiting && worth.counts_letters() {
             let mut queue = self.station.lock();
             queue.set_running(0);
             self.station.close(queue, &worth);
@@ -183,12 +162,12 @@ impl End {
     }
 
     fn is_empty(&self) -> bool {
-        self.station.len() == 0 && !self.station.has_arrivals()
+        self.station.len() == 0 && self.station.inbox().is_empty()
     }
 
     fn lock_and_unpack(&self, worth: &Worth) -> SpinGuard<'_, Queue> {
         let mut queue = self.station.lock();
-        if self.station.has_arrivals() {
+        if !self.station.inbox().is_empty() {
             self.station.unpack(&mut queue, self.index, worth);
         }
         queue
@@ -212,7 +191,7 @@ impl End {
     fn other_seat_of(&self, strand: &Ready) -> Option<&Station> {
         let weight = strand.weight();
         let (index, seat) = self.shared.seat_of(strand, weight)?;
-        let stays = index == self.index || (seat.is_waiting() && !self.shared.worth().is_worthy(weight));
+        let stays = index == self.index || (seat.presence().is_waiting() && !self.shared.worth().is_worthy(weight));
         (!stays).then_some(&**seat)
     }
 }

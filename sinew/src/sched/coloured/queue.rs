@@ -3,6 +3,7 @@
 
 use super::places::{Chain, List, Places};
 use super::worth::{Shelf, Worth};
+use crate::sched::meter::Haul;
 use crate::sched::{Claim, Grown, Priority, Ready, Weight};
 use crate::strand::{Levels, PassedOver};
 
@@ -265,6 +266,10 @@ impl Loot {
             self.letters += u64::from(weight.letters);
             self.nanoseconds += weight.undivided_nanoseconds;
         }
+    }
+
+    pub(super) fn haul(&self) -> Haul {
+        Haul { strands: self.strands.len() as u64, letters: self.letters, nanoseconds: self.nanoseconds }
     }
 
     fn unless_empty(self) -> Option<Loot> {

@@ -2,13 +2,13 @@
 
 use super::queue::Queue;
 use super::worth::Worth;
-use crate::base::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Relaxed};
+use crate::base::atomic::{AtomicU32, Relaxed};
 use crate::base::spin::{SpinGuard, SpinLock};
-use crate::sched::{ProcessorId, Ready};
-use crate::strand::Inbox;
+use crate::sched::arrivals::Arrivals;
+use crate::sched::presence::Presence;
 use crossbeam_utils::CachePadded;
 // Hints that only polite thieves go by are not part of a model.
-use std::sync::atomic::{AtomicBool as Hint, AtomicU32 as Hint32, AtomicU64 as Hint64};
+use std::sync::atomic::{AtomicBool as Hint, AtomicU64 as Hint64};
 
 pub(super) struct Station {
     own: CachePadded<Own>,
@@ -25,13 +25,6 @@ struct Own {
     lone_since: Hint64,
 }
 
-/// Strands that come from elsewhere.
-struct Arrivals {
-    strands: Inbox,
-    /// When the first strand came into the empty inbox, approximately.
-    since: AtomicU64,
-}
-
 /// What thieves and senders read. It is written seldom, so that their looks cost the processor little.
 struct Shown {
     /// Whether a thief finds something on the shelves. Written under the lock of the queue.
@@ -39,16 +32,7 @@ struct Shown {
     /// The number of letters, with those of the colour that runs. Written under the lock of the queue, and only
     /// if thieves choose by it.
     letters: Hint64,
-    /// When the processor has used its end last, to within a beat. Written by the processor.
-    pulse: Hint64,
-    /// The CPU that it ran on then. Written by the processor.
-    cpu: Hint32,
-    /// Whether a processor has this station. Written by the processor that comes or leaves.
-    is_taken: AtomicBool,
-    /// Whether the processor found nothing to run when it looked last. Written by the processor.
-    is_waiting: AtomicBool,
-    /// The number of the processor. Written by the processor that comes.
-    processor: AtomicU16,
+    presence: Presence,
 }
 
 impl Default for Station {
@@ -59,15 +43,11 @@ impl Default for Station {
                 len: AtomicU32::new(0),
                 lone_since: Hint64::new(0),
             }),
-            inbox: CachePadded::new(Arrivals { strands: Inbox::new(), since: AtomicU64::new(0) }),
+            inbox: CachePadded::default(),
             shown: CachePadded::new(Shown {
                 is_tempting: Hint::new(false),
                 letters: Hint64::new(0),
-                pulse: Hint64::new(0),
-                cpu: Hint32::new(0),
-                is_taken: AtomicBool::new(false),
-                is_waiting: AtomicBool::new(false),
-                processor: AtomicU16::new(0),
+                presence: Presence::default(),
             }),
         }
     }
@@ -113,25 +93,13 @@ impl Station {
 
 /// The inbox.
 impl Station {
-    pub(super) fn arrive(&self, strand: Ready, now: u64) {
-        if !self.has_arrivals() {
-            self.inbox.since.store(now, Relaxed);
-        }
-        self.inbox.strands.put(strand);
-    }
-
-    pub(super) fn has_arrivals(&self) -> bool {
-        !self.inbox.strands.is_empty()
-    }
-
-    /// Says whether strands have been in the inbox for more than this number of cycles.
-    pub(super) fn has_old_arrivals(&self, now: u64, young: u64) -> bool {
-        self.has_arrivals() && now.saturating_sub(self.inbox.since.load(Relaxed)) > young
+    pub(super) fn inbox(&self) -> &Arrivals {
+        &self.inbox
     }
 
     /// Moves the arrivals behind what is in `queue`, which is this station's, as `station` is its number.
     pub(super) fn unpack(&self, queue: &mut Queue, station: usize, worth: &Worth) {
-        let mut arrivals = self.inbox.strands.take_all();
+        let mut arrivals = self.inbox.take_all();
         while let Some(strand) = arrivals.pop() {
             queue.push(strand, station, worth);
         }
@@ -148,46 +116,7 @@ impl Station {
         self.shown.letters.load(Relaxed)
     }
 
-    /// Says whether the processor has not used its end for more than this number of cycles.
-    pub(super) fn is_held_up(&self, now: u64, limit: u64) -> bool {
-        now.saturating_sub(self.shown.pulse.load(Relaxed)) > limit
-    }
-
-    pub(super) fn show_pulse(&self, now: u64, cpu: usize) {
-        self.shown.pulse.store(now, Relaxed);
-        if self.cpu() != cpu {
-            self.shown.cpu.store(cpu as u32, Relaxed);
-        }
-    }
-
-    pub(super) fn cpu(&self) -> usize {
-        self.shown.cpu.load(Relaxed) as usize
-    }
-
-    /// Lets a processor have the station.
-    pub(super) fn settle(&self, processor: ProcessorId) {
-        self.shown.processor.store(processor.0, Relaxed);
-        self.shown.is_taken.store(true, Relaxed);
-    }
-
-    /// Notes that the processor leaves.
-    pub(super) fn vacate(&self) {
-        self.shown.is_taken.store(false, Relaxed);
-    }
-
-    pub(super) fn is_taken(&self) -> bool {
-        self.shown.is_taken.load(Relaxed)
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        self.shown.is_waiting.load(Relaxed)
-    }
-
-    pub(super) fn set_waiting(&self, is_waiting: bool) {
-        self.shown.is_waiting.store(is_waiting, Relaxed);
-    }
-
-    pub(super) fn processor(&self) -> ProcessorId {
-        ProcessorId(self.shown.processor.load(Relaxed))
+    pub(super) fn presence(&self) -> &Presence {
+        &self.shown.presence
     }
 }

@@ -1,11 +1,11 @@
 //! What a queue gives its processor and its thieves, and where a colour goes.
 
 use super::end::End;
-use super::meter::{Cause, Haul, Tally};
 use super::queue::{Growth, Queue, Seat};
 use super::worth::{Shelf, Worth};
 use super::*;
 use crate::base::clock::cycles_in_us;
+use crate::sched::meter::{Attempts, Cause, Tally};
 use crate::sched::{Distance, Effort, Priority, Topology};
 use crate::strand::SimulatedColour;
 
@@ -219,7 +219,7 @@ fn the_base_begins_at_the_station_with_the_most_letters_and_goes_on_by_number() 
     }
     let order = |thief: usize| {
         let _ = ends[thief].steal(NOON, Effort::Polite);
-        ends[thief].victims.borrow().order().to_vec()
+        ends[thief].victims.borrow().order.clone()
     };
     assert_eq!(order(1), [6, 7, 0, 2, 3, 4, 5]);
     retire_all(&ends[6..7], NOON);
@@ -235,7 +235,7 @@ fn near_victims_come_first() {
     let topology = Topology::uniform(8, 4).with_cores(&pairs).with_nodes(&nodes, vec![]);
     let ends = ends(&Coloured::default(), 8, topology);
     let _ = ends[5].steal(NOON, Effort::Polite);
-    assert_eq!(ends[5].victims.borrow().order(), [4, 6, 7, 0, 1, 2, 3]);
+    assert_eq!(ends[5].victims.borrow().order, [4, 6, 7, 0, 1, 2, 3]);
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn a_processor_that_leaves_gives_up_its_colours_and_is_sent_no_more() {
     assert_eq!(std::iter::from_fn(|| ends[1].drain()).map(retire).count(), 2);
     assert_eq!(ends[0].push(woken(unseated), NOON), Wake::Lone);
     // One that was on its way is found at the vacant station.
-    ends[1].station.arrive(colour(NOON, 50, 1), NOON);
+    ends[1].station.inbox().arrive(colour(NOON, 50, 1), NOON);
     assert!(ends[0].next(NOON).map(retire).is_some());
     assert!(ends[0].search(NOON, Effort::Greedy).map(retire).is_some());
 }
@@ -363,16 +363,16 @@ fn the_cost_of_a_steal_is_an_average_of_what_steals_took() {
     let tally = Tally::default();
     let mut queue = queue_of(&worth(ALL), [colour(1, 70_000, 3)]);
     let mut loot = queue.steal_colour(&worth(ALL)).unwrap();
-    let haul = Haul::of(&loot);
+    let haul = loot.haul();
     retire(loot.strands.pop().unwrap());
-    (0..100).for_each(|_| tally.count(&haul, cycles_in_us(5), Distance::Core, Cause::Steal));
+    (0..100).for_each(|_| tally.count(&haul, &Attempts::default(), cycles_in_us(5), Distance::Core, Cause::Steal));
     let cost = tally.cost_ns();
     assert!((5_300..5_700).contains(&cost), "{cost}");
     // One that lost its CPU says nothing, and neither does one that moved many strands.
-    tally.count(&haul, cycles_in_us(3_000), Distance::Core, Cause::Steal);
+    tally.count(&haul, &Attempts::default(), cycles_in_us(3_000), Distance::Core, Cause::Steal);
     let mut queue = queue_of(&worth(ALL), [colour(1, 0, 1), colour(2, 0, 1), colour(3, 0, 1)]);
     let mut loot = queue.steal_turns(64).unwrap();
-    tally.count(&Haul::of(&loot), cycles_in_us(15), Distance::Node, Cause::Rescue);
+    tally.count(&loot.haul(), &Attempts::default(), cycles_in_us(15), Distance::Node, Cause::Rescue);
     std::iter::from_fn(|| loot.strands.pop()).for_each(Ready::retire);
     pop_all(&mut queue);
     let stolen = tally.read();

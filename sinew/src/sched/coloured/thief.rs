@@ -1,11 +1,12 @@
 //! What a processor takes from the others: steals when it has nothing to run, and rescues at its beats.
 
 use super::end::End;
-use super::meter::{Cause, Haul};
 use super::queue::{Loot, Queue};
 use super::station::Station;
 use super::worth::Worth;
 use super::{Heuristics, Stealing};
+use crate::sched::meter::{Cause, stopwatch};
+use crate::sched::victims::Victims;
 use crate::sched::{Distance, Effort};
 use std::cell::Ref;
 
@@ -16,27 +17,6 @@ const LARGEST_SHARE: u32 = 64;
 /// A busy processor takes what another one does not get to, if that has not used its end for this many times
 /// as long as the last two beats of the looker are apart. As in [`Inverted`](crate::sched::Inverted).
 const HELD_UP_BEATS: u64 = 3;
-
-/// The order of victims is made anew after this number of beats: threads move from CPU to CPU. Unmeasured: about
-/// a millisecond, and the kernel leaves a thread on its CPU for longer than that.
-const ORDER_LASTS_BEATS: u64 = 64;
-
-/// The stations that a thief tries, in order.
-#[derive(Default)]
-pub(super) struct Victims {
-    order: Vec<usize>,
-    /// The number of stations, the thief's CPU and the time for which the order was made.
-    used: usize,
-    cpu: usize,
-    made_at: u64,
-}
-
-#[cfg(test)]
-impl Victims {
-    pub(super) fn order(&self) -> &[usize] {
-        &self.order
-    }
-}
 
 impl End {
     /// Takes strands from the first victim that has some for a thief. Returns whether there was one.
@@ -49,8 +29,7 @@ impl End {
 
     /// Takes strands from the next station along the table, if its processor has left or is held up much longer
     /// than this one.
-    pub(super) fn rescue(&self, now: u64) {
-        let since_last = now.saturating_sub(self.last_beat.replace(now));
+    pub(super) fn rescue(&self, since_last: u64, now: u64) {
         let used = self.shared.stations.used();
         if used < 2 {
             return;
@@ -60,7 +39,9 @@ impl End {
         let index = (self.index + ahead) % used;
         let Some(other) = self.shared.stations.get(index) else { return };
         let limit = since_last.saturating_mul(HELD_UP_BEATS).max(self.held_up);
-        if (other.len() > 0 || other.has_arrivals()) && (!other.is_taken() || other.is_held_up(now, limit)) {
+        if (other.len() > 0 || !other.inbox().is_empty())
+            && (!other.presence().is_taken() || other.presence().is_held_up(limit, now))
+        {
             let all = |queue: &mut Queue, _: &Worth| Some((queue.steal_turns(LARGEST_SHARE)?, Cause::Rescue));
             self.take(index, other, Effort::Polite, true, all);
         }
@@ -70,8 +51,10 @@ impl End {
     /// what the processor of the station does not get to. A greedy one takes a strand in any case.
     fn rob(&self, index: usize, victim: &Station, now: u64, effort: Effort) -> bool {
         let is_greedy = effort == Effort::Greedy;
-        let is_left = !victim.is_taken() || victim.is_waiting() || victim.is_held_up(now, self.held_up);
-        let unpacks = if is_greedy { victim.has_arrivals() } else { victim.has_old_arrivals(now, self.young) };
+        let presence = victim.presence();
+        let is_left = !presence.is_taken() || presence.is_waiting() || presence.is_held_up(self.held_up, now);
+        let inbox = victim.inbox();
+        let unpacks = if is_greedy { !inbox.is_empty() } else { inbox.are_older_than(self.young, now) };
         let is_young = !is_greedy && victim.has_a_young_one_only(now, self.young);
         let is_tempting = (victim.is_tempting() && !is_young) || (victim.len() > 0 && (is_greedy || is_left));
         if !unpacks && !is_tempting {
@@ -98,6 +81,7 @@ impl End {
         choose: impl FnOnce(&mut Queue, &Worth) -> Option<(Loot, Cause)>,
     ) -> bool {
         let began = stopwatch();
+        self.attempts.tries();
         let theirs = if effort == Effort::Greedy { Some(victim.lock()) } else { victim.try_lock() };
         let Some(mut theirs) = theirs else { return false };
         let worth = self.shared.worth();
@@ -107,57 +91,43 @@ impl End {
         let chosen = choose(&mut theirs, &worth);
         victim.close(theirs, &worth);
         let Some((mut loot, cause)) = chosen else { return false };
-        let haul = Haul::of(&loot);
+        let haul = loot.haul();
         let mut mine = self.station.lock();
         while let Some(strand) = loot.strands.pop() {
             mine.push(strand, self.index, &worth);
         }
         self.station.close(mine, &worth);
         let took = stopwatch().saturating_sub(began);
-        self.shared.tally.count(&haul, took, self.distance_to(victim), cause);
+        self.shared.tally.count(&haul, &self.attempts, took, self.distance_to(victim), cause);
         true
     }
 
     fn distance_to(&self, other: &Station) -> Distance {
-        self.placement.topology().distance(self.station.cpu(), other.cpu())
+        self.placement.topology().distance(self.station.presence().cpu(), other.presence().cpu())
     }
 
     /// Returns the stations to try, in order.
     fn victims(&self, now: u64) -> Ref<'_, Victims> {
         let used = self.shared.stations.used();
         let locality = matches!(self.shared.stealing, Stealing::Improved(Heuristics { locality: true, .. }));
-        let (cpu, mut victims) = (self.station.cpu(), self.victims.borrow_mut());
-        let is_old = now.saturating_sub(victims.made_at) > self.beat * ORDER_LASTS_BEATS;
+        let (cpu, mut victims) = (self.station.presence().cpu(), self.victims.borrow_mut());
         if self.shared.worth().picks_by_letters() {
-            victims.order.clear();
             let letters = |index: &usize| self.shared.stations.get(*index).map_or(0, |station| station.letters());
             let others = (0..used).filter(|&index| index != self.index);
             // The first of those that have the most.
             let first = others.rev().max_by_key(letters).unwrap_or(0);
-            victims.order.extend((0..used).map(|offset| (first + offset) % used).filter(|&index| index != self.index));
-        } else if victims.used != used || (locality && (victims.cpu != cpu || is_old)) {
             victims.order.clear();
-            victims.order.extend((1..used).map(|offset| (self.index + offset) % used));
-            if locality && !self.placement.topology().is_even() {
-                // Stable: those at the same distance stay in the order of their numbers, behind the thief's.
-                let distance = |index: &usize| self.shared.stations.get(*index).map(|other| self.distance_to(other));
-                victims.order.sort_by_cached_key(distance);
+            victims.order.extend((0..used).map(|offset| (first + offset) % used).filter(|&index| index != self.index));
+        } else if locality && !self.placement.topology().is_even() {
+            if !victims.are_fresh(used, cpu, now, self.order_lasts) {
+                let topology = self.placement.topology();
+                let cpu_of = |index| self.shared.stations.get(index).map_or(0, |other| other.presence().cpu());
+                victims.order_by_distance((self.index, cpu), used, now, |index| topology.distance(cpu, cpu_of(index)));
             }
-            (victims.used, victims.cpu, victims.made_at) = (used, cpu, now);
+        } else if !victims.are_for(used) {
+            victims.order_by_number(self.index, used);
         }
         drop(victims);
         self.victims.borrow()
     }
-}
-
-/// Returns the time for measuring what a steal takes.
-#[cfg(not(sinew_loom))]
-fn stopwatch() -> u64 {
-    crate::base::clock::cycles()
-}
-
-/// No time passes in a model.
-#[cfg(sinew_loom)]
-fn stopwatch() -> u64 {
-    0
 }

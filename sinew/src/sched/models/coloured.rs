@@ -1,10 +1,9 @@
 //! `Coloured`: a colour grows while its processor takes it, and is sent to its seat while its processor falls asleep or
 //! leaves.
 
-use super::{NOW, attach, numbers};
-use crate::base::fence;
+use super::{NOW, attach, numbers, rest, send_while_asleep, send_while_leaving};
 use crate::base::models::check;
-use crate::sched::{Coloured, Effort, Local, Past, Priority, Ready, Scheduler, Wake, Weight};
+use crate::sched::{Coloured, Effort, Local, Past, Priority, Ready, Scheduler, Weight};
 use crate::strand::SimulatedColour;
 use loom::sync::Arc;
 
@@ -14,13 +13,6 @@ fn colour(number: u64, ns: u64) -> (Ready, &'static SimulatedColour) {
     let (ready, handle) = SimulatedColour::new(Priority::Normal, Weight::new(ns, 1));
     ready.stamp(number);
     (ready, Box::leak(Box::new(handle)))
-}
-
-/// Takes strands in turn, until no end finds one. Returns their numbers.
-fn rest(ends: &[&dyn Local]) -> Vec<u64> {
-    numbers(std::iter::from_fn(|| {
-        ends.iter().find_map(|end| end.next(NOW).or_else(|| end.search(NOW, Effort::Greedy)))
-    }))
 }
 
 #[test]
@@ -80,39 +72,10 @@ fn away_from_its_seat(scheduler: &Coloured, ns: u64) -> (Box<dyn Local>, Box<dyn
 
 #[test]
 fn a_colour_is_found_or_its_processor_is_woken_when_that_falls_asleep() {
-    check(2, 3, |turn| {
-        let scheduler = Coloured::default();
-        let (poster, seat, ready) = away_from_its_seat(&scheduler, 90_000);
-        let send = move || (poster.push(ready, NOW), poster);
-        let sleep = move || {
-            let mut found = numbers(seat.next(NOW));
-            if found.is_empty() {
-                // The processor announces itself, then searches.
-                fence::heavy();
-                found = numbers(seat.next(NOW));
-            }
-            (found, seat)
-        };
-        let ((wake, poster), (found, seat)) = turn.two(send, sleep);
-        let is_told = matches!(wake, Wake::Processor(id) if id.index() == 1);
-        assert!(is_told || found == [1], "its processor sleeps, and {wake:?} is told");
-        let rest = rest(&[&*poster, &*seat]);
-        assert_eq!([found, rest].concat(), [1]);
-    });
+    check(2, 3, |turn| send_while_asleep(turn, away_from_its_seat(&Coloured::default(), 90_000)));
 }
 
 #[test]
 fn a_colour_that_is_sent_to_a_processor_that_leaves_is_found() {
-    check(2, 3, |turn| {
-        let scheduler = Coloured::default();
-        let (poster, seat, ready) = away_from_its_seat(&scheduler, 50);
-        let send = move || (poster.push(ready, NOW), poster);
-        let leave = move || numbers(std::iter::from_fn(|| seat.drain()));
-        let ((wake, poster), drained) = turn.two(send, leave);
-        // If the processor has left without it, it was kept, or any sleeper is woken.
-        let kept = numbers(poster.next(NOW));
-        assert!(!drained.is_empty() || !kept.is_empty() || wake == Wake::Backlog, "{wake:?} is told");
-        let rest = rest(&[&*poster]);
-        assert_eq!([drained, kept, rest].concat(), [1]);
-    });
+    check(2, 3, |turn| send_while_leaving(turn, away_from_its_seat(&Coloured::default(), 50)));
 }

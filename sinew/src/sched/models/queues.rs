@@ -1,8 +1,8 @@
-//! `Coloured`, `Fair` and `Shared`: a strand that goes in comes out once, by whichever end takes it.
+//! All schedulers but `Inverted`: a strand that goes in comes out once, by whichever end takes it.
 
 use super::{NOW, attach, numbers};
 use crate::base::models::check;
-use crate::sched::{Coloured, Effort, Fair, Local, Scheduler, Shared};
+use crate::sched::{Coloured, Effort, Fair, Local, Locality, Random, Scheduler, Shared};
 use crate::strand::models::ready_strand;
 use loom::sync::Arc;
 
@@ -24,13 +24,21 @@ fn fair() -> Box<dyn Scheduler> {
     Box::new(Fair::default())
 }
 
+fn locality() -> Box<dyn Scheduler> {
+    Box::new(Locality::default())
+}
+
+fn random() -> Box<dyn Scheduler> {
+    Box::new(Random::default())
+}
+
 fn shared() -> Box<dyn Scheduler> {
     Box::new(Shared::default())
 }
 
 #[test]
 fn an_owner_that_pushes_and_a_helper_that_searches_share_without_loss() {
-    for scheduler in [coloured, fair, shared] {
+    for scheduler in [coloured, fair, locality, random, shared] {
         check(2, 3, move |turn| {
             let scheduler = scheduler();
             let (owner, helper) = (attach(&*scheduler, 0), attach(&*scheduler, 1));
@@ -49,7 +57,7 @@ fn an_owner_that_pushes_and_a_helper_that_searches_share_without_loss() {
 
 #[test]
 fn an_owner_that_exchanges_always_has_a_strand_whatever_a_helper_takes() {
-    for scheduler in [coloured, fair, shared] {
+    for scheduler in [coloured, fair, locality, random, shared] {
         check(2, 3, move |turn| {
             let scheduler = scheduler();
             let (owner, helper) = (attach(&*scheduler, 0), attach(&*scheduler, 1));
@@ -93,7 +101,7 @@ fn a_rescue_at_a_beat_loses_no_strand() {
 
 #[test]
 fn an_injected_strand_is_taken_by_its_owner_or_by_a_helper() {
-    for scheduler in [coloured, fair, shared] {
+    for scheduler in [coloured, fair, locality, random, shared] {
         for takes in [0, 1] {
             check(2, 3, move |turn| {
                 let scheduler = Arc::new(scheduler());
@@ -115,7 +123,7 @@ fn an_injected_strand_is_taken_by_its_owner_or_by_a_helper() {
 
 #[test]
 fn a_strand_that_arrives_at_a_station_while_its_processor_leaves_is_found() {
-    for scheduler in [coloured, fair, shared] {
+    for scheduler in [coloured, fair, locality, random, shared] {
         check(2, 3, move |turn| {
             let scheduler = Arc::new(scheduler());
             let (leaver, stayer) = (attach(&**scheduler, 0), attach(&**scheduler, 1));

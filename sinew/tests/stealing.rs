@@ -1,40 +1,56 @@
-//! The scheduler `Coloured` with fibres and tasks, at 1, 2 and 4 processors, for each way to steal.
+//! The schedulers whose thieves can be metered, with fibres and tasks, at 1, 2 and 4 processors.
 
 mod fixture;
 
 use fixture::{migrating, wait_until};
-use sinew::Runtime;
-use sinew::sched::{Coloured, Heuristics, Meter, Stealing, Topology};
+use sinew::sched::{Coloured, Heuristics, Locality, Meter, Random, Stealing, Topology, Woken};
+use sinew::{Builder, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Runs `body` with a runtime of each number of processors, for each way to steal, and with fibres that migrate and
-/// that do not.
+/// Runs `body` with each way to steal.
 #[track_caller]
-fn coloured(body: impl Fn(&Runtime, &Meter, usize)) {
+fn stealing(body: impl Fn(&Runtime, &Meter, usize)) {
     let without_locality = Stealing::Improved(Heuristics { locality: false, ..Heuristics::default() });
     for stealing in [Stealing::Off, Stealing::Base, without_locality, Stealing::default()] {
-        for processors in [1, 2, 4] {
-            for is_migrating in [false, true] {
-                fixture::alone(|| {
-                    let scheduler = Coloured::new(stealing);
-                    let meter = scheduler.meter();
-                    let builder = Runtime::builder().spares(0).processors(processors).scheduler(scheduler);
-                    // Two caches, so that victims are ordered.
-                    let builder = builder.topology(Topology::uniform(4, 2));
-                    let builder = if is_migrating { migrating(builder) } else { builder };
-                    let runtime = builder.build().unwrap();
-                    body(&runtime, &meter, processors);
-                    drop(runtime);
-                });
-            }
+        in_each_set_up(&body, |builder| {
+            let scheduler = Coloured::new(stealing);
+            (scheduler.meter(), builder.scheduler(scheduler))
+        });
+    }
+    in_each_set_up(&body, |builder| {
+        let scheduler = Random::default();
+        (scheduler.meter(), builder.scheduler(scheduler))
+    });
+    for woken in [Woken::Here, Woken::WhereItRan] {
+        in_each_set_up(&body, |builder| {
+            let scheduler = Locality::new(woken);
+            (scheduler.meter(), builder.scheduler(scheduler))
+        });
+    }
+}
+
+/// Runs `body` with a runtime of each number of processors, and with fibres that migrate and that do not.
+#[track_caller]
+fn in_each_set_up(body: &impl Fn(&Runtime, &Meter, usize), schedule: impl Fn(Builder) -> (Meter, Builder)) {
+    for processors in [1, 2, 4] {
+        for is_migrating in [false, true] {
+            fixture::alone(|| {
+                // Two caches, so that victims are ordered.
+                let builder = Runtime::builder().spares(0).processors(processors).topology(Topology::uniform(4, 2));
+                let (meter, builder) = schedule(builder);
+                let builder = if is_migrating { migrating(builder) } else { builder };
+                let runtime = builder.build().unwrap();
+                body(&runtime, &meter, processors);
+                drop(runtime);
+            });
         }
     }
 }
 
 #[test]
 fn fibres_and_tasks_all_run() {
-    coloured(|runtime, _, _| {
+    stealing(|runtime, _, _| {
         let sum = runtime.run(|| {
             let fibres: Vec<_> = (0..200)
                 .map(|number| {
@@ -61,7 +77,7 @@ fn fibres_and_tasks_all_run() {
 
 #[test]
 fn strands_that_wake_each_other_go_on() {
-    coloured(|runtime, _, _| {
+    stealing(|runtime, _, _| {
         runtime.run(|| {
             let pairs: Vec<_> = (0..8)
                 .map(|_| {
@@ -85,7 +101,7 @@ fn strands_that_wake_each_other_go_on() {
 /// A strand that computes holds up its processor. Tasks that it has spawned run on the others.
 #[test]
 fn tasks_behind_a_strand_that_computes_run_elsewhere() {
-    coloured(|runtime, meter, processors| {
+    stealing(|runtime, meter, processors| {
         if processors == 1 {
             return;
         }
@@ -113,7 +129,7 @@ fn tasks_behind_a_strand_that_computes_run_elsewhere() {
 /// Threads of the kernel hand strands in while the processors fall asleep and wake up.
 #[test]
 fn strands_from_outside_are_found_by_processors_that_fall_asleep() {
-    coloured(|runtime, _, _| {
+    stealing(|runtime, _, _| {
         for _ in 0..300 {
             runtime.spawn(|| ()).join().unwrap();
         }
@@ -122,7 +138,7 @@ fn strands_from_outside_are_found_by_processors_that_fall_asleep() {
 
 #[test]
 fn nothing_is_lost_when_processors_leave() {
-    coloured(|runtime, _, processors| {
+    stealing(|runtime, _, processors| {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks: Vec<_> = (0..50)
             .map(|_| {
