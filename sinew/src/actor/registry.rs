@@ -25,8 +25,14 @@ use std::sync::{PoisonError, RwLock};
 /// });
 /// ```
 pub struct Registry {
-    names: RwLock<BTreeMap<(TypeId, Box<str>), Box<dyn Any + Send + Sync>>>,
+    names: RwLock<BTreeMap<Key, Entry>>,
 }
+
+/// The type of an actor, and a name.
+type Key = (TypeId, Box<str>);
+
+/// A weak address, of the type that the key has.
+type Entry = Box<dyn Any + Send + Sync>;
 
 /// A name is taken: by an actor of the same type that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
