@@ -1,5 +1,6 @@
 //! The `sinew` command: servers that run one plain blocking function for each session.
 
+mod chat;
 mod dates;
 mod descriptors;
 mod doors;
@@ -42,6 +43,7 @@ enum Server {
     Memcached(memcached::Options),
     Web(web::Options),
     Files(files::Options),
+    Chat(chat::Options),
     #[command(flatten)]
     Manual(manual::Manual),
 }
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Some(Server::Memcached(options)) => memcached::run(options),
         Some(Server::Web(options)) => web::run(options),
         Some(Server::Files(options)) => files::run(options),
+        Some(Server::Chat(options)) => chat::run(options),
         Some(Server::Manual(asked)) => manual::run::<Command>(asked),
         None => version::print::<Command>(command.verbose),
     };

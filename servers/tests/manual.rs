@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// The commands that have a man page.
-const COMMANDS: [&str; 5] = ["memcached", "web", "files", "completions", "man"];
+const COMMANDS: [&str; 6] = ["memcached", "web", "files", "chat", "completions", "man"];
 
 /// The commands of `sinew files`, which have man pages, too.
 const OF_FILES: [&str; 5] = ["serve", "keys", "get", "ls", "read"];
@@ -69,7 +69,7 @@ fn man_pages_name_every_command() {
         // A hyphen is written as `\-` in a man page.
         assert!(own.contains(&format!("sinew\\-{command}(1)")), "{command} in {own}");
         assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{command}: {page}");
-        let is_server = ["memcached", "web"].contains(&command);
+        let is_server = ["memcached", "web", "chat"].contains(&command);
         assert_eq!(page.contains("\\-\\-io"), is_server, "{command}: {page}");
     }
     for (command, page) in of_files {

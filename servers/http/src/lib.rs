@@ -9,6 +9,7 @@ pub mod media;
 pub mod range;
 pub mod status;
 pub mod target;
+pub mod upgrade;
 
 pub use head::{Body, Fields, Limits, Method, Request, parse};
 pub use status::Status;

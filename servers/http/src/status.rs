@@ -23,6 +23,7 @@ macro_rules! statuses {
 
 statuses! {
     CONTINUE 100 "Continue"
+    SWITCHING_PROTOCOLS 101 "Switching Protocols"
     OK 200 "OK"
     NO_CONTENT 204 "No Content"
     PARTIAL_CONTENT 206 "Partial Content"
@@ -38,6 +39,7 @@ statuses! {
     URI_TOO_LONG 414 "URI Too Long"
     RANGE_NOT_SATISFIABLE 416 "Range Not Satisfiable"
     EXPECTATION_FAILED 417 "Expectation Failed"
+    UPGRADE_REQUIRED 426 "Upgrade Required"
     HEADERS_TOO_LARGE 431 "Request Header Fields Too Large"
     INTERNAL_ERROR 500 "Internal Server Error"
     NOT_IMPLEMENTED 501 "Not Implemented"

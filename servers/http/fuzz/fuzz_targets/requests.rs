@@ -21,7 +21,7 @@ use sinew_http_protocol::body::Discard;
 use sinew_http_protocol::condition::{Version, judge, range_counts};
 use sinew_http_protocol::encoding::{Encoding, is_accepted};
 use sinew_http_protocol::range::{MOST_PARTS, Wanted, wanted};
-use sinew_http_protocol::{Fields, Limits, Request, parse, target};
+use sinew_http_protocol::{Fields, Limits, Request, parse, target, upgrade};
 
 const LIMITS: Limits = Limits { head: 1024, target: 256 };
 const MOST_BODY: u64 = 1024;
@@ -87,6 +87,9 @@ fn look(request: &Request<'_>, bytes: &[u8]) {
         let mut again = "/".to_owned();
         target::encode(&place.path, &mut again);
         assert_eq!(target::place(&again).unwrap().path, place.path);
+    }
+    if let Ok(upgrade) = upgrade::websocket(head) {
+        assert!(upgrade.key.len() == 24 && upgrade.origin.is_some() | upgrade.is_same_origin());
     }
     let version = Version { tag: b"\"tag\"", modified: 784_111_777 };
     let _ = (judge(request, version), range_counts(request, version));

@@ -132,7 +132,7 @@ mod tests {
             cache.insert(format!("other {number}").as_bytes(), false, entry());
             assert!(cache.slots.len() <= 8 && cache.places.len() == cache.slots.len());
         }
-        assert_eq!(cache.bytes, cache.slots.iter().map(|slot| slot.weight).sum());
+        assert_eq!(cache.bytes, cache.slots.iter().map(|slot| slot.weight).sum::<usize>());
         assert!(cache.places.iter().all(|(key, &place)| cache.slots[place].key == *key));
         cache.remove(b"popular", true);
         assert!(cache.find(b"popular", true).is_none() && cache.find(b"popular", false).is_some());
