@@ -417,7 +417,8 @@ fn the_end_of_each_of_two_linked_actors_comes_to_the_other() {
 fn the_failure_of_a_link_is_a_failure_and_its_stop_is_not() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let ends: [(fn(&Address<Script>), bool); 3] =
+            type Order = fn(&Address<Script>);
+            let ends: [(Order, bool); 3] =
                 [(Address::kill, true), (|script| drop(fail(script)), true), (Address::stop, false)];
             for (end, fails) in ends {
                 let (here, there) = (named("here"), named("there"));
