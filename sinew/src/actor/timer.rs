@@ -129,6 +129,10 @@ impl<A: Handle<M>, M: Send + 'static> Drop for Next<'_, A, M> {
         let missed = u32::try_from(late.as_nanos() / again.period.as_nanos()).unwrap_or(u32::MAX - 1);
         *due += again.period.saturating_mul(missed + 1);
         clock.alarm.set(Deadline::at(*due), Waker::from(Arc::clone(clock)));
+        // If it was cancelled meanwhile, that found no alarm to clear.
+        if clock.is_over() {
+            clock.alarm.clear();
+        }
     }
 }
 
