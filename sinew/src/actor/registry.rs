@@ -25,8 +25,11 @@ use std::sync::{PoisonError, RwLock};
 /// });
 /// ```
 pub struct Registry {
-    names: RwLock<BTreeMap<(TypeId, Box<str>), Box<dyn Any + Send + Sync>>>,
+    names: RwLock<BTreeMap<(TypeId, Box<str>), Entry>>,
 }
+
+/// A `WeakAddress` of an actor of the type that the entry is for.
+type Entry = Box<dyn Any + Send + Sync>;
 
 /// A name is taken: by an actor of the same type that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ impl Anchor {
 
     /// Forgets the actor. By the thread that frees its memory.
     pub(super) fn clear(&self) {
-        drop(self.strand.lock().take());
+        *self.strand.lock() = None;
     }
 }
 
