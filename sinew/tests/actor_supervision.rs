@@ -417,9 +417,8 @@ fn the_end_of_each_of_two_linked_actors_comes_to_the_other() {
 fn the_failure_of_a_link_is_a_failure_and_its_stop_is_not() {
     everywhere(|rt, _| {
         rt.run(|| {
-            let ends: [(fn(&Address<Script>), bool); 3] =
-                [(Address::kill, true), (|script| drop(fail(script)), true), (Address::stop, false)];
-            for (end, fails) in ends {
+            let ends: [fn(&Address<Script>); 3] = [Address::kill, |script| drop(fail(script)), Address::stop];
+            for (end, fails) in ends.into_iter().zip([true, true, false]) {
                 let (here, there) = (named("here"), named("there"));
                 let other = there.clone();
                 here.asks(move |_, cx| cx.link(&other)).unwrap();
