@@ -653,6 +653,36 @@ fn a_question_in_place_to_an_actor_that_answers_on_the_same_stack_is_a_cycle() {
     });
 }
 
+/// Actors that do not block answer in place on processors of their own cluster alone.
+#[test]
+fn actors_of_other_clusters_and_runtimes_can_be_asked_and_told() {
+    everywhere(|rt, setup| {
+        let (cluster, other) = (rt.cluster(setup.cluster_builder()).unwrap(), setup.build());
+        for cluster in [&cluster, other.main_cluster()] {
+            let plain = actor::Builder::new().cluster(cluster).spawn(Script::<Plain>::new(&Log::default()));
+            let quick = actor::Builder::new().cluster(cluster).spawn(Script::<Quick>::new(&Log::default()));
+            rt.run(|| {
+                wait_until(|| quick.is_idle());
+                let asker = sinew::current().id();
+                assert_eq!(quick.asks(move |_, _| sinew::current().id() == asker), Ok(false));
+                let there = quick.clone();
+                assert_eq!(plain.asks(move |_, _| there.asks(|_, _| 5)), Ok(Ok(5)));
+                let late = |_: &mut Script, _: &mut Context<'_, Script>| time::try_sleep(LONG).is_err();
+                assert!(plain.ask_timeout(MS, Call(Box::new(late))).unwrap_or(true), "the deadline was left behind");
+                let begun = Arc::new(Semaphore::new(0));
+                let begins = Arc::clone(&begun);
+                plain.tells(move |_, _| {
+                    begins.post(1);
+                    while time::try_sleep(LONG).is_ok() {}
+                });
+                begun.wait();
+                plain.kill();
+                assert!(matches!(plain.join(), End::Killed));
+            });
+        }
+    });
+}
+
 /// Asks the next one of a ring.
 struct Link(Arc<Mutex<Vec<actor::Address<Link>>>>, usize);
 

@@ -248,6 +248,7 @@ impl World {
     }
 }
 
+/// Lets actors act until `messages` messages have been made, and looks what has become of these.
 fn act(rt: &Runtime, seed: u64, messages: isize) {
     let world = Arc::new(World::default());
     world.left.store(messages, SeqCst);
@@ -291,13 +292,22 @@ fn act(rt: &Runtime, seed: u64, messages: isize) {
     let settled = || count(&world.handled) + count(&world.given_back) + count(&world.unread);
     wait_until(|| settled() == count(&world.made) && world.values.load(SeqCst) == 0);
     assert_eq!(count(&world.made), messages as usize);
+    println!(
+        "handled {}, given back {}, unread {}, answers {}, cycles {}",
+        count(&world.handled),
+        count(&world.given_back),
+        count(&world.unread),
+        count(&world.answers),
+        count(&world.cycles)
+    );
     assert!(count(&world.answers) > 0 && count(&world.handled) > 0);
 }
 
 #[test]
 fn every_message_of_a_random_graph_of_actors_is_handled_once_or_given_back_or_dropped() {
     in_few(|rt, setup| {
-        for round in 0..3 {
+        let rounds = std::env::var("SINEW_STRESS_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
+        for round in 0..rounds {
             let seed = 0x5eed_ac70 + 1000 * setup.processors as u64 + 100 * round;
             println!("seed {seed:#x} at {setup}");
             act(rt, seed, 1500);

@@ -4,9 +4,7 @@
 mod actors;
 mod fixture;
 
-use actors::{
-    Calls, Counted, Counts, Log, Note, Plain, Quick, Refuses, Script, Style, by_the_clock, everywhere, in_few,
-};
+use actors::{Calls, Counted, Counts, Log, Note, Plain, Quick, Refuses, Script, Style, by_hand, everywhere, in_few};
 use fixture::{LONG, SOON, Setup, alone, happens_within, wait_until};
 use sinew::actor::{self, Actor, Address, Context, End, Group, Handle, NameTaken, Registry, Restart};
 use sinew::sync::Semaphore;
@@ -22,54 +20,51 @@ fn spawn<S: Style>(log: &Log) -> Address<Script<S>> {
     actor::spawn(Script::new(log))
 }
 
-/// A message that notes the hour. It takes `takes` to handle.
+/// A message that notes the minute.
 #[derive(Clone)]
-struct Tick {
-    began: Instant,
-    takes: Duration,
-}
+struct Tick(Instant);
 
 impl<S: Style> Handle<Tick> for Script<S> {
     type Reply = ();
 
     fn handle(&mut self, tick: Tick, _: &mut Context<'_, Self>) {
-        self.log.note(format!("{}", (time::now() - tick.began).as_secs() / 60));
-        if !tick.takes.is_zero() {
-            sinew::sleep(tick.takes);
-        }
+        self.log.note(format!("{}", (time::now() - tick.0).as_secs() / 60));
     }
 }
 
-fn tick(began: Instant) -> Tick {
-    Tick { began, takes: Duration::ZERO }
+/// Advances the clock, and waits until the actor has handled what that lets come: until it has noted `notes` things.
+fn advance<S: Style>(clock: &TestClock, by: Duration, script: &Address<Script<S>>, log: &Log, notes: usize) {
+    clock.advance(by);
+    wait_until(|| log.len() == notes && script.is_idle());
 }
 
 #[test]
 fn a_message_for_later_comes_when_its_time_has_come_and_not_before() {
-    fn later<S: Style>() {
+    fn later<S: Style>(clock: &TestClock) {
         let (log, began) = (Log::default(), time::now());
         let script = spawn::<S>(&log);
         let timers = script.asks(move |_, cx| {
             [
-                cx.after(3 * HOUR, tick(began)),
-                cx.after(HOUR, tick(began)),
-                cx.address().tell_after(2 * HOUR, tick(began)),
-                cx.after(2 * HOUR, Tick { began: began + HOUR, takes: Duration::ZERO }),
+                cx.after(3 * HOUR, Tick(began)),
+                cx.after(HOUR, Tick(began)),
+                cx.address().tell_after(2 * HOUR, Tick(began)),
+                cx.after(2 * HOUR, Tick(began + MINUTE)),
             ]
         });
         let timers = timers.unwrap();
-        let outside = script.tell_after(4 * HOUR, tick(began));
-        sinew::sleep(HOUR - Duration::from_nanos(1));
-        assert_eq!(log.len(), 1);
+        let outside = script.tell_after(4 * HOUR, Tick(began));
+        clock.advance(HOUR - Duration::from_nanos(1));
+        assert_eq!(script.asks(|script, _| script.log.len()), Ok(1));
         timers[3].cancel();
         assert!(timers[3].is_over() && !timers[1].is_over());
-        sinew::sleep(5 * HOUR);
+        advance(clock, Duration::from_nanos(1), &script, &log, 2);
+        (3..=5).for_each(|notes| advance(clock, HOUR, &script, &log, notes));
         assert!(timers.iter().chain([&outside]).all(actor::Timer::is_over));
         assert_eq!(log.take(), ["started", "60", "120", "180", "240"]);
     }
-    by_the_clock(|rt, _| {
-        rt.run(later::<Plain>);
-        rt.run(later::<Quick>);
+    by_hand(|rt, clock| {
+        rt.run(|| later::<Plain>(clock));
+        rt.run(|| later::<Quick>(clock));
     });
 }
 
@@ -92,41 +87,63 @@ fn a_message_without_a_delay_comes_as_the_others_do() {
     });
 }
 
+/// A message that is handled when a gate opens.
+#[derive(Clone)]
+struct Slow(Instant, Arc<Semaphore>);
+
+impl Handle<Slow> for Script {
+    type Reply = ();
+
+    fn handle(&mut self, slow: Slow, _: &mut Context<'_, Self>) {
+        self.log.note(format!("{}", (time::now() - slow.0).as_secs() / 60));
+        slow.1.wait();
+    }
+}
+
 #[test]
 fn a_timer_that_ticks_again_keeps_its_times_and_merges_those_that_it_has_missed() {
-    by_the_clock(|rt, _| {
+    by_hand(|rt, clock| {
         rt.run(|| {
-            let (log, began) = (Log::default(), time::now());
+            let (log, began, gate) = (Log::default(), time::now(), Arc::new(Semaphore::new(0)));
             let script = spawn::<Plain>(&log);
-            let timer = script.asks(move |_, cx| cx.every(10 * MINUTE, tick(began))).unwrap();
-            sinew::sleep(35 * MINUTE);
-            assert!(!timer.is_over());
-            assert_eq!(log.take()[1..], ["10", "20", "30"]);
-            timer.cancel();
-            sinew::sleep(HOUR);
-            assert_eq!((log.len(), timer.is_over()), (0, true));
-            // Each message takes 35 minutes: three ticks are missed, and the next one comes in time.
-            let began = time::now();
-            let slow = Tick { began, takes: 35 * MINUTE };
+            let slow = Slow(began, Arc::clone(&gate));
             let timer = script.asks(move |_, cx| cx.every(10 * MINUTE, slow)).unwrap();
-            sinew::sleep(2 * HOUR);
+            for notes in 2..=4 {
+                gate.post(1);
+                advance(clock, 10 * MINUTE, &script, &log, notes);
+            }
+            assert_eq!(log.take()[1..], ["10", "20", "30"]);
+            // The next message takes 35 minutes: three ticks are missed, and the one after that comes in time.
+            clock.advance(10 * MINUTE);
+            wait_until(|| log.len() == 1);
+            clock.advance(35 * MINUTE);
+            gate.post(1);
+            wait_until(|| script.is_idle());
+            gate.post(1);
+            advance(clock, 5 * MINUTE, &script, &log, 2);
+            gate.post(1);
+            advance(clock, 10 * MINUTE, &script, &log, 3);
+            assert_eq!(log.take(), ["40", "80", "90"]);
             timer.cancel();
-            assert_eq!(log.take(), ["10", "50", "90"]);
-            sinew::sleep(HOUR);
-            assert!(log.take().is_empty() && script.is_idle());
+            assert!(timer.is_over());
+            clock.advance(HOUR);
+            assert_eq!(script.asks(|script, _| script.log.len()), Ok(0));
         });
     });
 }
 
 #[test]
 fn ticks_that_come_while_the_actor_is_busy_with_others_are_one() {
-    by_the_clock(|rt, _| {
+    by_hand(|rt, clock| {
         rt.run(|| {
             let (log, began) = (Log::default(), time::now());
             let script = spawn::<Plain>(&log);
-            let timer = script.asks(move |_, cx| cx.every(10 * MINUTE, tick(began))).unwrap();
-            script.asks(|_, _| sinew::sleep(35 * MINUTE)).unwrap();
-            sinew::sleep(10 * MINUTE);
+            let timer = script.asks(move |_, cx| cx.every(10 * MINUTE, Tick(began))).unwrap();
+            let held = script.hold();
+            clock.advance(35 * MINUTE);
+            held.release();
+            wait_until(|| log.len() == 2 && script.is_idle());
+            advance(clock, 5 * MINUTE, &script, &log, 3);
             timer.cancel();
             assert_eq!(log.take(), ["started", "35", "40"]);
         });
@@ -135,23 +152,27 @@ fn ticks_that_come_while_the_actor_is_busy_with_others_are_one() {
 
 #[test]
 fn a_timer_that_its_own_actor_cancels_sends_no_more() {
-    by_the_clock(|rt, _| {
+    by_hand(|rt, clock| {
         rt.run(|| {
-            let log = Log::default();
+            let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
             let script = spawn::<Plain>(&log);
-            script
-                .asks(|_, cx| {
-                    let once = cx.after(HOUR, Note("once"));
-                    let often = cx.every(HOUR, Note("often"));
-                    // Both are due by now, and their letters wait behind this one.
-                    sinew::sleep(2 * HOUR);
-                    once.cancel();
-                    often.cancel();
-                    once.cancel();
-                })
-                .unwrap();
-            sinew::sleep(3 * HOUR);
-            assert_eq!(log.take(), ["started"]);
+            let opens = Arc::clone(&gate);
+            script.tells(move |script, cx| {
+                let once = cx.after(HOUR, Note("once"));
+                let often = cx.every(HOUR, Note("often"));
+                script.log.note("set");
+                // Both are due before it goes on, and their letters wait behind this one.
+                opens.wait();
+                once.cancel();
+                often.cancel();
+                once.cancel();
+            });
+            wait_until(|| log.has("set"));
+            clock.advance(2 * HOUR);
+            gate.post(1);
+            wait_until(|| script.is_idle());
+            clock.advance(3 * HOUR);
+            assert_eq!(script.asks(|script, _| script.log.take()), Ok(vec!["started".into(), "set".into()]));
         });
     });
 }
@@ -180,7 +201,7 @@ fn ticket(counts: &Counts) -> Ticket {
 
 #[test]
 fn timers_end_with_their_actor_and_their_messages_are_dropped() {
-    by_the_clock(|rt, _| {
+    by_hand(|rt, clock| {
         rt.run(|| {
             for way in ["stop", "kill", "panic", "drop"] {
                 let (counts, log) = (Counts::default(), Log::default());
@@ -192,8 +213,8 @@ fn timers_end_with_their_actor_and_their_messages_are_dropped() {
                 let timers = timers.unwrap();
                 timers.2.cancel();
                 assert_eq!(counts.left(), 3);
-                sinew::sleep(HOUR + MINUTE);
-                assert_eq!((log.len(), counts.left()), (3, 2));
+                advance(clock, HOUR, &script, &log, 3);
+                assert_eq!(counts.left(), 2);
                 match way {
                     "stop" => script.stop(),
                     "kill" => script.kill(),
@@ -207,7 +228,7 @@ fn timers_end_with_their_actor_and_their_messages_are_dropped() {
                 }
                 wait_until(|| counts.left() == 0);
                 assert!(timers.0.is_over() && outside.is_over());
-                sinew::sleep(5 * HOUR);
+                clock.advance(5 * HOUR);
                 assert_eq!(log.len(), 4);
             }
         });
@@ -231,7 +252,7 @@ fn timers_of_an_actor_that_has_ended_send_nothing_and_keep_nothing() {
 
 #[test]
 fn timers_outlive_a_restart() {
-    by_the_clock(|rt, _| {
+    by_hand(|rt, clock| {
         rt.run(|| {
             let (log, counts) = (Log::default(), Counts::default());
             let its = log.clone();
@@ -244,7 +265,9 @@ fn timers_outlive_a_restart() {
                     cx.fail(actor::Failure::new("as it should"));
                 })
                 .unwrap();
-            sinew::sleep(2 * HOUR + MINUTE);
+            wait_until(|| log.len() == 3 && script.is_idle());
+            advance(clock, HOUR, &script, &log, 5);
+            advance(clock, HOUR, &script, &log, 6);
             let mut notes = log.take();
             notes.sort();
             assert_eq!(notes, ["often", "often", "started", "started", "stopped: failed: as it should", "ticket"]);
@@ -258,7 +281,7 @@ fn timers_outlive_a_restart() {
 /// A handler of a tick that panics does not end the timer of an actor that is restarted.
 #[test]
 fn a_timer_goes_on_after_a_tick_that_failed() {
-    by_the_clock(|rt, _| {
+    by_hand(|rt, clock| {
         rt.run(|| {
             #[derive(Clone)]
             struct Shaky(Arc<AtomicUsize>);
@@ -279,8 +302,10 @@ fn a_timer_goes_on_after_a_tick_that_failed() {
             let its = Shaky(Arc::clone(&ticks));
             let shaky = actor::supervised(Restart::always(), move || its.clone());
             shaky.ask(()).unwrap();
-            sinew::sleep(6 * HOUR + MINUTE);
-            assert_eq!(ticks.load(SeqCst), 6);
+            for number in 1..=6 {
+                clock.advance(HOUR);
+                wait_until(|| ticks.load(SeqCst) == number && shaky.is_idle());
+            }
             shaky.stop();
         });
     });
@@ -375,27 +400,6 @@ fn timers_that_are_cancelled_by_others_while_they_tick_do_no_harm() {
             script.join();
             wait_until(|| counts.left() == 0);
         });
-    });
-}
-
-#[test]
-fn a_clock_that_is_advanced_by_hand_moves_timers() {
-    alone(|| {
-        for setup in Setup::all() {
-            let clock = TestClock::stopped();
-            let rt = setup.builder().test_clock(&clock).build().unwrap();
-            rt.run(|| {
-                let log = Log::default();
-                let script = spawn::<Plain>(&log);
-                let timer = script.asks(|_, cx| cx.every(HOUR, Note("hour"))).unwrap();
-                for hours in 1..5 {
-                    clock.advance(HOUR);
-                    wait_until(|| log.len() == 1 + hours);
-                    wait_until(|| script.is_idle());
-                }
-                timer.cancel();
-            });
-        }
     });
 }
 

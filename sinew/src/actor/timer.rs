@@ -10,7 +10,7 @@ use super::traits::Handle;
 use crate::base::Deadline;
 use crate::mailbox::{Content, Mailbox};
 use crate::time;
-use crate::wait::Alarm;
+use crate::wait::{Alarm, Hold};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,17 +83,22 @@ impl<A: Handle<M>, M: Send + 'static> Wake for Clock<A, M> {
         self.alarm.clear();
         if let Some(actor) = self.actor.upgrade() {
             // A refused letter is that of an actor that has ended.
-            drop(Cell::post(actor.handle(), Tick(self)));
+            drop(Cell::post(actor.handle(), Tick { clock: self, hold: Hold::begin() }));
         }
     }
 }
 
 /// The letter of a timer whose time has come.
-struct Tick<A, M>(Arc<Clock<A, M>>);
+struct Tick<A, M> {
+    clock: Arc<Clock<A, M>>,
+    /// The time of a test stands still until the letter runs.
+    hold: Hold,
+}
 
 impl<A: Handle<M>, M: Send + 'static> Content for Tick<A, M> {
     fn run(self, mailbox: &Mailbox) {
-        let clock = self.0;
+        let Tick { clock, hold } = self;
+        drop(hold);
         if clock.is_over() {
             return;
         }
@@ -129,6 +134,10 @@ impl<A: Handle<M>, M: Send + 'static> Drop for Next<'_, A, M> {
         let missed = u32::try_from(late.as_nanos() / again.period.as_nanos()).unwrap_or(u32::MAX - 1);
         *due += again.period.saturating_mul(missed + 1);
         clock.alarm.set(Deadline::at(*due), Waker::from(Arc::clone(clock)));
+        // If it was cancelled meanwhile, that found no alarm to clear.
+        if clock.is_over() {
+            clock.alarm.clear();
+        }
     }
 }
 

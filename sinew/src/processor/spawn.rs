@@ -1,7 +1,7 @@
 //! How a strand of any kind enters a runtime.
 
 use super::cluster::{BuildError, Cluster, ClusterShared};
-use super::{Processor, make_ready_from_outside};
+use super::{Processor, make_ready};
 use crate::stack::arena::{Class, LARGEST_STACK};
 use crate::stack::pool;
 use crate::strand::blocks::Blocks;
@@ -197,7 +197,8 @@ impl<'a> Origin<'a> {
     pub(crate) fn start(&self, ready: Ready) {
         match self {
             Origin::Strand(processor, _) => processor.make_ready(ready),
-            Origin::Outside(_) => make_ready_from_outside(ready),
+            // The caller may be a waker that a processor of the cluster calls: the strand stays there.
+            Origin::Outside(_) => make_ready(ready),
         }
     }
 }
