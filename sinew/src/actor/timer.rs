@@ -10,7 +10,7 @@ use super::traits::Handle;
 use crate::base::Deadline;
 use crate::mailbox::{Content, Mailbox};
 use crate::time;
-use crate::wait::{Alarm, Hold};
+use crate::wait::Alarm;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,22 +83,17 @@ impl<A: Handle<M>, M: Send + 'static> Wake for Clock<A, M> {
         self.alarm.clear();
         if let Some(actor) = self.actor.upgrade() {
             // A refused letter is that of an actor that has ended.
-            drop(Cell::post(actor.handle(), Tick { clock: self, hold: Hold::begin() }));
+            drop(Cell::post(actor.handle(), Tick(self)));
         }
     }
 }
 
 /// The letter of a timer whose time has come.
-struct Tick<A, M> {
-    clock: Arc<Clock<A, M>>,
-    /// The time of a test stands still until the letter runs.
-    hold: Hold,
-}
+struct Tick<A, M>(Arc<Clock<A, M>>);
 
 impl<A: Handle<M>, M: Send + 'static> Content for Tick<A, M> {
     fn run(self, mailbox: &Mailbox) {
-        let Tick { clock, hold } = self;
-        drop(hold);
+        let clock = self.0;
         if clock.is_over() {
             return;
         }

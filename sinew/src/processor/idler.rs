@@ -197,13 +197,18 @@ impl Processor {
         }
     }
 
+    /// A processor that is not the sentinel leaves timers to it: nobody could tell that a processor which counts as asleep
+    /// has some in its hands.
     fn search_before_sleep(&self, announced: &Announced<'_>) -> Option<Ready> {
-        self.find(Effort::Polite).or_else(|| {
+        if announced.role() == Role::Sentinel {
+            self.cluster.drivers().fire_due();
+        }
+        self.find_ready(Effort::Polite).or_else(|| {
             if announced.role() == Role::Sentinel {
                 announced.keep_watch(self.cluster.idle().sleeping() < self.cluster.serving());
             }
             // If no sentinel will look again soon, no strand may be left.
-            if announced.is_watched() { None } else { self.find(Effort::Greedy) }
+            if announced.is_watched() { None } else { self.find_ready(Effort::Greedy) }
         })
     }
 
@@ -260,13 +265,18 @@ impl Processor {
         announced.become_sentinel();
     }
 
-    /// Returns any strand that this processor can run.
+    /// Returns any strand that this processor can run, also one for which a timer is due.
     fn find(&self, effort: Effort) -> Option<Ready> {
+        self.cluster.drivers().fire_due();
+        self.find_ready(effort)
+    }
+
+    /// Returns any strand that this processor can run.
+    fn find_ready(&self, effort: Effort) -> Option<Ready> {
         let now = self.clock.read();
         self.post.beat_pulse(now);
         self.see_arrivals();
         self.help(now);
-        self.cluster.drivers().fire_due();
         let found = self.next().or_else(|| self.look()).or_else(|| match self.detached.get() {
             true => None,
             false => self.local.search(now, effort),
