@@ -1,5 +1,5 @@
 //! What an actor waits for: an answer of another actor, or room in its mailbox. By this a cycle is found: see
-//! [`edge`](super::edge).
+//! [`edge`].
 
 use super::cell::Cell;
 use super::edge::{self, Edge, Node};
