@@ -9,9 +9,13 @@ use crate::stack::current_stack;
 use crate::strand::{After, Strand};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The largest number of letters that run in one turn of a mailbox. Mely has 10. A turn itself costs 35 ns, so
-/// with 10 an empty letter takes 16.5 ns, and with 64 it takes 14.
+/// The number of letters that run in one turn of a mailbox, if little is known of them. Mely has 10. A turn itself costs
+/// 35 ns, so with 10 an empty letter takes 16.5 ns, and with 64 it takes 14.
 const TURN_LETTERS: u32 = 64;
+
+/// The largest number of letters that run in one turn if they are known to be short. A mailbox that many others feed
+/// with a thousand letters each then has run one thousand before the next one comes.
+const LONGEST_TURN: u32 = 1024;
 
 /// A turn of a mailbox ends after a letter that has taken this long, together with the letters before it
 /// that were timed. Unmeasured beyond that.
@@ -52,6 +56,14 @@ pub(crate) fn work<C: Carrying>() {
     });
 }
 
+/// Returns the largest number of letters of a turn: 1024 of less than 64 ns, half of that for twice the time, and so on.
+#[inline]
+fn most_letters(meter: &Meter) -> u32 {
+    meter.magnitude().map_or(TURN_LETTERS, |magnitude| {
+        (LONGEST_TURN >> magnitude.saturating_sub(5).min(LONGEST_TURN.ilog2())).max(TURN_LETTERS)
+    })
+}
+
 /// Runs letters on the processor's own stack.
 struct InPlace;
 
@@ -81,7 +93,8 @@ fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
     owned.note_carrier(current_stack().map_or(address, |stack| address_of(stack.strand())));
     C::take(address);
     let weighs = owned.mailbox().cluster().weighs();
-    let mut turn = Turn { weighs, letters: 0, ns: 0, undivided: 0, timed: 0, meter: None };
+    let most = most_letters(owned.mailbox().meter());
+    let mut turn = Turn { weighs, letters: 0, most, ns: 0, undivided: 0, timed: 0, meter: None };
     let first = with_processor(|processor| processor.carriers().letters());
     // One for the whole turn, not one for each letter: that costs a nanosecond. After a panic the turn goes on.
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| turn.run::<C>(&owned, address, first))) {
@@ -111,6 +124,8 @@ fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
 struct Turn<'a> {
     weighs: bool,
     letters: u32,
+    /// The largest number of letters.
+    most: u32,
     /// What the letters weighed, with and without penalties.
     ns: u64,
     undivided: u32,
@@ -144,7 +159,8 @@ impl Turn<'_> {
                 let took = cycles().saturating_sub(began);
                 // A letter that has blocked is not timed.
                 if with_processor(|processor| processor.carriers().is_in_place(mailbox)) {
-                    self.timed += took;
+                    // A sample stands for the letters that are not timed.
+                    self.timed += took * u64::from(meter.letters_per_sample());
                     meter.note(ns_of(took));
                 }
                 self.is_over::<C>(owned, mailbox, Some(paper)) || self.timed >= cycles_in_us(TURN_US)
@@ -168,7 +184,7 @@ impl Turn<'_> {
         if !is_in_place {
             owned.come_back();
         }
-        !C::renew() || !is_in_place || self.letters >= TURN_LETTERS
+        !C::renew() || !is_in_place || self.letters >= self.most
     }
 
     /// Does what the marks of the mailbox ask for. Returns whether it is time for others.
@@ -180,5 +196,21 @@ impl Turn<'_> {
             None => owned.mailbox().take_marks(u8::MAX),
         }
         self.is_over::<C>(owned, mailbox, None)
+    }
+}
+
+#[cfg(all(test, not(sinew_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_more_letters_if_they_are_known_to_be_short() {
+        let turns = [(10, 1024), (60, 1024), (100, 512), (400, 128), (1_000, 64), (1_000_000, 64)];
+        for (ns, letters) in turns {
+            let meter = Meter::new(0);
+            assert_eq!(most_letters(&meter), TURN_LETTERS);
+            (0..100).for_each(|_| meter.note(ns));
+            assert_eq!(most_letters(&meter), letters, "letters of {ns} ns");
+        }
     }
 }

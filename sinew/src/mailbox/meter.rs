@@ -49,6 +49,18 @@ impl Meter {
         turn.is_multiple_of(SAMPLED) || self.average_ns() >= LONG_NS || self.samples.load(Relaxed) < EARLY_SAMPLES
     }
 
+    /// Returns the number of letters that one sample stands for.
+    pub(crate) fn letters_per_sample(&self) -> u32 {
+        if self.wants_sample(1) { 1 } else { SAMPLED }
+    }
+
+    /// Returns the time that a letter is expected to take, as a power of two that is not greater; `None` if too few
+    /// letters have been timed.
+    #[inline]
+    pub(crate) fn magnitude(&self) -> Option<u32> {
+        (self.samples.load(Relaxed) >= EARLY_SAMPLES).then(|| (self.average_ns() | 1).ilog2())
+    }
+
     /// Notes that a letter has taken this long.
     pub(crate) fn note(&self, ns: u64) {
         let (old, sample) = (i64::from(self.average_ns()), ns.min(u64::from(u32::MAX)) as i64);
