@@ -334,7 +334,8 @@ fn a_cycle_of_waits_for_room_is_an_error_that_names_the_actors() {
             pair.iter().for_each(|script| assert_eq!(fill(script), 1));
             inside.fetch_add(1, SeqCst);
             (0..2).for_each(|_| done.wait());
-            assert_eq!(cycles.load(SeqCst), 1);
+            // Both may find the cycle at the same time.
+            assert!(cycles.load(SeqCst) >= 1);
             pair.iter().for_each(|script| assert_eq!(script.asks(|_, _| 1), Ok(1)));
         });
     });

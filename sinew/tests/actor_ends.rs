@@ -45,7 +45,8 @@ fn stop_lets_waiting_messages_be_handled_and_gives_later_ones_back() {
             held.release();
             asker.join().unwrap();
             assert!(matches!(script.join(), End::Stopped));
-            assert!(!script.is_alive() && script.is_idle());
+            assert!(!script.is_alive());
+            wait_until(|| script.is_idle());
             assert_eq!(counts.left(), 0);
             let notes = log.take();
             assert_eq!((&notes[1][..], &notes[notes.len() - 1][..]), ("one", "stopped: stopped"));

@@ -1,5 +1,5 @@
 //! Actors of all kinds that tell, ask, stop, kill, fail and watch each other at random. Every message is handled once,
-//! given back, or dropped with its actor.
+//! given back, or dropped with its actor. SINEW_STRESS_ROUNDS=100 makes it longer.
 
 #[path = "fixture/actors.rs"]
 mod actors;

@@ -384,7 +384,7 @@ fn monitors_can_be_undone_and_do_not_keep_their_actor() {
             keeper.asks(move |_, cx| cx.monitor(&watched)).unwrap();
             let weak = keeper.downgrade();
             drop(keeper);
-            wait_until(|| weak.upgrade().is_none());
+            wait_until(|| weak.upgrade().is_none() && log.len() == 1);
             script.kill();
             assert!(matches!(script.join(), End::Killed));
             assert_eq!(log.take(), ["stopped: no address was left"]);

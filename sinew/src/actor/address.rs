@@ -399,7 +399,7 @@ impl<A: Actor> Address<A> {
         !self.handle.mailbox().word().is_active()
     }
 
-    /// Waits until the actor has ended, and returns why.
+    /// Waits until the actor has ended, and returns why. An actor that is idle when its runtime ends never does.
     ///
     /// # Panics
     /// In a task: see [`join_async`](Address::join_async).
