@@ -353,7 +353,8 @@ fn a_question_whose_time_is_up_is_not_read_and_its_message_is_dropped() {
                 asked.is_none()
             });
             assert!(task.join().unwrap());
-            assert_eq!(counts.left(), 5, "they are letters still");
+            // The question whose time was up before it was asked is none.
+            assert_eq!(counts.left(), 4, "they are letters still");
             held.release();
             assert_eq!(script.asks(|_, _| 1), Ok(1));
             assert_eq!((counts.left(), log.take().len()), (0, 1), "one was read");

@@ -251,7 +251,7 @@ fn timers_of_an_actor_that_has_ended_send_nothing_and_keep_nothing() {
 }
 
 #[test]
-fn timers_outlive_a_restart() {
+fn timers_that_an_actor_has_set_end_with_a_restart_and_those_of_others_do_not() {
     by_hand(|rt, clock| {
         rt.run(|| {
             let (log, counts) = (Log::default(), Counts::default());
@@ -266,11 +266,15 @@ fn timers_outlive_a_restart() {
                 })
                 .unwrap();
             wait_until(|| log.len() == 3 && script.is_idle());
-            advance(clock, HOUR, &script, &log, 5);
-            advance(clock, HOUR, &script, &log, 6);
+            assert_eq!(counts.left(), 0, "the message of the timer is gone");
+            drop(script.tell_after(2 * HOUR, Note("of another")));
+            script.asks(|_, cx| cx.fail(actor::Failure::new("as it should"))).unwrap();
+            wait_until(|| log.len() == 5 && script.is_idle());
+            advance(clock, 2 * HOUR, &script, &log, 6);
             let mut notes = log.take();
             notes.sort();
-            assert_eq!(notes, ["often", "often", "started", "started", "stopped: failed: as it should", "ticket"]);
+            let failed = "stopped: failed: as it should";
+            assert_eq!(notes, ["of another", "started", "started", "started", failed, failed]);
             script.stop();
             script.join();
             assert_eq!(counts.left(), 0);
@@ -278,30 +282,28 @@ fn timers_outlive_a_restart() {
     });
 }
 
-/// A handler of a tick that panics does not end the timer of an actor that is restarted.
 #[test]
-fn a_timer_goes_on_after_a_tick_that_failed() {
+fn a_timer_that_is_set_in_started_goes_on_after_a_tick_that_failed_and_is_there_once() {
     by_hand(|rt, clock| {
         rt.run(|| {
             #[derive(Clone)]
             struct Shaky(Arc<AtomicUsize>);
-            impl Actor for Shaky {}
+            impl Actor for Shaky {
+                fn started(&mut self, cx: &mut Context<'_, Self>) -> Result<(), actor::Failure> {
+                    cx.every(HOUR, 1);
+                    Ok(())
+                }
+            }
             impl Handle<u32> for Shaky {
                 type Reply = ();
                 fn handle(&mut self, odd: u32, _: &mut Context<'_, Self>) {
                     assert!(self.0.fetch_add(1, SeqCst) % 2 == odd as usize, "as it should");
                 }
             }
-            impl Handle<()> for Shaky {
-                type Reply = ();
-                fn handle(&mut self, (): (), cx: &mut Context<'_, Self>) {
-                    drop(cx.every(HOUR, 1));
-                }
-            }
             let ticks = Arc::new(AtomicUsize::new(0));
             let its = Shaky(Arc::clone(&ticks));
             let shaky = actor::supervised(Restart::always(), move || its.clone());
-            shaky.ask(()).unwrap();
+            wait_until(|| shaky.is_idle());
             for number in 1..=6 {
                 clock.advance(HOUR);
                 wait_until(|| ticks.load(SeqCst) == number && shaky.is_idle());

@@ -8,7 +8,7 @@ use super::letters::{Asked, Bounded, Look, Notice, Told};
 use super::life;
 use super::recipient::Recipient;
 use super::reply::{self, Asking, Prepared, Replier, Unposted};
-use super::timer::{self, Timer};
+use super::timer::{self, By, Timer};
 use super::traits::{Actor, Full, Handle};
 use super::untyped::Untyped;
 use super::waits;
@@ -18,6 +18,7 @@ use crate::base::clock::instant_at;
 use crate::mailbox::{self, Content, Order, Refused, Visit};
 use crate::strand::StrandArc;
 use crate::sync::oneshot;
+use crate::wait::carried;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -102,7 +103,7 @@ impl<A: Actor> Address<A> {
     where
         A: Handle<M>,
     {
-        timer::after(self, delay, message)
+        timer::after(self, By::Another, delay, message)
     }
 
     #[inline(always)]
@@ -213,6 +214,9 @@ impl<A: Actor> Address<A> {
         A: Handle<M>,
     {
         crate::wait::refuse_tasks();
+        if deadline.min(carried().deadline).is_past() {
+            return Err(AskError::TimedOut);
+        }
         if !A::BLOCKS
             && let Some(visit) = self.handle.mailbox().visit()
         {

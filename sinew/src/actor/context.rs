@@ -7,7 +7,7 @@ use super::end::{Failure, Relation};
 use super::errors::ActorId;
 use super::life;
 use super::spawn::Builder;
-use super::timer::{self, Timer};
+use super::timer::{self, By, Timer};
 use super::traits::{Actor, Handle};
 use super::untyped::Untyped;
 use crate::mailbox::{Mailbox, Order};
@@ -56,7 +56,7 @@ impl<'a, A: Actor> Context<'a, A> {
         life::note_failure::<A>(self.mailbox, failure.into());
     }
 
-    /// Spawns a child. It ends with this actor: when this one has stopped, the child is stopped, and when this one was
+    /// Spawns a child. It ends with this actor, and with a restart of this actor: when this one has stopped, the child is stopped, and when this one was
     /// killed, the child is killed. The end of the child comes to [`down`](Actor::down).
     #[track_caller]
     pub fn spawn<C: Actor>(&mut self, child: C) -> Address<C> {
@@ -95,17 +95,18 @@ impl<'a, A: Actor> Context<'a, A> {
         self.forget(&self.address().weak(), &other.untyped(), Relation::Monitor);
     }
 
-    /// Sends a message to this actor when `delay` has passed. It is not sent if the actor ends before. A timer does not
-    /// keep a runtime.
+    /// Sends a message to this actor when `delay` has passed. It is not sent if the actor ends before, or is restarted. A
+    /// timer does not keep a runtime.
     pub fn after<M: Send + 'static>(&mut self, delay: Duration, message: M) -> Timer
     where
         A: Handle<M>,
     {
-        timer::after(&self.address(), delay, message)
+        timer::after(&self.address(), By::ItsActor, delay, message)
     }
 
     /// Sends a message to this actor each time that `period` has passed. The next one is sent only when the last one
-    /// has been handled: one that is late takes the place of all that were missed. It ends with the actor.
+    /// has been handled: one that is late takes the place of all that were missed. It ends with the actor, and with a restart: set it in
+    /// [`started`](Actor::started).
     ///
     /// # Panics
     /// If `period` is zero.

@@ -98,6 +98,7 @@ fn recover<A: Actor>(owned: &Owned, failure: Failure) {
     let why = End::Failed(failure);
     let Some(wait) = wait else { return end::<A>(owned, why) };
     part_with::<A>(mailbox, &why);
+    clear::<A>(mailbox);
     if !wait.is_zero() {
         let waited = time::try_sleep(wait);
         if mailbox.word().is_killed() {
@@ -121,6 +122,22 @@ fn recover<A: Actor>(owned: &Owned, failure: Failure) {
         }
         Err(failure) => note_failure::<A>(mailbox, failure),
     }
+}
+
+/// Ends what a value has begun that is gone: its timers and its children. The next value begins its own.
+fn clear<A: Actor>(mailbox: &Mailbox) {
+    let mut shared = shared::<A>(mailbox);
+    let timers: Vec<_> = shared.timers.extract_if(.., |timer| timer.is_own()).collect();
+    let children = std::mem::take(&mut shared.children);
+    drop(shared);
+    timers.into_iter().for_each(|timer| drop(guarded(|| timer.cancel())));
+    children.into_iter().for_each(|child| orphan(&child, Order::Stop));
+}
+
+/// Ends a child.
+fn orphan(child: &Untyped, order: Order) {
+    child.annex_or_new().shared().reason.get_or_insert(End::Orphaned);
+    child.order(order);
 }
 
 /// Takes the value out, tells it that it ends, and drops it.
@@ -165,10 +182,8 @@ pub(super) fn tell_all(actor: &Untyped) {
     // So may the drop of a message that was to be sent.
     timers.into_iter().for_each(|timer| drop(guarded(|| timer.cancel())));
     annex.room.iter().for_each(|room| room.post(ENDED_ROOM));
-    for child in children {
-        child.annex_or_new().shared().reason.get_or_insert(End::Orphaned);
-        child.order(if matches!(why, End::Killed) { Order::Kill } else { Order::Stop });
-    }
+    let order = if matches!(why, End::Killed) { Order::Kill } else { Order::Stop };
+    children.into_iter().for_each(|child| orphan(&child, order));
     let id = actor.id();
     for watcher in watchers {
         if let Some(strand) = watcher.who.upgrade() {

@@ -17,6 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
+/// Longer than any program runs.
+const AGES: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 30);
+
 /// A message that will be sent. Dropping this does not cancel it.
 #[derive(Clone)]
 pub struct Timer {
@@ -45,6 +48,15 @@ impl fmt::Debug for Timer {
 pub(super) trait Ticking: Send + Sync {
     fn cancel(&self);
     fn is_over(&self) -> bool;
+    /// Says whether the actor has set it itself. Then it ends with a restart.
+    fn is_own(&self) -> bool;
+}
+
+/// The side that sets a timer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    ItsActor,
+    Another,
 }
 
 /// A timer of an actor.
@@ -56,6 +68,7 @@ struct Clock<A, M> {
     /// How the message is sent again.
     again: Option<Again<M>>,
     is_over: AtomicBool,
+    by: By,
 }
 
 struct Again<M> {
@@ -75,6 +88,10 @@ impl<A, M: Send> Ticking for Clock<A, M> {
 
     fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
+    }
+
+    fn is_own(&self) -> bool {
+        self.by == By::ItsActor
     }
 }
 
@@ -127,7 +144,7 @@ impl<A: Handle<M>, M: Send + 'static> Drop for Next<'_, A, M> {
         let mut due = again.due.lock().unwrap_or_else(PoisonError::into_inner);
         let late = time::now().saturating_duration_since(*due);
         let missed = u32::try_from(late.as_nanos() / again.period.as_nanos()).unwrap_or(u32::MAX - 1);
-        *due += again.period.saturating_mul(missed + 1);
+        *due = due.checked_add(again.period.saturating_mul(missed + 1)).unwrap_or(*due + AGES);
         clock.alarm.set(Deadline::at(*due), Waker::from(Arc::clone(clock)));
         // If it was cancelled meanwhile, that found no alarm to clear.
         if clock.is_over() {
@@ -136,8 +153,8 @@ impl<A: Handle<M>, M: Send + 'static> Drop for Next<'_, A, M> {
     }
 }
 
-pub(super) fn after<A: Handle<M>, M: Send + 'static>(actor: &Address<A>, delay: Duration, message: M) -> Timer {
-    begin(actor, Deadline::after(delay), message, None)
+pub(super) fn after<A: Handle<M>, M: Send + 'static>(actor: &Address<A>, by: By, delay: Duration, message: M) -> Timer {
+    begin(actor, by, Deadline::after(delay), message, None)
 }
 
 #[track_caller]
@@ -147,13 +164,15 @@ pub(super) fn every<A: Handle<M>, M: Clone + Send + 'static>(
     message: M,
 ) -> Timer {
     assert!(!period.is_zero(), "the period of a timer must not be zero");
-    let due = time::now() + period;
+    // A time beyond the range of the clock never comes.
+    let due = time::now().checked_add(period).unwrap_or_else(|| time::now() + AGES);
     let again = Again { period, clone: M::clone, due: Mutex::new(due) };
-    begin(actor, Deadline::at(due), message, Some(again))
+    begin(actor, By::ItsActor, Deadline::at(due), message, Some(again))
 }
 
 fn begin<A: Handle<M>, M: Send + 'static>(
     actor: &Address<A>,
+    by: By,
     deadline: Deadline,
     message: M,
     again: Option<Again<M>>,
@@ -164,6 +183,7 @@ fn begin<A: Handle<M>, M: Send + 'static>(
         message: Mutex::new(Some(message)),
         again,
         is_over: AtomicBool::new(false),
+        by,
     });
     clock.alarm.set(deadline, Waker::from(Arc::clone(&clock)));
     let ticking: Arc<dyn Ticking> = clock;
