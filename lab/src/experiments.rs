@@ -11,6 +11,7 @@ mod blocking;
 mod burst;
 mod cache_efficient;
 mod channel;
+mod chat;
 mod churn;
 mod colours;
 pub mod connections;
@@ -101,6 +102,7 @@ pub static ALL: &[&Experiment] = &[
     &pollers::POLLERS,
     &connections::CONNECTIONS,
     &hyper::HYPER,
+    &chat::CHAT,
     &files::FILES,
     &slow::SLOW,
     &memcached::MEMCACHED,

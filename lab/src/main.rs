@@ -27,7 +27,7 @@ use clap::Parser;
 
 use case::Case;
 use cli::{Cli, Command, Output};
-use peers::language::{self, Language};
+use peers::language;
 use run::plan::{Plan, Planned, Wish};
 
 /// The exit code if the arguments or a file are wrong.
@@ -84,10 +84,12 @@ fn conduct(wish: Wish, output: &Output, with_bars: bool) -> Result<ExitCode, Str
         let (name, processors) = (experiment.name, case.processors);
         eprintln!("warning: {name} on {processors} of {cpus} CPUs: the load has no CPU of its own");
     }
-    let needed = |language: &&Language| plan.cases.iter().any(|planned| planned.case.peer == language.name);
-    let needed: Vec<_> = language::ALL.into_iter().filter(needed).collect();
-    for language in needed {
-        if let Err(why) = language.build() {
+    for language in language::ALL {
+        let experiments = plan.experiments_of(language.name);
+        if experiments.is_empty() {
+            continue;
+        }
+        if let Err(why) = language.build(&experiments) {
             eprintln!("{} is skipped: {why}", language.name);
             plan.leave_out(language.name, &why);
         }

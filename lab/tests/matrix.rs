@@ -84,7 +84,8 @@ const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "th
 const NINE: [&str; 9] = ["big", "bang", "logm", "apsp", "cdict", "csll", "nqn", "trapr", "pubsub"];
 
 /// Experiments whose every server is another program.
-const OF_PROGRAMS: [&str; 6] = ["files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
+const OF_PROGRAMS: [&str; 7] =
+    ["chat", "files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
 
 /// Programs that are not compiled in: measured where they are installed or built.
 const PROGRAMS: [&str; 7] = ["go", "erlang", "caf", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
@@ -225,6 +226,7 @@ fn programs_are_measured_where_they_are_installed() {
     for experiment in ["web", "connections", "files", "slow"] {
         measured_or_refused(experiment, "nginx", "not installed");
     }
+    measured_with("chat", "erlang", "erlang is skipped: Erlang is not installed", &["--variants", "small"]);
     for experiment in ["yield", "idle", "web", "connections"] {
         measured_or_refused(experiment, "go", "go is skipped: no Go toolchain is installed");
     }

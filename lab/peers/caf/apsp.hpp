@@ -148,7 +148,7 @@ inline uint64_t sequential(uint32_t nodes) {
 inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     // A test has 2 x 2 blocks.
     uint32_t side = asked.scale > 1 ? 2 : 6;
-    auto begun = lab::now_ns();
+    lab::Stopwatch watch;
     lab::Table table;
     table.reserve(side * side);
     for (uint32_t number = 0; number < side * side; ++number)
@@ -157,7 +157,7 @@ inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     uint64_t total = 0;
     for (uint32_t i = 0; i < side * side; ++i)
         self->receive([&](uint64_t sum) { total += sum; });
-    auto reading = lab::run_ms(begun);
+    auto reading = watch.stop();
     lab::check("the sum of distances", total, sequential(side * size));
     return reading;
 }

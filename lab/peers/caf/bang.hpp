@@ -50,7 +50,7 @@ private:
 
 inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     auto messages = static_cast<uint64_t>(asked.scaled(full_messages));
-    auto begun = lab::now_ns();
+    lab::Stopwatch watch;
     auto receiver = self->spawn<Receiver>(senders * messages, caf::actor{self});
     lab::Table table;
     for (uint64_t number = 0; number < senders; ++number)
@@ -61,7 +61,7 @@ inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
         count = counted;
         sum = summed;
     });
-    auto reading = lab::run_ms(begun);
+    auto reading = watch.stop();
     lab::check<uint64_t>("messages", count, senders * messages);
     lab::check<uint64_t>("the sum", sum, messages * (senders * (senders - 1) / 2));
     return reading;

@@ -48,7 +48,7 @@ private:
 
 inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     auto pings = static_cast<uint64_t>(asked.scaled(full_pings));
-    auto begun = lab::now_ns();
+    lab::Stopwatch watch;
     lab::Table table;
     table.reserve(actors);
     for (uint32_t number = 0; number < actors; ++number)
@@ -57,7 +57,7 @@ inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     uint64_t total = 0;
     for (uint32_t number = 0; number < actors; ++number)
         self->receive([&](uint64_t pongs) { total += pongs; });
-    auto reading = lab::run_ms(begun);
+    auto reading = watch.stop();
     lab::check<uint64_t>("pongs", total, actors * pings);
     return reading;
 }

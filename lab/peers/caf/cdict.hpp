@@ -104,7 +104,7 @@ private:
 
 template <class Value>
 lab::Reading measure(int requests, uint64_t percent, size_t words, caf::scoped_actor& self) {
-    auto begun = lab::now_ns();
+    lab::Stopwatch watch;
     lab::Table table;
     table.reserve(workers);
     auto dictionary = self->spawn<Dictionary<Value>>(std::cref(table), caf::actor{self});
@@ -117,7 +117,7 @@ lab::Reading measure(int requests, uint64_t percent, size_t words, caf::scoped_a
             answers += own;
             writes += written;
         });
-    auto reading = lab::run_ms(begun);
+    auto reading = watch.stop();
     self->send(dictionary, count_atom::value);
     self->receive([&](uint64_t count) { counted = count; });
     lab::check<uint64_t>("answers", answers, workers * static_cast<uint64_t>(requests));

@@ -116,7 +116,7 @@ private:
 
 inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     auto requests = asked.scaled(full_requests);
-    auto begun = lab::now_ns();
+    lab::Stopwatch watch;
     lab::Table table;
     table.reserve(workers);
     auto list = self->spawn<List>(std::cref(table), caf::actor{self});
@@ -131,7 +131,7 @@ inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
         });
     self->send(list, size_atom::value);
     self->receive([&](uint64_t counted) { size = counted; });
-    auto reading = lab::run_ms(begun);
+    auto reading = watch.stop();
     lab::check<uint64_t>("answers", answers, workers * static_cast<uint64_t>(requests));
     lab::check("the size", size, inserted);
     return reading;

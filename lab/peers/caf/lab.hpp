@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <string>
 #include <utility>
@@ -52,9 +53,24 @@ inline uint64_t now_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-inline Reading run_ms(uint64_t begun) {
-    return {{"run_ms", static_cast<double>(now_ns() - begun) / 1e6}};
+// The CPU time of all threads.
+inline uint64_t cpu_ns() {
+    timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<uint64_t>(used.tv_sec) * 1000000000 + static_cast<uint64_t>(used.tv_nsec);
 }
+
+// The clock of a run.
+class Stopwatch {
+public:
+    Reading stop() const {
+        auto elapsed = now_ns() - begun_, used = cpu_ns() - used_;
+        return {{"run_ms", static_cast<double>(elapsed) / 1e6}, {"cpu_ms", static_cast<double>(used) / 1e6}};
+    }
+
+private:
+    uint64_t used_ = cpu_ns(), begun_ = now_ns();
+};
 
 // The generator of all peers.
 class Random {

@@ -61,7 +61,7 @@ private:
 
 inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     auto terms = asked.scaled(full_terms);
-    auto begun = lab::now_ns();
+    lab::Stopwatch watch;
     lab::Table table;
     for (uint32_t number = 0; number < pairs; ++number) {
         auto computer = self->spawn<Computer>(rate_of(number));
@@ -71,7 +71,7 @@ inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     double results[pairs];
     for (uint32_t i = 0; i < pairs; ++i)
         self->receive([&](uint32_t number, double x) { results[number] = x; });
-    auto reading = lab::run_ms(begun);
+    auto reading = watch.stop();
     double sum = 0, expected = 0;
     for (uint32_t number = 0; number < pairs; ++number) {
         double rate = rate_of(number), x = start_of(number);

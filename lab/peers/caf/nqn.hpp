@@ -123,12 +123,12 @@ private:
 
 inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     auto queens = asked.scale > 1 ? 8 : 12;
-    auto begun = lab::now_ns();
+    lab::Stopwatch watch;
     auto master = self->spawn<Master>(queens, caf::actor{self});
     self->send(master, lab::go_atom::value);
     uint64_t found = 0;
     self->receive([&](uint64_t solutions) { found = solutions; });
-    auto reading = lab::run_ms(begun);
+    auto reading = watch.stop();
     lab::check<uint64_t>("solutions", found, queens == 8 ? 92 : 14200);
     return reading;
 }

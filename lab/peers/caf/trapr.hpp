@@ -50,7 +50,7 @@ private:
 inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     auto pieces = asked.scaled(full_pieces);
     auto width = (right - left) / pieces;
-    auto begun = lab::now_ns();
+    lab::Stopwatch watch;
     lab::Table table;
     for (uint32_t part = 0; part < workers; ++part)
         table.push_back(self->spawn<Worker>(part, pieces / static_cast<int>(workers), width, caf::actor{self}));
@@ -61,7 +61,7 @@ inline lab::Reading run(const lab::Case& asked, caf::scoped_actor& self) {
     double sum = 0;
     for (auto part : parts)
         sum += part;
-    auto reading = lab::run_ms(begun);
+    auto reading = watch.stop();
     // The sum changes by far less than the tolerance if the pieces are ten times as wide.
     auto expected = area(0, pieces / 10, 10 * width);
     if (!(std::abs(sum - expected) < 1e-6))

@@ -14,13 +14,13 @@ run(Case) ->
     % A test has 2 x 2 blocks.
     Blocks = case Case of #{"scale" := _} -> 2; _ -> 6 end,
     Nodes = Blocks * ?BLOCK,
-    Begun = lab:now_ns(),
+    Watch = lab:start_watch(),
     Main = self(),
     Places = [{R, C} || R <- lists:seq(0, Blocks - 1), C <- lists:seq(0, Blocks - 1)],
     Actors = maps:from_list([{Place, spawn_link(fun() -> wait(Place, Nodes, Main) end)} || Place <- Places]),
     [Actor ! {start, mates(Place, Actors)} || {Place, Actor} <- maps:to_list(Actors)],
     Sum = lists:sum(lab:collect(length(Places))),
-    Reading = lab:run_ms(Begun),
+    Reading = lab:stop(Watch),
     lab:check("the sum of distances", Sum, sequential(Nodes)),
     Reading.
 

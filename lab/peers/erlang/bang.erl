@@ -8,7 +8,7 @@
 
 run(Case) ->
     Messages = lab:scaled(Case, ?MESSAGES),
-    Begun = lab:now_ns(),
+    Watch = lab:start_watch(),
     Main = self(),
     % The senders put their messages beside the receiver's heap: its collections then need not
     % copy a queue of up to a million.
@@ -16,7 +16,7 @@ run(Case) ->
     Senders = [spawn_link(fun() -> sender(Number, Messages, Receiver) end) || Number <- lists:seq(0, ?SENDERS - 1)],
     [Sender ! go || Sender <- Senders],
     [{Count, Sum}] = lab:collect(1),
-    Reading = lab:run_ms(Begun),
+    Reading = lab:stop(Watch),
     lab:check("messages", Count, ?SENDERS * Messages),
     lab:check("the sum", Sum, Messages * (?SENDERS * (?SENDERS - 1) div 2)),
     Reading.

@@ -8,13 +8,13 @@
 
 run(Case) ->
     Pings = lab:scaled(Case, ?PINGS),
-    Begun = lab:now_ns(),
+    Watch = lab:start_watch(),
     Sink = self(),
     Actors = [spawn_link(fun() -> wait(Number, Pings, Sink) end) || Number <- lists:seq(0, ?ACTORS - 1)],
     Table = list_to_tuple(Actors),
     [Actor ! {start, Table} || Actor <- Actors],
     Pongs = lists:sum(lab:collect(?ACTORS)),
-    Reading = lab:run_ms(Begun),
+    Reading = lab:stop(Watch),
     lab:check("pongs", Pongs, ?ACTORS * Pings),
     Reading.
 

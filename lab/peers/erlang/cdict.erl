@@ -13,13 +13,13 @@ run(#{"variant" := Variant} = Case) ->
         _ -> {20, list_to_integer(Variant)}
     end,
     Requests = lab:scaled(Case, ?REQUESTS),
-    Begun = lab:now_ns(),
+    Watch = lab:start_watch(),
     Sink = self(),
     Dictionary = spawn_link(fun() -> dictionary(#{}, 0) end),
     [spawn_link(fun() -> worker(Number, Requests, Writes, Words, Dictionary, Sink) end)
      || Number <- lists:seq(0, ?WORKERS - 1)],
     {Answers, Written} = lists:unzip(lab:collect(?WORKERS)),
-    Reading = lab:run_ms(Begun),
+    Reading = lab:stop(Watch),
     Dictionary ! {count, self()},
     [Count] = lab:collect(1),
     lab:check("answers", lists:sum(Answers), ?WORKERS * Requests),

@@ -9,14 +9,14 @@
 
 run(Case) ->
     Requests = lab:scaled(Case, ?REQUESTS),
-    Begun = lab:now_ns(),
+    Watch = lab:start_watch(),
     Sink = self(),
     List = spawn_link(fun() -> list([]) end),
     [spawn_link(fun() -> worker(Number, Requests, List, Sink) end) || Number <- lists:seq(0, ?WORKERS - 1)],
     {Answers, Inserted} = lists:unzip(lab:collect(?WORKERS)),
     List ! {size, self()},
     Size = receive {answer, Counted} -> Counted end,
-    Reading = lab:run_ms(Begun),
+    Reading = lab:stop(Watch),
     lab:check("answers", lists:sum(Answers), ?WORKERS * Requests),
     lab:check("the size", Size, lists:sum(Inserted)),
     Reading.

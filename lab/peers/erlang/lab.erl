@@ -5,7 +5,7 @@
 %% its result is wrong.
 -module(lab).
 
--export([main/0, scaled/2, now_ns/0, run_ms/1, collect/1, collect/2, check/3]).
+-export([main/0, scaled/2, now_ns/0, start_watch/0, stop/1, collect/1, collect/2, check/3]).
 -export([seed/1, next/1, number/1, below/2]).
 
 main() ->
@@ -66,7 +66,14 @@ scaled(_, Number) -> Number.
 
 now_ns() -> erlang:monotonic_time(nanosecond).
 
-run_ms(Begun) -> [{run_ms, (now_ns() - Begun) / 1.0e6}].
+%% The clock of a run. The virtual machine tells the CPU time of all of its threads in milliseconds.
+start_watch() -> {now_ns(), cpu_ms()}.
+
+stop({Begun, Used}) -> [{run_ms, (now_ns() - Begun) / 1.0e6}, {cpu_ms, cpu_ms() - Used}].
+
+cpu_ms() ->
+    {Total, _} = statistics(runtime),
+    Total.
 
 %% Waits for this number of results and returns them.
 collect(Number) -> collect(Number, []).

@@ -8,7 +8,7 @@
 
 run(Case) ->
     Terms = lab:scaled(Case, ?TERMS),
-    Begun = lab:now_ns(),
+    Watch = lab:start_watch(),
     Sink = self(),
     Numbers = lists:seq(0, ?PAIRS - 1),
     [begin
@@ -16,7 +16,7 @@ run(Case) ->
         spawn_link(fun() -> controller(Number, Terms, Computer, Sink) end)
     end || Number <- Numbers],
     Results = lists:sort(lab:collect(?PAIRS)),
-    Reading = lab:run_ms(Begun),
+    Reading = lab:stop(Watch),
     Sum = lists:sum([X || {_, X} <- Results]),
     lab:check("the sum", Sum, lists:sum([sequential(Terms, rate(Number), start(Number)) || Number <- Numbers])),
     Reading.

@@ -9,12 +9,12 @@
 
 run(Case) ->
     {Queens, Solutions} = case Case of #{"scale" := _} -> {8, 92}; _ -> {12, 14200} end,
-    Begun = lab:now_ns(),
+    Watch = lab:start_watch(),
     Master = self(),
     Workers = list_to_tuple([spawn_link(fun() -> worker(Queens, Master) end) || _ <- lists:seq(1, ?WORKERS)]),
     element(1, Workers) ! {work, [], 0},
     Found = master(Workers, 1, 1, 0),
-    Reading = lab:run_ms(Begun),
+    Reading = lab:stop(Watch),
     lab:check("solutions", Found, Solutions),
     Reading.
 

@@ -12,11 +12,11 @@ run(Case) ->
     Pieces = lab:scaled(Case, ?PIECES),
     Each = Pieces div ?WORKERS,
     Width = (?RIGHT - ?LEFT) / Pieces,
-    Begun = lab:now_ns(),
+    Watch = lab:start_watch(),
     Master = self(),
     Workers = [spawn_link(fun() -> worker(Part * Each, Each, Width, Master) end) || Part <- lists:seq(0, ?WORKERS - 1)],
     Sum = lists:foldl(fun(Worker, Sum) -> receive {part, Worker, Own} -> Sum + Own end end, 0.0, Workers),
-    Reading = lab:run_ms(Begun),
+    Reading = lab:stop(Watch),
     % The sum changes by far less than the tolerance if the pieces are ten times as wide.
     Expected = area(0, Pieces div 10, 10 * Width),
     abs(Sum - Expected) < 1.0e-6 orelse lab:check("the integral", Sum, Expected),

@@ -26,8 +26,19 @@ func (c Case) scaled(number int) int {
 	return number
 }
 
-func runMs(begun time.Time) Reading {
-	return Reading{"run_ms": float64(time.Since(begun).Nanoseconds()) / 1e6}
+// The clock of a run.
+type Stopwatch struct {
+	begun time.Time
+	used  time.Duration
+}
+
+func startWatch() Stopwatch {
+	return Stopwatch{used: cpuTime(), begun: time.Now()}
+}
+
+func (w Stopwatch) stop() Reading {
+	ms := func(time time.Duration) float64 { return float64(time.Nanoseconds()) / 1e6 }
+	return Reading{"run_ms": ms(time.Since(w.begun)), "cpu_ms": ms(cpuTime() - w.used)}
 }
 
 // Ends the program with a failed outcome if the result is wrong.

@@ -1,7 +1,5 @@
 package main
 
-import "time"
-
 const apspBlock = 50
 
 type apspWeights [apspBlock * apspBlock]uint32
@@ -28,7 +26,7 @@ func init() {
 			side = 2
 		}
 		nodes := side * apspBlock
-		begun := time.Now()
+		watch := startWatch()
 		sink := newMailbox[uint64]()
 		mailboxes := make([]*Mailbox[apspMessage], side*side)
 		for number := range mailboxes {
@@ -41,7 +39,7 @@ func init() {
 		for range mailboxes {
 			sum += sink.receive()
 		}
-		reading := runMs(begun)
+		reading := watch.stop()
 		check("the sum of distances", sum, apspSequential(nodes))
 		return reading
 	}

@@ -1,13 +1,11 @@
 package main
 
-import "time"
-
 // 1,000 actors send 1,000 messages each to one receiver, without waiting.
 func init() {
 	const senders, fullMessages = 1000, 1000
 	experiments["bang"] = func(c Case) Reading {
 		messages := c.scaled(fullMessages)
-		begun := time.Now()
+		watch := startWatch()
 		receiver, sink := newMailbox[uint64](), newMailbox[[2]uint64]()
 		go func() {
 			count, sum := uint64(0), uint64(0)
@@ -31,7 +29,7 @@ func init() {
 			sender.send(struct{}{})
 		}
 		result := sink.receive()
-		reading := runMs(begun)
+		reading := watch.stop()
 		check("messages", result[0], uint64(senders*messages))
 		check("the sum", result[1], uint64(messages*(senders*(senders-1)/2)))
 		return reading

@@ -1,14 +1,12 @@
 package main
 
-import "time"
-
 // 120 actors send pings to each other: each waits for a pong before its next ping.
 func init() {
 	const actors, fullPings = 120, 20000
 	const pong = -1
 	experiments["big"] = func(c Case) Reading {
 		pings := c.scaled(fullPings)
-		begun := time.Now()
+		watch := startWatch()
 		sink := newMailbox[int]()
 		// A message is the number of the pinging actor, or a pong.
 		mailboxes := make([]*Mailbox[int], actors)
@@ -46,7 +44,7 @@ func init() {
 		for range mailboxes {
 			total += sink.receive()
 		}
-		reading := runMs(begun)
+		reading := watch.stop()
 		check("pongs", total, actors*pings)
 		return reading
 	}

@@ -1,7 +1,5 @@
 package main
 
-import "time"
-
 type cdictRequest struct {
 	answer  *Mailbox[cdictAnswer]
 	key     uint64
@@ -25,7 +23,7 @@ func init() {
 			percent, words = 20, c.amount()
 		}
 		requests := c.scaled(fullRequests)
-		begun := time.Now()
+		watch := startWatch()
 		dictionary, sink := newMailbox[cdictRequest](), newMailbox[[2]int]()
 		last := newMailbox[int]()
 		go cdictDictionary(dictionary, words > 0, last)
@@ -58,7 +56,7 @@ func init() {
 			answers += result[0]
 			writes += result[1]
 		}
-		reading := runMs(begun)
+		reading := watch.stop()
 		dictionary.send(cdictRequest{})
 		check("answers", answers, workers*requests)
 		check("writes", last.receive(), writes)

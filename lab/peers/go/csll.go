@@ -1,7 +1,5 @@
 package main
 
-import "time"
-
 const (
 	csllContains = iota
 	csllInsert
@@ -24,7 +22,7 @@ func init() {
 	const workers, fullRequests, numbers = 20, 8000, 524287
 	experiments["csll"] = func(c Case) Reading {
 		requests := c.scaled(fullRequests)
-		begun := time.Now()
+		watch := startWatch()
 		list, sink := newMailbox[csllRequest](), newMailbox[[2]int]()
 		go csllList(list)
 		for number := 0; number < workers; number++ {
@@ -60,7 +58,7 @@ func init() {
 		last := newMailbox[int]()
 		list.send(csllRequest{answer: last, kind: csllSize})
 		size := last.receive()
-		reading := runMs(begun)
+		reading := watch.stop()
 		check("answers", answers, workers*requests)
 		check("the size", size, inserted)
 		return reading

@@ -1,7 +1,5 @@
 package main
 
-import "time"
-
 // Ten pairs of actors compute the terms of the logistic map.
 func init() {
 	const pairs, fullTerms = 10, 25000
@@ -13,7 +11,7 @@ func init() {
 	}
 	experiments["logm"] = func(c Case) Reading {
 		terms := c.scaled(fullTerms)
-		begun := time.Now()
+		watch := startWatch()
 		sink := newMailbox[result]()
 		for number := 0; number < pairs; number++ {
 			computer, controller := newMailbox[float64](), newMailbox[float64]()
@@ -37,7 +35,7 @@ func init() {
 			result := sink.receive()
 			results[result.number] = result.x
 		}
-		reading := runMs(begun)
+		reading := watch.stop()
 		sum, expected := 0.0, 0.0
 		for number, own := range results {
 			r, x := rate(number), start(number)

@@ -1,7 +1,5 @@
 package main
 
-import "time"
-
 // A board: the columns of its queens, by row. A message of the master's or for it.
 type nqnMessage struct {
 	board      []int8
@@ -18,7 +16,7 @@ func init() {
 		if c.Scale > 1 {
 			queens, expected = 8, 92
 		}
-		begun := time.Now()
+		watch := startWatch()
 		master := newMailbox[nqnMessage]()
 		team := make([]*Mailbox[[]int8], workers)
 		for number := range team {
@@ -56,7 +54,7 @@ func init() {
 				open++
 			}
 		}
-		reading := runMs(begun)
+		reading := watch.stop()
 		check("solutions", found, expected)
 		return reading
 	}

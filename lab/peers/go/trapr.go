@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"time"
 )
 
 // 100 workers compute one part each of an integral, by the trapezoid rule.
@@ -29,7 +28,7 @@ func init() {
 	experiments["trapr"] = func(c Case) Reading {
 		pieces := c.scaled(fullPieces)
 		each, width := pieces/workers, (right-left)/float64(pieces)
-		begun := time.Now()
+		watch := startWatch()
 		master := newMailbox[result]()
 		for part := 0; part < workers; part++ {
 			go func(part int) { master.send(result{part, area(part*each, each, width)}) }(part)
@@ -43,7 +42,7 @@ func init() {
 		for _, part := range parts {
 			sum += part
 		}
-		reading := runMs(begun)
+		reading := watch.stop()
 		// The sum changes by far less than the tolerance if the pieces are ten times as wide.
 		expected := area(0, pieces/10, 10*width)
 		if !(math.Abs(sum-expected) < 1e-6) {

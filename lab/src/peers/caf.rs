@@ -1,7 +1,6 @@
 //! CAF, the C++ Actor Framework: its event-based actors. The sources are in `lab/peers/caf`, one
 //! program that includes a header for each experiment.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::language::Language;
@@ -17,8 +16,14 @@ pub static CAF: Language = Language {
     extension: "hpp",
     absent: "no g++ with the headers of CAF 0.17 is installed",
     unwritten: "not written with CAF",
-    build: |_, folder: &Path| {
+    // Each header more takes a second to compile.
+    build: |folder, experiments| {
         let mut command = Command::new("g++");
+        let entries: Vec<String> = experiments.iter().map(|name| format!("{{\"{name}\", {name}::run}}")).collect();
+        command.arg(format!("-DEXPERIMENTS={}", entries.join(", ")));
+        experiments.iter().for_each(|name| {
+            command.args(["-include", &format!("{name}.hpp")]);
+        });
         command.args(["-std=c++17", "-O3", "-DNDEBUG", "-Wall", "-Wextra", "-o"]).arg(folder.join(PROGRAM));
         command.args(["main.cpp", "-lcaf_core", "-pthread"]);
         command

@@ -1,13 +1,14 @@
 //! Erlang: processes of its virtual machine. Its sources are in `lab/peers/erlang`.
 
-use std::ffi::OsString;
-use std::path::Path;
 use std::process::Command;
 
 use super::language::{Language, first_line_of};
 
 /// The name of the peer.
 pub const NAME: &str = "erlang";
+
+/// The modules that experiments share.
+const SHARED: [&str; 2] = ["lab", "histogram"];
 
 /// More processes than the largest case has.
 const MOST_PROCESSES: &str = "4000000";
@@ -18,9 +19,10 @@ pub static ERLANG: Language = Language {
     extension: "erl",
     absent: "Erlang is not installed",
     unwritten: "not written in Erlang",
-    build: |sources, folder| {
+    build: |folder, experiments| {
         let mut command = Command::new("erlc");
-        command.arg("-o").arg(folder).args(modules(sources));
+        command.arg("-o").arg(folder);
+        command.args(SHARED.iter().chain(experiments).map(|module| format!("{module}.erl")));
         command
     },
     start: |folder, case| {
@@ -32,16 +34,7 @@ pub static ERLANG: Language = Language {
         command
     },
     version: || {
-        let release = "io:format(\"Erlang/OTP ~s, ERTS ~s~n\", [erlang:system_info(otp_release), erlang:system_info(version)]), halt().";
+        let release = "io:format(\"Erlang/OTP ~s~n\", [erlang:system_info(otp_release)]), halt().";
         first_line_of(Command::new("erl").args(["-noinput", "-boot", "start_clean", "-eval", release]))
     },
 };
-
-/// Returns the files that are modules, in order.
-fn modules(sources: &Path) -> Vec<OsString> {
-    let entries = std::fs::read_dir(sources).into_iter().flatten().flatten();
-    let mut names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();
-    names.retain(|name| Path::new(name).extension().is_some_and(|end| end == ERLANG.extension));
-    names.sort();
-    names
-}

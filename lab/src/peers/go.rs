@@ -1,6 +1,5 @@
 //! Go: goroutines. Its sources are in `lab/peers/go`.
 
-use std::path::Path;
 use std::process::Command;
 
 use super::language::{Language, first_line_of};
@@ -16,7 +15,7 @@ pub static GO: Language = Language {
     extension: "go",
     absent: "no Go toolchain is installed",
     unwritten: "not written in Go",
-    build: |_, folder: &Path| {
+    build: |folder, _| {
         let mut command = Command::new("go");
         command.args(["build", "-o"]).arg(folder.join(PROGRAM)).arg(".");
         command

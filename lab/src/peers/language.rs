@@ -27,9 +27,9 @@ pub struct Language {
     pub absent: &'static str,
     /// Why it takes no part in an experiment.
     pub unwritten: &'static str,
-    /// Returns the command that builds the sources of the first folder into the second one. It
-    /// runs in the first.
-    pub build: fn(&Path, &Path) -> Command,
+    /// Returns the command that builds the program into a folder. It runs in the folder of the
+    /// sources. Other experiments than these may be left out.
+    pub build: fn(&Path, &[&str]) -> Command,
     /// Returns the command that starts the program in a folder. The case follows as its last
     /// argument.
     pub start: fn(&Path, &Case) -> Command,
@@ -69,15 +69,15 @@ impl Language {
         self.sources().join(format!("{experiment}.{}", self.extension)).exists()
     }
 
-    /// Builds the program into a folder of [`programs`].
+    /// Builds the program for these experiments, into a folder of [`programs`].
     ///
     /// # Errors
     /// Says why it cannot be built.
-    pub fn build(&self) -> Result<(), String> {
-        self.build_into(&programs())
+    pub fn build(&self, experiments: &[&str]) -> Result<(), String> {
+        self.build_into(&programs(), experiments)
     }
 
-    fn build_into(&self, programs: &Path) -> Result<(), String> {
+    fn build_into(&self, programs: &Path, experiments: &[&str]) -> Result<(), String> {
         let (sources, folder) = (self.sources(), programs.join(self.name));
         if !sources.is_dir() {
             return Err(format!("its sources are not in {}", sources.display()));
@@ -86,7 +86,7 @@ impl Language {
         if (self.version)().is_none() {
             return Err(self.absent.to_owned());
         }
-        let mut build = (self.build)(&sources, &folder);
+        let mut build = (self.build)(&folder, experiments);
         let built = build.current_dir(sources).stdin(Stdio::null()).output();
         let built = built.map_err(|error| format!("{}: {error}", build.get_program().display()))?;
         match built.status.success() {
@@ -134,3 +134,6 @@ pub(super) fn first_line_of(command: &mut Command) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     output.status.success().then(|| text.lines().next().unwrap_or_default().trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,6 +119,15 @@ impl Plan {
         Plan { depth, cases, repeats, budget, limit, refusals }
     }
 
+    /// Returns the experiments that a peer is measured by, each once.
+    pub fn experiments_of(&self, peer: &str) -> Vec<&'static str> {
+        let own = self.cases.iter().filter(|planned| planned.case.peer == peer);
+        let mut names: Vec<&str> = own.map(|planned| planned.experiment.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Leaves out a peer that cannot be built.
     pub fn leave_out(&mut self, peer: &str, why: &str) {
         self.cases.retain(|planned| planned.case.peer != peer);
