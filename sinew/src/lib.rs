@@ -20,6 +20,7 @@ pub mod signal;
 #[doc = include_str!("../docs/soundness.md")]
 pub mod soundness {}
 mod stack;
+pub mod stand;
 mod strand;
 pub mod sync;
 pub mod task;

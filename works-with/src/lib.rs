@@ -31,6 +31,9 @@ mod pages {
     #[doc = include_str!("../../docs/guide/src/events.md")]
     struct Events;
 
+    #[doc = include_str!("../../docs/guide/src/actors.md")]
+    struct Actors;
+
     #[doc = include_str!("../../docs/guide/src/migrating.md")]
     struct Migrating;
 

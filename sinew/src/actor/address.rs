@@ -3,7 +3,8 @@
 use super::cell::Cell;
 use super::end::{Down, End};
 use super::errors::{ActorId, AskError, Reason, TellError};
-use super::letters::{Asked, Bounded, Notice, Told};
+use super::letters::{Asked, Bounded, Look, Notice, Told};
+use super::life;
 use super::recipient::Recipient;
 use super::reply::{self, Asking, Replier, Unposted};
 use super::timer::{self, Timer};
@@ -12,12 +13,13 @@ use super::untyped::Untyped;
 use super::waits;
 use super::weak::{Anchor, Weak};
 use crate::base::Deadline;
-use crate::mailbox::{self, Content, Order, Refused};
+use crate::mailbox::{self, Content, Order, Refused, Visit};
 use crate::strand::StrandArc;
 use crate::sync::oneshot;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -209,9 +211,35 @@ impl<A: Actor> Address<A> {
         A: Handle<M>,
     {
         crate::wait::refuse_tasks();
+        if !A::BLOCKS
+            && let Some(visit) = self.handle.mailbox().visit()
+        {
+            return self.ask_in_place(visit, message);
+        }
         let _waiting = waits::begin(&self.handle).map_err(AskError::Cycle)?;
         self.enter_room_to_ask(true)?;
         reply::ask(deadline, |replier| self.post_question(message, replier))
+    }
+
+    /// Handles a question at once, on the caller's stack. The visit ends when the handler has returned.
+    #[inline]
+    fn ask_in_place<M: Send + 'static>(&self, visit: Visit<'_>, message: M) -> Result<A::Reply, AskError>
+    where
+        A: Handle<M>,
+    {
+        let mailbox = self.handle.mailbox();
+        let handled =
+            catch_unwind(AssertUnwindSafe(|| Cell::<A>::with(mailbox, |actor, cx| actor.handle(message, cx))));
+        let reply = match handled {
+            Ok(reply) => reply.ok_or(AskError::Stopped),
+            Err(payload) => {
+                life::note_panic::<A>(mailbox, payload);
+                Err(AskError::Panicked)
+            }
+        };
+        drop(visit);
+        mailbox::spend();
+        reply
     }
 
     /// Asks as [`ask`](Address::ask) does, for tasks. The question is sent when the future is first polled. If the
@@ -318,6 +346,14 @@ impl<A: Actor> Address<A> {
             Some(_) => self.post_bounded(asked),
         };
         posted.map_err(|(refused, asked)| (Reason::from(refused).into(), asked.replier))
+    }
+
+    /// Calls `look` with the value of the actor, as if it were a message. Returns `None` if the actor has ended.
+    pub(crate) fn look<R: Send + 'static>(&self, look: impl FnOnce(&mut A) -> R + Send + 'static) -> Option<R> {
+        let (sender, seen) = oneshot::channel();
+        let look = move |actor: &mut A| drop(sender.send(look(actor)));
+        Cell::post(&self.handle, Look::<A, _> { look, actor: PhantomData }).ok()?;
+        seen.recv().ok()
     }
 
     /// Ends the actor when the messages that wait have been handled. From now on messages come back to their senders.

@@ -33,6 +33,7 @@ unsafe impl<A: Send> Sync for Cell<A> {}
 unsafe impl<A: Send> Send for Cell<A> {}
 
 impl<A: Actor> State for Cell<A> {
+    const BLOCKS: bool = A::BLOCKS;
     const NATURE: Option<&'static Nature> = Some(&Nature {
         attend: life::attend::<A>,
         note_panic: life::note_panic::<A>,

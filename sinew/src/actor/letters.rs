@@ -91,3 +91,15 @@ impl<A: Actor> Content for Notice<A> {
         Cell::<A>::with(mailbox, |actor, cx| actor.down(self.down, cx));
     }
 }
+
+/// A look at the value of an actor.
+pub(super) struct Look<A, F> {
+    pub(super) look: F,
+    pub(super) actor: PhantomData<fn(A)>,
+}
+
+impl<A: Actor, F: FnOnce(&mut A)> Content for Look<A, F> {
+    fn run(self, mailbox: &Mailbox) {
+        Cell::<A>::with(mailbox, |actor, _| (self.look)(actor));
+    }
+}

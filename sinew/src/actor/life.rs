@@ -8,6 +8,7 @@ use super::restart::Factory;
 use super::traits::Actor;
 use super::untyped::Untyped;
 use crate::base::atomic::{SeqCst, fence};
+use crate::cancel::shield;
 use crate::mailbox::{Mailbox, Order, Owned, mark};
 use crate::time;
 use std::any::Any;
@@ -49,8 +50,8 @@ pub(super) fn attend<A: Actor>(owned: &Owned) {
 }
 
 /// Notes that a handler has panicked.
-pub(super) fn note_panic<A: Actor>(owned: &Owned, payload: Box<dyn Any + Send>) {
-    note_failure::<A>(owned.mailbox(), Failure::panicked(&*payload));
+pub(super) fn note_panic<A: Actor>(mailbox: &Mailbox, payload: Box<dyn Any + Send>) {
+    note_failure::<A>(mailbox, Failure::panicked(&*payload));
     // Dropping the payload might panic again.
     std::mem::forget(payload);
 }
@@ -114,8 +115,8 @@ fn recover<A: Actor>(owned: &Owned, failure: Failure) {
 /// Takes the value out, tells it that it ends, and drops it.
 fn part_with<A: Actor>(mailbox: &Mailbox, why: &End) {
     if let Some(mut value) = Cell::<A>::of(mailbox).take_value() {
-        // The hook of panics has reported it.
-        let _ = guarded(|| value.stopped(why));
+        // A kill cancels what blocks in a handler, but not here. A panic has been reported by its hook.
+        let _ = guarded(|| shield(|| value.stopped(why)));
         let _ = guarded(|| drop(value));
     }
 }

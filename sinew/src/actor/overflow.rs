@@ -31,6 +31,11 @@ impl Overflow {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the number of messages that wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting().len()
+    }
+
     /// Discards all messages: the actor has ended.
     pub(super) fn discard(&self) {
         while let Some(message) = { self.waiting().pop_front() } {

@@ -36,6 +36,13 @@ pub trait Actor: Sized + Send + 'static {
     /// How many messages may wait, and what happens to one more.
     const MAILBOX: Mailbox = Mailbox::UNBOUNDED;
 
+    /// Whether the actor's handlers may block. A promise not to makes it faster: the actor runs without a stack of
+    /// its own, and a question to an actor that is idle is answered on the stack of the fibre that asks.
+    ///
+    /// If such a handler blocks all the same, it panics as a task does, or it delays the fibre that asks beyond its
+    /// deadline.
+    const BLOCKS: bool = true;
+
     /// Runs before the first message, and after each restart.
     ///
     /// # Errors

@@ -52,9 +52,33 @@ pub(crate) fn work<C: Carrying>() {
     });
 }
 
+/// Runs letters on the processor's own stack.
+struct InPlace;
+
+impl Carrying for InPlace {
+    #[inline(always)]
+    fn take(_: usize) {}
+
+    #[inline(always)]
+    fn renew() -> bool {
+        true
+    }
+}
+
+/// Runs a turn of a mailbox whose letters do not block, on the processor's own stack.
+pub(super) fn run_in_place(owned: Owned) -> After {
+    let address = owned.mailbox().address();
+    match run_turn::<InPlace>(owned, address) {
+        None => After::Idle,
+        // The processor has the mailbox in its hands all the time.
+        Some(_) => After::Yielded,
+    }
+}
+
 /// Runs letters until there are none, or until it is time for others. Returns the mailbox if it has letters.
 fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
-    owned.note_carrier(current_stack().map_or(0, |stack| address_of(stack.strand())));
+    // Without a carrier the mailbox itself stands for it.
+    owned.note_carrier(current_stack().map_or(address, |stack| address_of(stack.strand())));
     C::take(address);
     let weighs = owned.mailbox().cluster().weighs();
     let mut turn = Turn { weighs, letters: 0, ns: 0, undivided: 0, timed: 0, meter: None };
@@ -63,7 +87,7 @@ fn run_turn<C: Carrying>(owned: Owned, address: usize) -> Option<Owned> {
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| turn.run::<C>(&owned, address, first))) {
         turn.meter.into_iter().for_each(Meter::note_panic);
         match owned.mailbox().nature() {
-            Some(nature) => (nature.note_panic)(&owned, payload),
+            Some(nature) => (nature.note_panic)(owned.mailbox(), payload),
             // The panic hook has reported it. Dropping the payload might panic again.
             None => std::mem::forget(payload),
         }

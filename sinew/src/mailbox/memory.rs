@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::carrier::Carrier;
-use super::carry;
+use super::carry::{self, address_of};
 use super::letter::{Letter, Load, Pile, Unread};
 use super::meter::Meter;
 use super::word::{Rested, Word};
@@ -68,7 +68,7 @@ pub(crate) struct Nature {
     /// Does what the [marks](mark) ask for, and takes them away.
     pub(crate) attend: fn(&Owned),
     /// Notes that a letter has panicked.
-    pub(crate) note_panic: fn(&Owned, Box<dyn Any + Send>),
+    pub(crate) note_panic: fn(&Mailbox, Box<dyn Any + Send>),
     /// Returns what else the layer above keeps for the mailbox, whatever its type is. Makes it if there is none
     /// and the flag says so.
     pub(crate) annex: fn(&Mailbox, bool) -> Option<&(dyn Any + Send + Sync)>,
@@ -80,6 +80,8 @@ pub(crate) struct Nature {
 pub(crate) trait State: Send + Sync + 'static {
     /// What the layer does for the mailbox, if that can end.
     const NATURE: Option<&'static Nature> = None;
+    /// Whether letters may block. If not, they run without a carrier.
+    const BLOCKS: bool = true;
 }
 
 /// Aligned as strands are to be.
@@ -91,7 +93,7 @@ struct Allocation<S> {
 
 impl<S: State> Allocation<S> {
     const KIND: &'static Kind = &Kind {
-        run: Mailbox::run,
+        run: if S::BLOCKS { Mailbox::run } else { Mailbox::run_in_place },
         free: Self::abandon,
         weigh: Mailbox::weigh,
         nature: match S::NATURE {
@@ -336,6 +338,16 @@ impl Mailbox {
         after
     }
 
+    /// Runs letters that do not block, on the processor's own stack. If one blocks all the same, it panics as a task
+    /// does.
+    fn run_in_place(strand: &Strand) -> After {
+        with_current(|processor| {
+            let processor = processor.expect("strands run on processors");
+            let _running = processor.begin_task(strand);
+            processor.carriers().hand_to_itself(address_of(strand), || carry::run_in_place(Owned::of(strand)))
+        })
+    }
+
     /// Notes that the carrier has left its processor with the mailbox.
     fn note_left(&self) {
         let carrier = std::ptr::with_exposed_provenance::<Strand>(self.carrier.address());
@@ -380,7 +392,8 @@ impl Mailbox {
     /// Says whether the calling strand runs a letter of this mailbox.
     pub(crate) fn is_carried_by_caller(&self) -> bool {
         let carrier = self.carrier.address();
-        carrier != 0 && crate::stack::current_stack().is_some_and(|stack| carry::address_of(stack.strand()) == carrier)
+        let is_caller = || crate::stack::current_stack().map_or(self.address(), |stack| address_of(stack.strand()));
+        carrier != 0 && is_caller() == carrier
     }
 }
 
@@ -397,6 +410,12 @@ impl Owned {
         let strand = NonNull::new(std::ptr::with_exposed_provenance_mut::<Strand>(address));
         // The processor handed over a strand of the kind whose `run` is above, and forgets it.
         Owned { mailbox: container(strand.expect("a carrier is resumed with a mailbox")) }
+    }
+
+    /// Takes the mailbox that a processor runs.
+    fn of(strand: &Strand) -> Owned {
+        // The kind of the strand is that of a mailbox: this is for its `run`.
+        Owned { mailbox: container(NonNull::from(strand)) }
     }
 
     #[inline]

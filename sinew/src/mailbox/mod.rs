@@ -8,6 +8,7 @@ mod meter;
 #[cfg(all(test, sinew_loom))]
 mod models;
 mod post;
+mod visit;
 mod word;
 
 pub(crate) use carry::{Carrying, work};
@@ -15,4 +16,5 @@ pub(crate) use letter::{Content, Enclosed, Unread};
 pub(crate) use memory::{Handle, Mailbox, Nature, Owned, State, mark};
 pub(crate) use meter::Meter;
 pub(crate) use post::{Refused, spend};
+pub(crate) use visit::Visit;
 pub(crate) use word::Order;

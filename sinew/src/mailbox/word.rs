@@ -280,6 +280,14 @@ impl<'a> Word<'a> {
         self.0.fetch_or(ACTIVE, Relaxed);
     }
 
+    /// `idle -> ACTIVE`, if nothing else is known of the mailbox. Returns whether the caller owns it now. By any thread
+    /// that has a handle.
+    #[must_use]
+    pub(crate) fn visit(self) -> bool {
+        // Acquire: the new owner sees what the last one left; pairs with the Release in `rest`.
+        self.0.compare_exchange(0, ACTIVE, Acquire, Relaxed).is_ok()
+    }
+
     /// Returns whether no handle is left. The owner may [revive](Word::revive) the mailbox.
     pub(crate) fn is_abandoned(self) -> bool {
         self.0.load(Relaxed) & ABANDONED != 0

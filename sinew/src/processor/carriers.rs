@@ -60,6 +60,15 @@ impl Carriers {
         self.handed.get() == mailbox
     }
 
+    /// Calls `f` while the mailbox at this address runs on the processor's own stack.
+    #[inline]
+    pub(crate) fn hand_to_itself<R>(&self, mailbox: usize, f: impl FnOnce() -> R) -> R {
+        self.handed.set(mailbox);
+        let result = f();
+        self.handed.set(0);
+        result
+    }
+
     /// Says how the dispatch of the mailbox ended. By its carrier, which is in place.
     #[inline]
     pub(crate) fn end(&self, after: After) {

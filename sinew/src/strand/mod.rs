@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub(crate) mod blocks;
+mod depot;
 mod header;
 mod ids;
 pub(crate) mod join;
