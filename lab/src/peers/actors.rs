@@ -16,7 +16,9 @@ pub mod ractor;
 pub mod sinew;
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::{Contender, DEFAULT, Kind, Peer, language};
 use crate::case::{Case, Outcome};
@@ -65,6 +67,28 @@ pub trait System: Sized + Send + Sync + 'static {
     /// Sends a message. The actor has not ended.
     fn tell<B: Behaviour<Self>>(to: &Self::Address<B>, message: B::Message);
 
+    /// Sends a message after the time `first`, and then in each period, until `is_over`. A system without timers of its
+    /// own has a strand for each.
+    fn every<B: Behaviour<Self>>(
+        to: &Self::Address<B>,
+        first: Duration,
+        period: Duration,
+        message: fn() -> B::Message,
+        is_over: &'static AtomicBool,
+    ) {
+        let (to, mut due) = (to.clone(), Instant::now() + first);
+        Self::Strands::spawn(async move {
+            loop {
+                Self::Strands::sleep(due.saturating_duration_since(Instant::now())).await;
+                if is_over.load(Ordering::Relaxed) {
+                    return 0;
+                }
+                Self::tell(&to, message());
+                due += period;
+            }
+        });
+    }
+
     /// Spawns an actor that has a sum.
     fn spawn_sum() -> Self::Asked;
 
@@ -79,6 +103,9 @@ pub trait Behaviour<S: System>: Send + Unpin + 'static {
     /// Whether many others send to it, or it sends to many: a hub, as the thesis calls it. Only
     /// Sinew makes use of that.
     const IS_HUB: bool = false;
+
+    /// Whether Sinew is told that it might block. That is Sinew's default.
+    const BLOCKS: bool = true;
 
     fn receive(&mut self, message: Self::Message) -> Flow;
 }
