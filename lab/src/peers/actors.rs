@@ -67,6 +67,11 @@ pub trait System: Sized + Send + Sync + 'static {
     /// Sends a message. The actor has not ended.
     fn tell<B: Behaviour<Self>>(to: &Self::Address<B>, message: B::Message);
 
+    /// Sends a message to each of these actors.
+    fn tell_all<B: Behaviour<Self>>(to: &[Self::Address<B>], mut message: impl FnMut() -> B::Message) {
+        to.iter().for_each(|to| Self::tell(to, message()));
+    }
+
     /// Sends a message after the time `first`, and then in each period, until `is_over`. A system without timers of its
     /// own has a strand for each.
     fn every<B: Behaviour<Self>>(

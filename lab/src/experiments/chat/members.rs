@@ -125,13 +125,21 @@ impl Post {
 /// A message to a session. A token is the state of a generator.
 pub enum Message {
     /// The client has sent something.
-    Send { token: u64, due_ns: u64 },
+    Send {
+        token: u64,
+        due_ns: u64,
+    },
     /// The session's own timer.
     Tick,
     /// A message of another session.
-    Deliver { post: Post, token: u64 },
+    Deliver {
+        post: Post,
+        token: u64,
+    },
     /// The same, if another receiver has the token.
-    Copy { post: Post },
+    Copy {
+        post: Post,
+    },
     Report,
 }
 
@@ -303,7 +311,7 @@ impl<S: System> Behaviour<S> for Group<S> {
                     self.world.proceed(token);
                     return Flow::GoOn;
                 };
-                others.iter().for_each(|other| S::tell(other, Message::Copy { post: post.clone() }));
+                S::tell_all(others, || Message::Copy { post: post.clone() });
                 S::tell(last, Message::Deliver { post, token });
             }
             Posted::Report => {

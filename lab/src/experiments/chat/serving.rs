@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::members::{Directory, Group, Log, Message, Posted, Report, Session, Store, World};
 use super::population::Population;
 use super::tally::{self, Tally};
-use super::{FLIGHT, LONGEST, OPEN, PERIOD, TIMED};
+use super::{FLIGHT, LONGEST, OPEN, PERIOD, SMALL_OPEN, TIMED};
 use crate::case::{Case, Outcome, Reading};
 use crate::experiments::actors::Random;
 use crate::measure::procfs::resident_bytes;
@@ -37,7 +37,7 @@ impl Benchmark for Serving {
         let mut earlier = Tally::default();
         let phase = match case.variant.as_str() {
             TIMED => timed(world, case.window()).await,
-            OPEN => {
+            OPEN | SMALL_OPEN => {
                 let peak = closed(world, &case).await;
                 let rate = peak.sent_per_s() / 2.0;
                 earlier = peak.tally;
@@ -45,7 +45,6 @@ impl Benchmark for Serving {
             }
             _ => closed(world, &case).await,
         };
-        ask_all(world).await;
         let sent = earlier.sent + phase.tally.sent;
         let delivered = earlier.latency.count() + phase.tally.latency.count();
         if let Err(wrong) = audit(&world.report, sent, delivered) {
@@ -100,9 +99,9 @@ fn populate<S: System>(sessions: usize) -> &'static World<S> {
         session
     });
     let sessions = sessions.collect();
-    let groups = subscribers.into_iter().map(|subscribers| {
-        S::spawn(Group { world, subscribers: subscribers.into_boxed_slice(), messages: 0 })
-    });
+    let groups = subscribers
+        .into_iter()
+        .map(|subscribers| S::spawn(Group { world, subscribers: subscribers.into_boxed_slice(), messages: 0 }));
     let groups = groups.collect();
     let store = S::spawn(Store { world, messages: 0, bytes: 0, newest: 0 });
     assert!(world.directory.set(Directory { sessions, groups, store }).is_ok(), "filled once");
@@ -159,12 +158,15 @@ async fn timed<S: System>(world: &'static World<S>, window: Duration) -> Phase {
     Phase { tally: tally::take(), sent, delivered, elapsed }
 }
 
-/// Waits until the last receiver of each of these messages has it. The others then have it at least in their mailbox.
-async fn arrived<S: System>(world: &World<S>, messages: u64) {
+/// Waits until all receivers of these messages have them, and asks all actors for their counts.
+async fn arrived<S: System>(world: &'static World<S>, messages: u64) {
     while world.retired.load(Ordering::Relaxed) != messages {
         S::Strands::sleep(LOOK).await;
     }
     world.retired.store(0, Ordering::Relaxed);
+    // The last subscribers of all groups have their messages. The others have theirs at least in their mailboxes, before
+    // the question.
+    ask_all(world).await;
 }
 
 /// Asks all actors for their counts, and waits for the sums.

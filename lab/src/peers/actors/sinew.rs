@@ -120,6 +120,18 @@ impl System for Sinew {
         assert!(to.tell(Letter::<B>(message)).is_ok(), "an actor that has not ended");
     }
 
+    /// Asks for the memory of actors some actors ahead.
+    fn tell_all<B: Behaviour<Sinew>>(to: &[Address<Host<B>>], mut message: impl FnMut() -> B::Message) {
+        const AHEAD: usize = 8;
+        to.iter().take(AHEAD).for_each(Address::prefetch);
+        for (place, one) in to.iter().enumerate() {
+            if let Some(soon) = to.get(place + AHEAD) {
+                soon.prefetch();
+            }
+            Sinew::tell(one, message());
+        }
+    }
+
     /// A timer of the actor's own. It ends with the actor, so it need not know when it is over.
     fn every<B: Behaviour<Sinew>>(
         to: &Address<Host<B>>,

@@ -3,14 +3,17 @@
 
 use std::fmt::Write;
 
-use super::{Axis, BOLD_LETTER, Caption, LETTER, MICROSECONDS, WIDTH, class, close, escaped, line, open, runs_of, text};
+use super::{
+    Axis, BOLD_LETTER, Caption, LETTER, MICROSECONDS, WIDTH, class, close, escaped, line, open, runs_of, text,
+};
 use crate::experiments::{Experiment, Metric};
 use crate::measure::latency::{LETTERS, QUANTILES};
 use crate::report::figures::{Unit, head};
 use crate::table::Group;
 
 /// The quantiles at both ends of a box, and the box's share of a row's height. A box that is drawn later covers others.
-const BOXES: [(&str, &str, f64); 4] = [("p99", "p999", 0.15), ("p1", "p99", 0.3), ("p10", "p90", 0.6), ("p25", "p75", 1.0)];
+const BOXES: [(&str, &str, f64); 4] =
+    [("p99", "p999", 0.15), ("p1", "p99", 0.3), ("p10", "p90", 0.6), ("p25", "p75", 1.0)];
 
 pub fn draw(html: &mut String, experiment: &Experiment, beside: &Metric, group: &Group) {
     const ROW: f64 = 26.0;
