@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
-/// How far ahead the memory of members is asked for. A chat of a million actors whose groups have 550 members delivers 1.15
-/// times as many messages with 8. Other distances are unmeasured.
+/// How far ahead the memory of members is asked for. In a chat of a million actors, groups of 550 addresses deliver 1.15
+/// times as many messages with 8 as with 0. Other distances are unmeasured.
 const AHEAD: usize = 8;
 
 /// Actors that get the same messages. Actors that have ended leave it by themselves, with the next message.

@@ -83,3 +83,33 @@ pub fn draw(html: &mut String, experiment: &Experiment, beside: &Metric, group: 
     }
     close(html);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+    use crate::rows::Row;
+
+    #[test]
+    fn a_peer_has_a_box_for_each_pair_that_was_measured_and_its_other_figure() {
+        let experiment = crate::experiments::find("chat").expect("chat");
+        let case = |peer: &str| Case {
+            experiment: "chat".to_owned(),
+            peer: peer.to_owned(),
+            processors: 1,
+            threads: 100,
+            variant: "closed".to_owned(),
+            seconds: 1.0,
+        };
+        let row = |peer, name, value| Row::new(&case(peer), experiment.metric(name).expect("a metric"), vec![value]);
+        let times = [("p1_us", 3.0), ("p25_us", 10.0), ("p50_us", 30.0), ("p75_us", 90.0), ("p99_us", 900.0)];
+        let mut rows: Vec<Row> = times.iter().map(|&(name, time)| row("ractor", name, time)).collect();
+        rows.push(row("ractor", "deliveries_per_s", 1.5e6));
+        rows.push(row("erlang", "deliveries_per_s", 1.0));
+        let mut html = String::new();
+        draw(&mut html, experiment, &experiment.metrics[0], &Group::all(experiment, &rows)[0]);
+        assert_eq!(html.matches("<rect").count(), 2, "{html}");
+        assert!(html.contains("ractor: 3.00 µs to 900 µs") && html.contains("ractor: 10.0 µs to 90.0 µs"), "{html}");
+        assert!(html.contains(">1.50 M/s<") && !html.contains("<circle") && !html.contains("erlang"), "{html}");
+    }
+}
