@@ -263,6 +263,9 @@ pub enum Plot {
     Lines { metric: &'static str },
     /// Times over quantiles, from the metrics of [`crate::measure::latency`].
     Quantiles,
+    /// Letter values: boxes of times for each peer, from the same metrics, with a metric as a mark
+    /// beside them.
+    Letters { beside: &'static str },
 }
 
 pub struct Model {

@@ -84,8 +84,7 @@ const READING: [&str; 4] = ["sinew/default", "sinew/default/epoll", "tokio", "th
 const NINE: [&str; 9] = ["big", "bang", "logm", "apsp", "cdict", "csll", "nqn", "trapr", "pubsub"];
 
 /// Experiments whose every server is another program.
-const OF_PROGRAMS: [&str; 7] =
-    ["chat", "files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
+const OF_PROGRAMS: [&str; 6] = ["files", "slow", "memcached", "memcached-beside", "memcached-skew", "memcached-memory"];
 
 /// Programs that are not compiled in: measured where they are installed or built.
 const PROGRAMS: [&str; 7] = ["go", "erlang", "caf", "nginx", "memcached", "sinew/web", "sinew/web/epoll"];
@@ -157,6 +156,7 @@ fn takes_part(experiment: &str, peer: &str) -> bool {
         "annotations" => ["sinew/coloured", "sinew/coloured/time"].contains(&peer),
         "penalty" | "cache-efficient" => EVENTS.contains(&peer),
         "tell" | "ask" | "spawn-actors" | "actors" => ACTORS.contains(&peer),
+        "chat" => ACTORS.contains(&peer) || peer == "erlang",
         nine if NINE.contains(&nine) => ACTORS.contains(&peer) || ["go", "erlang", "caf"].contains(&peer),
         "hyper" => ["sinew/default", "sinew/tasks", "tokio", "tokio/current"].contains(&peer),
         _ => SERVERS.iter().find(|(server, _)| *server == peer).is_none_or(|(_, own)| own.contains(&experiment)),
@@ -167,8 +167,11 @@ fn check_once(experiment: &str) {
     let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     // The programs in other languages have tests of their own.
     let actors = ACTORS.join(",");
-    let short = ["--variants", "short", "--peers", &actors];
-    let options: &[&str] = if NINE.contains(&experiment) { &short } else { &["--first-variant"] };
+    let options: &[&str] = match experiment {
+        nine if NINE.contains(&nine) => &["--variants", "short", "--peers", &actors],
+        "chat" => &["--variants", "small"],
+        _ => &["--first-variant"],
+    };
     for row in rows_of(experiment, options) {
         assert_eq!(row["experiment"], experiment);
         rows.entry(row["peer"].as_str().expect("a name").to_owned()).or_default().push(row);
@@ -320,7 +323,7 @@ fn the_sinew_commands_servers_are_measured_where_they_are_built() {
 }
 
 /// Variants that only some peers have, and that are not the first.
-const ONLY_SOME: [(&str, &str, &[&str]); 8] = [
+const ONLY_SOME: [(&str, &str, &[&str]); 10] = [
     ("cycle", "mixed", &["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"]),
     ("uncontended", "thread", &["sinew/default", "sinew/fair"]),
     ("memory", "bare", &["sinew/tasks", "tokio"]),
@@ -329,6 +332,8 @@ const ONLY_SOME: [(&str, &str, &[&str]); 8] = [
     ("post", "batches-100", &["sinew/default", "sinew/coloured", "tokio"]),
     ("annotations", "wrong", &["sinew/coloured"]),
     ("penalty", "all", &["sinew/default", "sinew/coloured", "sinew/coloured/base"]),
+    ("chat", "timed", &["sinew/default", "sinew/locality/l", "tokio/actors", "ractor", "actix"]),
+    ("chat", "small open", &["sinew/default", "sinew/locality/a", "ractor", "kameo"]),
 ];
 
 #[test]
@@ -392,6 +397,7 @@ matrix! {
     actors_that_send_at_random_or_to_one_are_possible: "big", "bang", "logm";
     actors_that_compute_are_possible: "apsp", "nqn", "trapr";
     actors_that_serve_are_possible: "cdict", "csll", "pubsub";
+    a_chat_is_possible: "chat";
     serving_is_possible: "web", "pollers", "hyper";
     turns_of_servers_are_possible: "batches", "latency";
     idle_connections_are_possible: "connections";

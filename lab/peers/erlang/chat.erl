@@ -12,6 +12,10 @@
 -define(GROUP_PERCENT, 5).
 -define(FLIGHT, 1000).
 -define(CACHE, 8).
+-define(QUANTILES, [
+    {p1_us, 0.01}, {p10_us, 0.1}, {p25_us, 0.25}, {p50_us, 0.5}, {p75_us, 0.75}, {p90_us, 0.9}, {p99_us, 0.99},
+    {p999_us, 0.999}
+]).
 
 %% All that does not change: a persistent term, which is read without a copy. `sessions` and
 %% `groups` are the directory: the process of each number.
@@ -57,10 +61,9 @@ run(#{"threads" := Sessions, "processors" := Processors, "seconds" := Seconds}) 
     Quantile = fun(Share) -> histogram:quantile(Share, World#world.latencies) / 1.0e3 end,
     [{deliveries_per_s, Delivered / Elapsed},
      {sent_per_s, Sent / Elapsed},
-     {p50_us, Quantile(0.5)},
-     {p99_us, Quantile(0.99)},
-     {max_ms, histogram:greatest(World#world.latencies) / 1.0e6},
-     {resident_bytes, Each}].
+     {resident_bytes, Each},
+     {max_us, histogram:greatest(World#world.latencies) / 1.0e3}
+     | [{Name, Quantile(Share)} || {Name, Share} <- ?QUANTILES]].
 
 %% The processes.
 

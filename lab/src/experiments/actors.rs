@@ -111,11 +111,22 @@ fn parameters<T>(case: &Case, whole: T, short: T) -> T {
 }
 
 /// The random numbers of all nine, in every language.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn of(actor: usize) -> Random {
+    pub fn of(actor: usize) -> Random {
         Random(actor as u64 + 1)
+    }
+
+    /// Returns the generator that had this [`state`](Random::state).
+    #[inline]
+    pub fn in_state(state: u64) -> Random {
+        Random(state)
+    }
+
+    #[inline]
+    pub fn state(&self) -> u64 {
+        self.0
     }
 
     #[inline]
@@ -125,7 +136,7 @@ impl Random {
     }
 
     #[inline]
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }

@@ -10,6 +10,9 @@ use crate::case::Reading;
 pub const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999), ("max", 1.0)];
 
+/// The other quantiles that a plot of letter values has.
+pub const LETTERS: [(&str, f64); 4] = [("p1", 0.01), ("p10", 0.1), ("p25", 0.25), ("p75", 0.75)];
+
 /// Times up to a minute, to two digits.
 pub struct Latency(Histogram<u64>);
 
@@ -55,6 +58,13 @@ impl Latency {
                 let time = if quantile == 1.0 { self.0.max() } else { self.0.value_at_quantile(quantile) };
                 reading.set(&format!("{name}_us"), time as f64 / 1e3);
             }
+        }
+    }
+
+    /// Sets the metrics of [`LETTERS`].
+    pub fn read_letters_into(&self, reading: &mut Reading) {
+        for (name, quantile) in LETTERS.into_iter().filter(|_| self.count() > 0) {
+            reading.set(&format!("{name}_us"), self.0.value_at_quantile(quantile) as f64 / 1e3);
         }
     }
 }

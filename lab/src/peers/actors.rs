@@ -16,7 +16,9 @@ pub mod ractor;
 pub mod sinew;
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::{Contender, DEFAULT, Kind, Peer, language};
 use crate::case::{Case, Outcome};
@@ -64,6 +66,33 @@ pub trait System: Sized + Send + Sync + 'static {
 
     /// Sends a message. The actor has not ended.
     fn tell<B: Behaviour<Self>>(to: &Self::Address<B>, message: B::Message);
+
+    /// Sends a message to each of these actors.
+    fn tell_all<B: Behaviour<Self>>(to: &[Self::Address<B>], mut message: impl FnMut() -> B::Message) {
+        to.iter().for_each(|to| Self::tell(to, message()));
+    }
+
+    /// Sends a message after the time `first`, and then in each period, until `is_over`. A system without timers of its
+    /// own has a strand for each.
+    fn every<B: Behaviour<Self>>(
+        to: &Self::Address<B>,
+        first: Duration,
+        period: Duration,
+        message: fn() -> B::Message,
+        is_over: &'static AtomicBool,
+    ) {
+        let (to, mut due) = (to.clone(), Instant::now() + first);
+        Self::Strands::spawn(async move {
+            loop {
+                Self::Strands::sleep(due.saturating_duration_since(Instant::now())).await;
+                if is_over.load(Ordering::Relaxed) {
+                    return 0;
+                }
+                Self::tell(&to, message());
+                due += period;
+            }
+        });
+    }
 
     /// Spawns an actor that has a sum.
     fn spawn_sum() -> Self::Asked;

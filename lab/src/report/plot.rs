@@ -1,5 +1,7 @@
-//! Plots as SVG: bars, bars over the slowest, lines over numbers, and lines over quantiles. Colours
-//! are classes of the style sheet, which has a light and a dark scheme.
+//! Plots as SVG: bars, bars over the slowest, lines over numbers, lines over quantiles, and letter
+//! values. Colours are classes of the style sheet, which has a light and a dark scheme.
+
+mod letters;
 
 use std::fmt::Write;
 
@@ -40,6 +42,10 @@ pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[G
             }
         }
         Plot::Quantiles => groups.iter().for_each(|group| quantiles(html, experiment, group)),
+        Plot::Letters { beside } => {
+            let metric = experiment.metric(beside).expect("a metric of its own");
+            groups.iter().for_each(|group| letters::draw(html, experiment, metric, group));
+        }
     }
 }
 

@@ -68,7 +68,7 @@ fn headline(experiment: &Experiment, group: &Group) -> Option<&'static Metric> {
     let metrics = group.metrics(experiment);
     let plotted = experiment.plots.iter().find_map(|plot| match plot {
         Plot::Bars { metric } | Plot::Normalised { metric } | Plot::Lines { metric } => Some(*metric),
-        Plot::Quantiles => None,
+        Plot::Quantiles | Plot::Letters { .. } => None,
     });
     let has_side = |metric: &&&'static Metric| figures::better(metric) != Better::Neither;
     let first = metrics.iter().filter(has_side).find(|metric| Some(metric.name) == plotted);

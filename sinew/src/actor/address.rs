@@ -15,6 +15,7 @@ use super::waits;
 use super::weak::{Anchor, Weak};
 use crate::base::Deadline;
 use crate::base::clock::instant_at;
+use crate::base::cpu::prefetch;
 use crate::mailbox::{self, Content, Order, Refused, Visit};
 use crate::strand::StrandArc;
 use crate::sync::oneshot;
@@ -95,6 +96,15 @@ impl<A: Actor> Address<A> {
             return self.tell_permitted(message);
         }
         self.try_tell(message)
+    }
+
+    /// Asks the CPU for the memory that a message to the actor needs, and does not wait for it.
+    ///
+    /// A sender that tells thousands of actors in turn calls this some actors ahead. Then it does not wait for the
+    /// memory of each. [`Group::publish`](super::Group::publish) does so.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(std::ptr::from_ref(self.handle.mailbox()).cast());
     }
 
     /// Sends a message when `delay` has passed. It is dropped if the actor has ended by then. A timer does not keep a

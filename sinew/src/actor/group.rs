@@ -6,6 +6,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
+/// How far ahead the memory of members is asked for. In a chat of a million actors, groups of 550 addresses deliver 1.15
+/// times as many messages with 8 as with 0. Other distances are unmeasured.
+const AHEAD: usize = 8;
+
 /// Actors that get the same messages. Actors that have ended leave it by themselves, with the next message.
 ///
 /// ```
@@ -102,7 +106,10 @@ impl<M: Send + 'static> Group<M> {
     {
         let (mut published, mut ended) = (Published::default(), Vec::new());
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
-        for member in &members.all {
+        for (place, member) in members.all.iter().enumerate() {
+            if let Some(soon) = members.all.get(place + AHEAD) {
+                soon.prefetch();
+            }
             match member.try_tell(message.clone()) {
                 Ok(()) => published.told += 1,
                 Err(error) if *error.reason() == Reason::Full => published.full += 1,

@@ -5,6 +5,7 @@ use super::cell::Cell;
 use super::errors::{ActorId, TellError};
 use super::traits::Handle;
 use super::untyped::Untyped;
+use crate::base::cpu::prefetch;
 use std::fmt;
 
 /// An address for messages of one type, whatever the type of the actor is.
@@ -56,6 +57,12 @@ impl<M: Send + 'static> Recipient<M> {
     /// Returns whether the actor has not ended. The answer may be out of date.
     pub fn is_alive(&self) -> bool {
         !self.actor.has_ended()
+    }
+
+    /// Asks the CPU for the memory that a message needs, as [`Address::prefetch`] does.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(std::ptr::without_provenance(self.address()));
     }
 
     pub(super) fn address(&self) -> usize {

@@ -24,8 +24,24 @@ const NINE: [(&str, &str, &[&str]); 10] = [
     ("pubsub", "-", &["deliveries_per_s", "latency_ms", "p99_ms"]),
 ];
 
-const CHAT: (&str, &str, &[&str]) =
-    ("chat", "closed", &["deliveries_per_s", "max_ms", "p50_us", "p99_us", "resident_bytes", "sent_per_s"]);
+const CHAT: (&str, &str, &[&str]) = (
+    "chat",
+    "closed",
+    &[
+        "deliveries_per_s",
+        "max_us",
+        "p10_us",
+        "p1_us",
+        "p25_us",
+        "p50_us",
+        "p75_us",
+        "p90_us",
+        "p999_us",
+        "p99_us",
+        "resident_bytes",
+        "sent_per_s",
+    ],
+);
 
 /// A program that has been built. Its folder is removed when this value is dropped.
 struct Built(&'static Language, PathBuf);
