@@ -169,7 +169,7 @@ fn check_once(experiment: &str) {
     let actors = ACTORS.join(",");
     let options: &[&str] = match experiment {
         nine if NINE.contains(&nine) => &["--variants", "short", "--peers", &actors],
-        "chat" => &["--variants", "small"],
+        "chat" => &["--variants", "short"],
         _ => &["--first-variant"],
     };
     for row in rows_of(experiment, options) {
@@ -232,7 +232,7 @@ fn programs_are_measured_where_they_are_installed() {
     for experiment in ["web", "connections", "files", "slow"] {
         measured_or_refused(experiment, "nginx", "not installed");
     }
-    measured_with("chat", "erlang", "erlang is skipped: Erlang is not installed", &["--variants", "small"]);
+    measured_with("chat", "erlang", "erlang is skipped: Erlang is not installed", &["--variants", "short"]);
     for experiment in ["yield", "idle", "web", "connections"] {
         measured_or_refused(experiment, "go", "go is skipped: no Go toolchain is installed");
     }
@@ -332,8 +332,8 @@ const ONLY_SOME: [(&str, &str, &[&str]); 10] = [
     ("post", "batches-100", &["sinew/default", "sinew/coloured", "tokio"]),
     ("annotations", "wrong", &["sinew/coloured"]),
     ("penalty", "all", &["sinew/default", "sinew/coloured", "sinew/coloured/base"]),
-    ("chat", "timed", &["sinew/default", "sinew/locality/l", "tokio/actors", "ractor", "actix"]),
-    ("chat", "small open", &["sinew/default", "sinew/locality/a", "ractor", "kameo"]),
+    ("chat", "short timed", &["sinew/default", "sinew/locality/l", "ractor"]),
+    ("chat", "short open", &["sinew/default", "sinew/locality/l", "ractor"]),
 ];
 
 #[test]

@@ -31,11 +31,11 @@
     cache = [], sent = 0, to_groups = 0, delivered = 0, refused = 0
 }).
 
-run(#{"threads" := Sessions, "processors" := Processors, "seconds" := Seconds}) ->
+run(#{"threads" := Sessions, "processors" := Processors, "seconds" := Seconds} = Case) ->
     code:which(crypto) =/= non_existing orelse error({wrong, "erlang-crypto is not installed"}),
     cipher_is_right(),
     Groups = max(1, Sessions div ?SESSIONS_PER_GROUP),
-    Tokens = ?FLIGHT * Processors,
+    Tokens = lab:scaled(Case, ?FLIGHT) * Processors,
     World = #world{
         store = spawn_link(fun() -> store(0, 0) end),
         pool = pool(),

@@ -39,7 +39,7 @@ pub const SCALE: u64 = 50;
 /// The variant of the thesis.
 pub const WHOLE: &str = "-";
 
-/// What the nine have in common.
+/// The common part of the nine.
 const NINE: Experiment = Experiment {
     source: "Barghi's thesis, 5.4.1",
     metrics: &[Metric::lower("run_ms", "ms for a run", 1.0), Metric::lower("cpu_ms", "CPU ms for a run", 1.0)],

@@ -101,7 +101,7 @@ pub trait System: Sized + Send + Sync + 'static {
     fn ask(sum: &Self::Asked, number: u64) -> impl Future<Output = u64> + Send;
 }
 
-/// What an actor does.
+/// The behaviour of an actor.
 pub trait Behaviour<S: System>: Send + Unpin + 'static {
     type Message: Send + 'static;
 

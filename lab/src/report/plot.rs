@@ -49,7 +49,7 @@ pub fn draw(html: &mut String, experiment: &Experiment, plot: &Plot, groups: &[G
     }
 }
 
-/// What the bars are compared with.
+/// The length that bars are compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scale {
     Plain,

@@ -64,7 +64,7 @@ pub struct Directory {
     manner: Manner,
     most_rooms: usize,
     sessions: HashMap<u64, Present>,
-    /// Who has a name, by the [`key`] of it.
+    /// The holders of names, by the [`key`] of each name.
     names: HashMap<String, u64>,
     /// By the [`key`] of the name.
     rooms: HashMap<String, Place>,

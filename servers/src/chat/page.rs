@@ -26,7 +26,7 @@ pub struct Answer {
     pub after: After,
 }
 
-/// What follows an answer.
+/// The step that follows an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// Another request.

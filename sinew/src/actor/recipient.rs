@@ -1,7 +1,6 @@
 //! Addresses that forget the type of their actor.
 
 use super::address::Address;
-use super::cell::Cell;
 use super::errors::{ActorId, TellError};
 use super::traits::Handle;
 use super::untyped::Untyped;
@@ -26,8 +25,8 @@ impl<M: Send + 'static> Recipient<M> {
             actor: address.untyped(),
             calls: const {
                 &Calls {
-                    tell: |actor, message| typed::<A>(actor).tell(message),
-                    try_tell: |actor, message| typed::<A>(actor).try_tell(message),
+                    tell: |actor, message| actor.with_address(|address: &Address<A>| address.tell(message)),
+                    try_tell: |actor, message| actor.with_address(|address: &Address<A>| address.try_tell(message)),
                 }
             },
         }
@@ -68,11 +67,6 @@ impl<M: Send + 'static> Recipient<M> {
     pub(super) fn address(&self) -> usize {
         self.actor.address()
     }
-}
-
-/// Returns the address of an actor that is an `A`.
-fn typed<A: super::traits::Actor>(actor: &Untyped) -> Address<A> {
-    Address::from_handle(Cell::handle_from(actor.clone().into_strand()))
 }
 
 impl<M> Clone for Recipient<M> {

@@ -1,13 +1,18 @@
 //! An actor whose type is not known.
 #![allow(unsafe_code)]
 
+use super::address::Address;
 use super::annex::{Annex, Shared};
+use super::cell::Cell;
 use super::end::End;
 use super::errors::ActorId;
 use super::life;
+use super::traits::Actor;
 use crate::fibre::carrier;
 use crate::mailbox::{Mailbox, Nature, Order};
 use crate::strand::{Strand, StrandArc};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 
 /// A counted reference to an actor whose type is not known.
 #[derive(Clone)]
@@ -59,8 +64,13 @@ impl Untyped {
         self.mailbox().nature().expect("actors have a nature")
     }
 
-    pub(super) fn into_strand(self) -> StrandArc {
-        self.0
+    /// Calls `f` with the address of the actor, which is an `A`: the caller has stored it as that of an `A`. The address
+    /// is lent, and not counted.
+    #[inline]
+    pub(super) fn with_address<A: Actor, R>(&self, f: impl FnOnce(&Address<A>) -> R) -> R {
+        // SAFETY: this reference is counted meanwhile, and what is made of it is not dropped.
+        let strand = unsafe { StrandArc::from_raw(NonNull::from(self.0.strand())) };
+        f(&ManuallyDrop::new(Address::from_handle(Cell::handle_from(strand))))
     }
 
     /// Returns the address of the actor's strand.

@@ -18,7 +18,7 @@ pub trait Structure: Send + Unpin + 'static {
     fn counted(&self) -> u64;
 }
 
-/// What a worker asks.
+/// A question of a worker.
 pub trait Plan<T: Structure>: Clone + Send + Unpin + 'static {
     fn request(&self, random: &mut Random) -> T::Request;
 

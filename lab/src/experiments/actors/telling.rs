@@ -90,7 +90,7 @@ struct Counter<S: System> {
 }
 
 impl<S: System> Behaviour<S> for Counter<S> {
-    /// What the message counts.
+    /// The number that the message carries.
     type Message = u64;
 
     #[inline]

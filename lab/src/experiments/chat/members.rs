@@ -154,7 +154,7 @@ struct Header {
 
 const TO_GROUP: u32 = 1 << 31;
 
-/// What a delivery needs comes first.
+/// The fields that a delivery needs come first.
 #[repr(C)]
 pub struct Session<S: System> {
     world: &'static World<S>,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::members::{Directory, Group, Log, Message, Posted, Report, Session, Store, World};
 use super::population::Population;
 use super::tally::{self, Tally};
-use super::{FLIGHT, LONGEST, OPEN, PERIOD, SMALL_OPEN, TIMED};
+use super::{LONGEST, OPEN, PERIOD, SHORT_OPEN, SHORT_TIMED, TIMED, flight};
 use crate::case::{Case, Outcome, Reading};
 use crate::experiments::actors::Random;
 use crate::measure::procfs::resident_bytes;
@@ -36,8 +36,8 @@ impl Benchmark for Serving {
 
         let mut earlier = Tally::default();
         let phase = match case.variant.as_str() {
-            TIMED => timed(world, case.window()).await,
-            OPEN | SMALL_OPEN => {
+            TIMED | SHORT_TIMED => timed(world, case.window()).await,
+            OPEN | SHORT_OPEN => {
                 let peak = closed(world, &case).await;
                 let rate = peak.sent_per_s() / 2.0;
                 earlier = peak.tally;
@@ -110,7 +110,7 @@ fn populate<S: System>(sessions: usize) -> &'static World<S> {
 
 /// Keeps a fixed number of messages in flight.
 async fn closed<S: System>(world: &'static World<S>, case: &Case) -> Phase {
-    let tokens = FLIGHT * case.processors;
+    let tokens = flight(case) * case.processors;
     world.goes_on.store(true, Ordering::Relaxed);
     let begun = Instant::now();
     (0..tokens).for_each(|token| world.send(Random::of(token).state(), None));

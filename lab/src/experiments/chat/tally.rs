@@ -1,4 +1,4 @@
-//! What is counted while messages travel. Each kernel thread has a page of its own.
+//! Counts of messages that travel. Each kernel thread has a page of its own.
 
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

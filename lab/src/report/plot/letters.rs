@@ -44,7 +44,9 @@ pub fn draw(html: &mut String, experiment: &Experiment, beside: &Metric, group: 
         runs: runs_of(peers.iter().flat_map(|peer| all().filter_map(|name| group.row(peer, &format!("{name}_us"))))),
     };
     open(html, experiment, &caption, bottom + BOTTOM);
-    for (value, mark) in &axis.marks {
+    // There is room for six marks.
+    let step = axis.marks.len().div_ceil(6);
+    for (value, mark) in axis.marks.iter().step_by(step) {
         line(html, (x(*value), 0.0), (x(*value), bottom), "grid");
         text(html, x(*value), bottom + BOTTOM - 5.0, "tick middle", mark);
     }
