@@ -272,9 +272,7 @@ fn fresh_chunk() -> Option<NonNull<Head>> {
         return Some(chunk);
     }
     if spare.cold.is_empty() {
-        let layout = Layout::from_size_align(SLAB, SLAB).expect("a layout");
-        // SAFETY: it is not empty.
-        let heads = NonNull::new(unsafe { alloc(layout) })?.cast::<Head>();
+        let heads = map_slab()?.cast::<Head>();
         heads.as_ptr().expose_provenance();
         for number in 0..SLAB_CHUNKS {
             let new = Head { next: None, previous: None, free: None, free_count: 0, count: 0, number: number as u32 };
@@ -286,6 +284,28 @@ fn fresh_chunk() -> Option<NonNull<Head>> {
         }
     }
     spare.cold.pop()
+}
+
+/// Maps the memory of a slab. An allocator would touch a page besides each slab, for a head of its own: two bytes for each
+/// idle actor.
+fn map_slab() -> Option<NonNull<u8>> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // Twice the size, so that a slab fits in at a multiple of its size. The rest is given back.
+    // SAFETY: the kernel chooses the place.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 2 * SLAB, access, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
+    let before = mapped.addr().next_multiple_of(SLAB) - mapped.addr();
+    // SAFETY: both are within the mapping.
+    let (slab, end) = unsafe { (mapped.byte_add(before), mapped.byte_add(before + SLAB)) };
+    for (place, length) in [(mapped, before), (end, SLAB - before)] {
+        if length > 0 {
+            // SAFETY: this part of the mapping is not used.
+            let _ = unsafe { libc::munmap(place, length) };
+        }
+    }
+    NonNull::new(slab.cast())
 }
 
 /// Makes a chunk spare. Gives its memory back to the kernel if enough others have memory.
