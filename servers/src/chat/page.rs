@@ -1,4 +1,4 @@
-//! What is answered over plain HTTP: the page to chat with, and the way to the WebSocket.
+//! Answers over plain HTTP: the page to chat with, and the way to the WebSocket.
 
 use super::Options;
 use sinew_http_protocol::{Body, Method, Request, Status, upgrade};

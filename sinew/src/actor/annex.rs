@@ -1,4 +1,4 @@
-//! What some actors have besides their value: a name, a bound, relations, restarts. It is made when it is first
+//! The part of an actor that few need besides the value: a name, a bound, relations, restarts. It is made when it is first
 //! needed, and stays as long as the actor's memory.
 
 use super::edge::Edge;
