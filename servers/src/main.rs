@@ -4,15 +4,19 @@ mod chat;
 mod dates;
 mod descriptors;
 mod doors;
+mod dump;
 mod files;
 mod lobby;
 mod manual;
 mod memcached;
 mod memory;
 mod message;
+mod metrics;
 mod room;
 mod runtime;
 mod serving;
+mod top;
+mod trace;
 mod tree;
 mod version;
 mod web;
@@ -44,6 +48,9 @@ enum Server {
     Web(web::Options),
     Files(files::Options),
     Chat(chat::Options),
+    Dump(dump::Options),
+    Top(top::Options),
+    Trace(trace::Options),
     #[command(flatten)]
     Manual(manual::Manual),
 }
@@ -55,6 +62,9 @@ fn main() -> ExitCode {
         Some(Server::Web(options)) => web::run(options),
         Some(Server::Files(options)) => files::run(options),
         Some(Server::Chat(options)) => chat::run(options),
+        Some(Server::Dump(options)) => dump::run(options),
+        Some(Server::Top(options)) => top::run(options),
+        Some(Server::Trace(options)) => trace::run(options),
         Some(Server::Manual(asked)) => manual::run::<Command>(asked),
         None => version::print::<Command>(command.verbose),
     };

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   1  allow the descriptors, catch the signals, bind the doors, announce them
-//!   2  in one scope of fibres: an acceptor for each door, the doorman of the lobby, and what the
-//!      server adds of its own
+//!   2  in one scope of fibres: an acceptor for each door and for metrics, the doorman of the lobby,
+//!      and what the server adds of its own
 //!   3  an acceptor spawns a fibre for each connection; a session whose client is silent moves
 //!      from its fibre to the lobby
 //!   4  wait for a signal that ends the server
@@ -18,6 +18,7 @@
 //! `sinew::net` does that.
 
 use crate::lobby::Lobby;
+use crate::metrics::{MetricsOptions, Window};
 use crate::{descriptors, message};
 use sinew::shutdown::Shutdown;
 use sinew::signal::{Signal, Signals};
@@ -67,6 +68,14 @@ pub trait Serve: Sync {
     /// Spawns the server's other fibres. By default there are none.
     fn assist<'scope>(&'scope self, _: &'scope Scope<'scope, '_>) {}
 
+    /// Returns the option for metrics. By default there is none.
+    fn metrics(&self) -> Option<&MetricsOptions> {
+        None
+    }
+
+    /// Adds what the server itself counts to the metrics. By default that is nothing.
+    fn figures(&self, _: &mut String) {}
+
     /// Obeys a signal, and decides whether it ends the server.
     fn obey(&self, signal: Signal) -> ControlFlow<()>;
 
@@ -92,11 +101,17 @@ pub fn run<S: Serve>(runtime: &Runtime, server: &S) -> io::Result<()> {
     descriptors::allow(count, option)?;
     let signals = Signals::new(OBEYED)?;
     let doors = runtime.run(|| server.open())?;
+    let metrics = server.metrics().and_then(|options| options.metrics.as_deref());
+    let window = runtime.run(|| metrics.map(Window::open).transpose())?;
     let _marks = server.announce(&doors)?;
+    window.as_ref().inspect(|window| window.announce());
     runtime.run(|| {
         sinew::scope(|scope| {
             for door in &doors {
                 scope.spawn(move || server.attend(door, scope));
+            }
+            if let Some(window) = &window {
+                scope.spawn(move || window.attend(server, scope));
             }
             scope.spawn(move || server.lobby().attend(|client| server.resume(client, scope)));
             server.assist(scope);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// The commands that have a man page.
-const COMMANDS: [&str; 6] = ["memcached", "web", "files", "chat", "completions", "man"];
+const COMMANDS: [&str; 9] = ["memcached", "web", "files", "chat", "dump", "top", "trace", "completions", "man"];
 
 /// The commands of `sinew files`, which have man pages, too.
 const OF_FILES: [&str; 5] = ["serve", "keys", "get", "ls", "read"];

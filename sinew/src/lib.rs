@@ -7,6 +7,7 @@ pub mod cancel;
 pub mod event;
 mod fibre;
 pub mod fs;
+pub mod inspect;
 pub mod io;
 mod mailbox;
 pub mod memory;
@@ -36,7 +37,8 @@ pub use fibre::{
 pub use io::{blocking, blocking_async};
 pub use processor::cluster::{BuildError, Cluster, HeldUp, MigrateError, ResizeError};
 pub use processor::spawn::SpawnError;
-pub use runtime::{Builder, ClusterBuilder, Leftovers, Runtime, run, run_migrating};
+pub use processor::stall::{Stall, StrandKind};
+pub use runtime::{Builder, ClusterBuilder, Leftovers, Runtime, metrics, run, run_migrating};
 pub use strand::Priority;
 pub use task::block_on;
 pub use time::{sleep, sleep_until};

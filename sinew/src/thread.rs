@@ -70,7 +70,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    SpawnError::expect_none(FibreBuilder::new().or_on(Some(process_wide)).spawn(f))
+    SpawnError::expect_none("spawn a fibre", FibreBuilder::new().or_on(Some(process_wide)).spawn(f))
 }
 
 /// Runs `f` with a scope. Fibres that are spawned in the scope may borrow from outside of it. Returns

@@ -73,7 +73,7 @@ fn write_slices(stream: &mut TcpStream, byte: u8) -> io::Result<()> {
 
 #[test]
 fn sends_of_several_fibres_are_one_call() {
-    let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+    let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
     let cluster = runtime.main_cluster();
     if !cluster.io().batches() {
         println!("SKIPPED: the kernel permits no io_uring");
@@ -95,7 +95,7 @@ fn sends_of_several_fibres_are_one_call() {
 
 #[test]
 fn without_io_uring_each_send_is_a_call() {
-    let runtime = Runtime::builder().spares(0).processors(1).io(Engine::Epoll).build().unwrap();
+    let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).io(Engine::Epoll).build().unwrap();
     runtime.run(|| {
         let mut clients = Clients::new(SESSIONS, write_all);
         (0..10).for_each(|round| clients.round(round));
@@ -107,7 +107,7 @@ fn without_io_uring_each_send_is_a_call() {
 #[test]
 fn slices_are_sent_in_a_batch() {
     for engine in [Engine::Auto, Engine::Epoll] {
-        Runtime::builder().spares(0).processors(1).io(engine).build().unwrap().run(|| {
+        Runtime::builder().spares(0).stall_limit(None).processors(1).io(engine).build().unwrap().run(|| {
             let mut clients = Clients::new(SESSIONS, write_slices);
             (0..100).for_each(|round| clients.round(round));
             clients.clients.clear();
@@ -119,7 +119,7 @@ fn slices_are_sent_in_a_batch() {
 /// processor, or are made by another one.
 #[test]
 fn another_processor_makes_the_calls_of_one_that_is_held_up() {
-    migrating(Runtime::builder().spares(0).processors(2)).build().unwrap().run(|| {
+    migrating(Runtime::builder().spares(0).stall_limit(None).processors(2)).build().unwrap().run(|| {
         let is_answered = Arc::new(AtomicBool::new(false));
         let mut clients = Vec::new();
         for number in 0..SESSIONS {
@@ -153,7 +153,7 @@ fn another_processor_makes_the_calls_of_one_that_is_held_up() {
 
 #[test]
 fn each_fibre_gets_the_error_of_its_own_send() {
-    Runtime::builder().spares(0).processors(1).build().unwrap().run(|| {
+    Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap().run(|| {
         for _ in 0..50 {
             let (mut clients, mut sessions) = (Vec::new(), Vec::new());
             for number in 0..SESSIONS {
@@ -186,7 +186,7 @@ fn each_fibre_gets_the_error_of_its_own_send() {
 #[test]
 fn a_send_that_has_to_wait_goes_on_later() {
     const PIECES: usize = 300;
-    Runtime::builder().spares(0).processors(1).build().unwrap().run(|| {
+    Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap().run(|| {
         let mut clients = Vec::new();
         for seed in 0..SESSIONS as u64 {
             let (client, mut server) = loopback::narrow_pair();

@@ -272,7 +272,7 @@ fn the_pool_grows_on_demand_and_shrinks_when_it_is_idle() {
     const CALLS: usize = 20;
     let outcome = in_child!(Rerun::new(), || {
         assert_eq!(threads_of_pool(), 0);
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         let barrier = Barrier::new(CALLS + 1);
         runtime.run(|| {
             sinew::scope(|scope| {
@@ -302,7 +302,7 @@ fn the_pool_grows_on_demand_and_shrinks_when_it_is_idle() {
 #[test]
 fn pool_threads_do_not_keep_the_process_alive() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         runtime.run(|| blocking(|| ()));
         let begun = &*Box::leak(Box::new(AtomicBool::new(false)));
         drop(runtime.spawn(|| {
@@ -330,7 +330,7 @@ fn refuse_threads(refuse: bool) {
 #[test]
 fn without_new_threads_a_call_runs_in_place_or_waits_for_an_existing_thread() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         runtime.run(|| {
             let here = kernel_thread();
             refuse_threads(true);
@@ -369,7 +369,7 @@ fn without_new_threads_a_call_runs_in_place_or_waits_for_an_existing_thread() {
 fn a_raised_bound_without_new_threads_leaves_calls_to_the_existing_thread() {
     let outcome = in_child!(Rerun::new(), || {
         set_blocking_threads(1);
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         runtime.run(|| {
             let [first, second, called] = [const { AtomicBool::new(false) }; 3];
             sinew::scope(|scope| {
@@ -409,7 +409,7 @@ fn a_pool_full_of_calls_that_wait_for_the_pool_reports_it_once() {
         assert_ne!(unsafe { libc::dup2(errors.as_raw_fd(), libc::STDERR_FILENO) }, -1);
         let mut said = BufReader::new(said).lines().map(Result::unwrap);
         set_blocking_threads(1);
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         let (ended, others_ended) = std::sync::mpsc::channel();
         let holder = runtime.spawn(move || blocking(move || others_ended.iter().take(3).count()));
         assert!(happens_within(SOON, || threads_of_pool() == 1));
@@ -642,7 +642,7 @@ fn calls_of_a_task_one_after_the_other_use_one_thread() {
 #[test]
 fn without_threads_a_tasks_call_runs_in_place() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         runtime.run(|| {
             let task = task::spawn(async {
                 refuse_threads(true);

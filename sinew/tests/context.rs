@@ -186,7 +186,7 @@ fn a_context_of_a_fibre_works_while_its_variables_are_dropped() {
 fn a_kernel_thread_has_no_switches() {
     alone(|| {
         let attached = enter(1);
-        Runtime::builder().spares(0).processors(1).run(|| assert_eq!(current(), []));
+        Runtime::builder().spares(0).stall_limit(None).processors(1).run(|| assert_eq!(current(), []));
         assert_eq!(current(), [1]);
         leave(1, attached);
     });

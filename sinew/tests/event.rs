@@ -242,7 +242,7 @@ static SIZE: Handler<String> = Handler::new("size", drop);
 #[test]
 fn an_event_comes_back_when_the_runtime_has_ended() {
     alone(|| {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         let colour = Colour::builder().cluster(runtime.main_cluster()).build();
         assert_eq!(colour.run(|| 1), Ok(1));
         drop(runtime);
@@ -258,7 +258,7 @@ fn a_runtime_ends_when_the_last_event_has_run() {
     alone(|| {
         for _ in 0..50 {
             let count = Arc::new(AtomicUsize::new(0));
-            let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+            let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
             let idle = Colour::builder().cluster(runtime.main_cluster()).build();
             let colour = Colour::builder().cluster(runtime.main_cluster()).build();
             let (seen, next) = (Arc::clone(&count), colour.clone());
@@ -280,7 +280,13 @@ fn a_runtime_ends_when_the_last_event_has_run() {
 #[test]
 fn a_cancelled_runtime_cancels_handlers_that_block() {
     alone(|| {
-        let runtime = Runtime::builder().spares(0).processors(1).leftovers(Leftovers::Cancel(LONG)).build().unwrap();
+        let runtime = Runtime::builder()
+            .spares(0)
+            .stall_limit(None)
+            .processors(1)
+            .leftovers(Leftovers::Cancel(LONG))
+            .build()
+            .unwrap();
         let colour = Colour::builder().cluster(runtime.main_cluster()).build();
         let began = Arc::new(AtomicBool::new(false));
         let (begins, ended) = (Arc::clone(&began), Arc::new(AtomicBool::new(false)));
@@ -446,7 +452,7 @@ fn no_event_is_lost() {
 #[test]
 fn a_million_events_wait_in_one_colour_and_all_run() {
     alone(|| {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         let (colour, count) =
             (Colour::builder().cluster(runtime.main_cluster()).build(), Arc::new(AtomicUsize::new(0)));
         let gate = Arc::new(Semaphore::new(0));

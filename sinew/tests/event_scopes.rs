@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Returns a runtime, and a cluster of it in another event scope.
 fn two() -> (Runtime, Cluster) {
-    let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+    let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
     let cluster = cluster(&runtime, Polling::Shared);
     (runtime, cluster)
 }
@@ -82,7 +82,7 @@ fn listen(cluster: &Cluster, address: SocketAddr, count: &Arc<AtomicUsize>) -> (
 fn event_scopes_listen_at_one_port_and_serve_it_together() {
     for polling in [Polling::Shared, Polling::PerProcessor, Polling::Thread] {
         alone(|| {
-            let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+            let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
             let clusters = [cluster(&runtime, polling), cluster(&runtime, polling)];
             let counts = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
             let (address, first) = listen(&clusters[0], "127.0.0.1:0".parse().unwrap(), &counts[0]);
@@ -293,7 +293,7 @@ fn is_open(number: i32) -> bool {
 fn fibres_of_two_event_scopes_wake_each_other() {
     for polling in [Polling::Shared, Polling::PerProcessor, Polling::Thread] {
         alone(|| {
-            let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+            let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
             let cluster = cluster(&runtime, polling);
             let (ours, theirs) = pair(&runtime, &cluster);
             let (ask, asked) = mpsc::channel();
@@ -339,7 +339,7 @@ fn a_blocking_call_uses_the_descriptors_of_its_fibre_s_event_scope() {
 #[test]
 fn processors_of_one_event_scope_may_be_added_and_removed_from_another() {
     alone(|| {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         let cluster = cluster(&runtime, Polling::PerProcessor);
         let pairs: Vec<_> = (0..8).map(|_| pair(&runtime, &cluster)).collect();
         let ours: Vec<_> = pairs
@@ -371,7 +371,7 @@ fn runtimes_and_threads_started_in_an_event_scope_belong_to_it() {
     alone(|| {
         let (_runtime, cluster) = two();
         let (outer, inner, thread) = there(&cluster, || {
-            let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+            let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
             let inner = runtime.run(EventScope::current);
             let thread = std::thread::spawn(EventScope::current).join().unwrap();
             (EventScope::current(), inner, thread)

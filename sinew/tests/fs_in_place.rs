@@ -553,7 +553,7 @@ fn files_are_opened_in_place_in_an_event_scope() {
             return;
         }
         let _wrong: Vec<_> = (0..64).map(|_| std::fs::File::open(scratch.at("wrong")).unwrap()).collect();
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         // SAFETY: only types of Sinew move between event scopes.
         let scope = unsafe { EventScope::new() }.unwrap();
         let cluster = runtime.cluster(Cluster::builder().processors(1).event_scope(&scope)).unwrap();

@@ -1,10 +1,7 @@
 //! Processors that are held up by a strand that computes, or waits in the kernel.
 
-#[macro_use]
 mod fixture;
 
-#[cfg(debug_assertions)]
-use fixture::rerun::Rerun;
 use fixture::wait_until;
 use sinew::{Cluster, HeldUp, Runtime};
 use std::io::{Read, Write};
@@ -113,26 +110,4 @@ fn a_processor_that_sleeps_is_not_held_up() {
     runtime.run(|| sinew::sleep(std::time::Duration::from_millis(100)));
     assert!(cluster.held_up().is_empty() || cluster.held_up().iter().all(|held_up| !held_up.is_blocked));
     assert_eq!(cluster.spares(), 0);
-}
-
-#[cfg(debug_assertions)]
-#[test]
-fn a_debug_build_says_once_which_fibre_blocks_its_processor() {
-    let outcome = in_child!(Rerun::new(), || {
-        let runtime = runtime(1, 2);
-        let cluster = runtime.main_cluster();
-        for spares in 1..=2 {
-            let (end, mut its_end) = UnixStream::pair().unwrap();
-            let rude = move || its_end.read_exact(&mut [0]);
-            let fibre = sinew::FibreBuilder::new().name("rude").cluster(cluster).spawn(rude).unwrap();
-            wait_until(|| cluster.spares() == spares);
-            // The first one stays where it is.
-            std::mem::forget((end, fibre));
-        }
-        std::process::exit(0);
-    });
-    let lines: Vec<_> = outcome.stderr.lines().filter(|line| line.starts_with("sinew: ")).collect();
-    assert_eq!(lines.len(), 1, "{outcome:?}");
-    assert!(lines[0].starts_with("sinew: fibre 'rude', spawned at sinew/tests/held_up.rs:"), "{}", lines[0]);
-    assert!(lines[0].contains(" blocks processor sinew-0 in the kernel"), "{}", lines[0]);
 }

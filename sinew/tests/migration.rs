@@ -28,7 +28,7 @@ fn migrating(builder: Builder) -> Runtime {
 
 /// Builds a runtime with two clusters of `processors` each.
 fn two_clusters(processors: usize) -> (Runtime, [Cluster; 2]) {
-    let runtime = migrating(Runtime::builder().spares(0).processors(processors).name("one"));
+    let runtime = migrating(Runtime::builder().spares(0).stall_limit(None).processors(processors).name("one"));
     let other = Cluster::builder().processors(processors).name("two").scheduler(Shared::default());
     let clusters = [runtime.main_cluster().clone(), runtime.cluster(other).unwrap()];
     (runtime, clusters)
@@ -154,7 +154,7 @@ fn a_fibre_queued_behind_a_busy_one_continues_on_another_processor() {
         |builder| builder.scheduler(Shared::default()),
     ];
     for scheduler in schedulers {
-        let runtime = migrating(scheduler(Runtime::builder().spares(0).processors(2)));
+        let runtime = migrating(scheduler(Runtime::builder().spares(0).stall_limit(None).processors(2)));
         runtime.run(|| {
             let began = Instant::now();
             let (before, thread_before) = (thread_number(), kernel_thread());

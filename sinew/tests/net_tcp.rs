@@ -728,7 +728,7 @@ fn cpu_time() -> Duration {
 #[test]
 fn without_descriptors_accept_fails_and_incoming_waits() {
     let outcome = in_child!(Rerun::new().limit("-n 100"), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         runtime.run(|| {
             let (listener, address) = listener();
             listener.accept_timeout(MS).unwrap_err();

@@ -15,7 +15,7 @@ use std::time::Duration;
 const FIBRES: usize = 100;
 
 fn runtime(processors: usize) -> Runtime {
-    Runtime::builder().spares(0).processors(processors).build().unwrap()
+    Runtime::builder().spares(0).stall_limit(None).processors(processors).build().unwrap()
 }
 
 /// Fibres that live until all of them are there. Each tells the kernel thread that it lives on.

@@ -551,7 +551,7 @@ const ECHO: &str = "SINEW_TEST_ECHO";
 
 /// The body of that process.
 fn echo() -> ! {
-    let runtime = sinew::Runtime::builder().spares(0).processors(1).build().unwrap();
+    let runtime = sinew::Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
     let others_ran = AtomicBool::new(false);
     runtime.run(|| {
         sinew::scope(|scope| {

@@ -131,7 +131,14 @@ fn the_thread_of_a_poller_ends_with_its_runtime() {
         names.filter(|name| name.trim_end() == "endsoon-poller").count()
     };
     alone(|| {
-        let rt = Runtime::builder().spares(0).processors(1).name("endsoon").polling(Polling::Thread).build().unwrap();
+        let rt = Runtime::builder()
+            .spares(0)
+            .stall_limit(None)
+            .processors(1)
+            .name("endsoon")
+            .polling(Polling::Thread)
+            .build()
+            .unwrap();
         assert_eq!(pollers(), 0, "there is a poller's thread although nothing is polled");
         let streams = sessions(&rt, 2);
         check(&rt, &streams);

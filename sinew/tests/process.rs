@@ -436,7 +436,7 @@ fn a_child_is_waited_for_without_pidfd_as_well() {
 #[test]
 fn children_are_waited_for_in_any_event_scope_and_pipes_used_in_their_own() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         #[allow(unsafe_code)]
         // SAFETY: only children of `sinew::process` are moved between the event scopes.
         let scope = unsafe { EventScope::new() }.unwrap();

@@ -50,7 +50,7 @@ fn a_cluster_has_room_for_max_processors_and_no_more() {
         assert!(matches!(cluster.add_processor(), Err(ResizeError::TooMany)));
         let handles: Vec<_> = (0..2000).map(|n| rt.spawn(move || n)).collect();
         let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
-        assert_eq!(sum, (0..2000).sum());
+        assert_eq!(sum, (0..2000).sum::<u32>());
     });
 }
 

@@ -301,7 +301,7 @@ fn fibres_queued_on_a_processor_move_to_others_when_it_leaves() {
             let fibres: Vec<_> = (0..300).map(|n: u64| rt.spawn(move || (sinew::yield_now(), n).1)).collect();
             added.into_iter().for_each(|id| cluster.remove_processor_by_id(id).unwrap());
             let sum: u64 = fibres.into_iter().map(|fibre| fibre.join().unwrap()).sum();
-            assert_eq!(sum, (0..300).sum());
+            assert_eq!(sum, (0..300).sum::<u64>());
         }
         assert!(happens_within(SOON, || cluster.retiring() == 0));
         assert_eq!(cluster.processors(), setup.processors);

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Says whether the kernel permits io_uring. Without it there is nothing to test here.
 fn has_ring() -> bool {
-    Runtime::builder().spares(0).processors(1).build().unwrap().main_cluster().io().files()
+    Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap().main_cluster().io().files()
 }
 
 const PAGE: usize = 4096;
@@ -86,7 +86,7 @@ fn every_kind_of_polling_reaps() {
         return;
     }
     for polling in [Polling::Shared, Polling::PerProcessor, Polling::Thread] {
-        let runtime = Runtime::builder().spares(0).processors(2).polling(polling).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).polling(polling).build().unwrap();
         let (reader, mut writer) = pipe().unwrap();
         let waits = runtime.spawn(move || read_one(&reader));
         // All processors fall asleep.
@@ -381,7 +381,7 @@ fn a_future_is_dropped_on_another_thread_or_after_its_runtime() {
     let (reader, _writer) = pipe().unwrap();
     let reader = Arc::new(reader);
     for is_dropped_late in [false, true] {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         let mut future = Box::pin(read_one_owned(&reader));
         let future = runtime.spawn_task(async move {
             assert!(!poll_once(&mut future));
@@ -542,7 +542,7 @@ fn without_a_ring_chains_are_unsupported() {
         assert_eq!(longest(), None);
     };
     unsupported();
-    Runtime::builder().spares(0).processors(1).io(Engine::Epoll).run(|| {
+    Runtime::builder().spares(0).stall_limit(None).processors(1).io(Engine::Epoll).run(|| {
         unsupported();
         let mut chain = OwnedChain::new();
         chain.nop();
@@ -592,7 +592,7 @@ fn each_event_scope_has_a_ring_of_its_own() {
         return;
     }
     alone(|| {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         // SAFETY: only types of Sinew are moved between the event scopes.
         let scope = unsafe { EventScope::new() }.unwrap();
         let cluster = runtime.cluster(Cluster::builder().processors(2).event_scope(&scope)).unwrap();

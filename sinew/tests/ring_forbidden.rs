@@ -58,7 +58,7 @@ impl Kind {
     }
 
     fn try_build(self) -> Result<Runtime, BuildError> {
-        let builder = Runtime::builder().spares(0).processors(self.processors).io(self.engine);
+        let builder = Runtime::builder().spares(0).stall_limit(None).processors(self.processors).io(self.engine);
         let builder = if self.migrating { migrating(builder) } else { builder };
         builder.build()
     }

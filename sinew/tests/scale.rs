@@ -70,7 +70,7 @@ fn a_million_parked_fibres_cost_a_page_each_and_few_mappings() {
         return;
     }
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         runtime.run(|| {
             let before = resident() + page_tables();
             let handles = spawn_parked(FIBRES, || ());
@@ -92,7 +92,7 @@ fn rounds_of_spawning_and_joining_leave_nothing_behind() {
     const FIBRES: usize = 100_000;
     const ROUNDS: usize = 10;
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         let after_round: Vec<_> = (0..ROUNDS)
             .map(|_| {
                 runtime.run(|| unpark_and_join(spawn_parked(FIBRES, || ())));
@@ -122,7 +122,7 @@ fn the_pages_of_grown_stacks_are_given_back() {
         black_box(&mut room);
     }
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         runtime.run(|| {
             let before = resident();
             let handles = spawn_parked(FIBRES, grow);
@@ -145,7 +145,7 @@ fn the_pages_of_grown_stacks_are_given_back() {
 fn trimmed_stacks_cost_nothing_and_can_be_used_again() {
     const FIBRES: usize = 5_000;
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         runtime.run(|| {
             for _ in 0..3 {
                 unpark_and_join(spawn_parked(FIBRES, || ()));
@@ -174,7 +174,7 @@ fn fibres_may_come_and_go_while_stacks_are_trimmed() {
     let outcome = in_child!(Rerun::new(), || {
         static DONE: AtomicUsize = AtomicUsize::new(0);
         static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         let trim = || {
             while DONE.load(Ordering::Relaxed) == 0 {
                 GIVEN_BACK.fetch_add(sinew::memory::trim(), Ordering::Relaxed);
@@ -212,7 +212,7 @@ fn fibres_may_come_and_go_while_stacks_are_trimmed() {
 fn a_scope_keeps_no_memory_for_fibres_that_have_ended() {
     const FIBRES: usize = 20_000;
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         runtime.run(|| {
             sinew::scope(|scope| {
                 let parked: Vec<_> = (0..FIBRES).map(|_| scope.spawn(sinew::park)).collect();
@@ -237,7 +237,8 @@ fn a_scope_keeps_no_memory_for_fibres_that_have_ended() {
 fn a_large_stack_costs_only_the_pages_that_are_used() {
     const FIBRES: usize = 1_000;
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(1).stack_size(16 * MIB).build().unwrap();
+        let runtime =
+            Runtime::builder().spares(0).stall_limit(None).processors(1).stack_size(16 * MIB).build().unwrap();
         runtime.run(|| {
             let before = resident();
             let handles = spawn_parked(FIBRES, || ());

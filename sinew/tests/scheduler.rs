@@ -195,7 +195,7 @@ fn use_everything(runtime: Runtime) {
 }
 
 fn with(scheduler: impl Scheduler, processors: usize, is_migrating: bool) -> Runtime {
-    let builder = Runtime::builder().spares(0).processors(processors).scheduler(scheduler);
+    let builder = Runtime::builder().spares(0).stall_limit(None).processors(processors).scheduler(scheduler);
     if is_migrating { migrating(builder) } else { builder }.build().unwrap()
 }
 

@@ -235,7 +235,7 @@ fn scopes_nest() {
     }
     everywhere(|rt, _| {
         let numbers: Vec<u32> = (0..500).collect();
-        assert_eq!(rt.run(|| sum(&numbers)), numbers.iter().sum());
+        assert_eq!(rt.run(|| sum(&numbers)), numbers.iter().sum::<u32>());
     });
 }
 

@@ -51,7 +51,8 @@ fn a_fibre_waits_for_a_signal_while_others_run() {
 fn all_listeners_of_a_signal_see_it_whatever_they_are() {
     alone(|| {
         let listen = || Signals::new([Signal::USR2]).unwrap();
-        let runtimes = [1, 2].map(|processors| Runtime::builder().spares(0).processors(processors).build().unwrap());
+        let runtimes = [1, 2]
+            .map(|processors| Runtime::builder().spares(0).stall_limit(None).processors(processors).build().unwrap());
         let [on_thread, in_one, in_other, in_task] = [listen(), listen(), listen(), listen()];
         let thread = std::thread::spawn(move || on_thread.recv().unwrap());
         let one = runtimes[0].spawn(move || in_one.recv().unwrap());
@@ -280,7 +281,7 @@ fn handlers_of_others_are_called_as_well() {
 #[test]
 fn a_signal_that_a_thread_of_another_event_scope_handles_is_not_missed() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         // SAFETY: no descriptors are moved between the event scopes.
         let scope = unsafe { EventScope::new() }.unwrap();
         let cluster = runtime.cluster(Cluster::builder().processors(1).event_scope(&scope)).unwrap();
@@ -329,7 +330,7 @@ fn a_signal_to_a_forked_child_is_not_seen_by_the_parent() {
 #[test]
 fn listeners_that_come_and_go_while_signals_rain_miss_nothing() {
     alone(|| {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         // Keeps the signals from ending the process.
         let _guard = Signals::new([Signal::USR2, Signal::HUP]).unwrap();
         static RECEIVED: AtomicUsize = AtomicUsize::new(0);

@@ -48,7 +48,7 @@ fn join_returns_a_panic_and_the_processor_goes_on() {
         assert_eq!(*payloads.1.downcast::<u32>().unwrap(), 42);
         let parts: Vec<_> = (0..10 * setup.processors).map(|n| rt.spawn(move || n)).collect();
         let sum: usize = parts.into_iter().map(|part| part.join().unwrap()).sum();
-        assert_eq!(sum, (0..10 * setup.processors).sum());
+        assert_eq!(sum, (0..10 * setup.processors).sum::<usize>());
     });
 }
 
@@ -253,7 +253,7 @@ fn kernel_threads_join_a_thousand_fibres() {
             go.store(true, Ordering::Relaxed);
             joining.into_iter().map(|thread| -> u32 { thread.join().unwrap() }).sum()
         });
-        assert_eq!(sum, (0..1000).sum());
+        assert_eq!(sum, (0..1000).sum::<u32>());
     });
 }
 
@@ -281,7 +281,7 @@ fn a_hundred_thousand_fibres_are_spawned_at_once_and_joined() {
             }
             (handles.len() as u64, handles.into_iter().map(|handle| handle.join().unwrap()).sum::<u64>())
         });
-        assert_eq!(sum, (0..count).sum());
+        assert_eq!(sum, (0..count).sum::<u64>());
     });
 }
 
@@ -306,7 +306,7 @@ fn ten_thousand_fibres_live_at_once() {
         go.store(true, Ordering::Relaxed);
         handles.iter().for_each(|handle| handle.fibre().unpark());
         let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
-        assert_eq!(sum, (0..10_000).sum());
+        assert_eq!(sum, (0..10_000).sum::<u32>());
     });
 }
 

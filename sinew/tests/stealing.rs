@@ -37,7 +37,11 @@ fn in_each_set_up(body: &impl Fn(&Runtime, &Meter, usize), schedule: impl Fn(Bui
         for is_migrating in [false, true] {
             fixture::alone(|| {
                 // Two caches, so that victims are ordered.
-                let builder = Runtime::builder().spares(0).processors(processors).topology(Topology::uniform(4, 2));
+                let builder = Runtime::builder()
+                    .spares(0)
+                    .stall_limit(None)
+                    .processors(processors)
+                    .topology(Topology::uniform(4, 2));
                 let (meter, builder) = schedule(builder);
                 let builder = if is_migrating { migrating(builder) } else { builder };
                 let runtime = builder.build().unwrap();

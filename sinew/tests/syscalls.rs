@@ -35,7 +35,7 @@ fn be_server() {
 }
 
 fn be_server_of(processors: usize) {
-    be_server_with(Runtime::builder().spares(0).processors(processors), session);
+    be_server_with(Runtime::builder().spares(0).stall_limit(None).processors(processors), session);
 }
 
 fn be_server_with(runtime: Builder, session: fn(TcpStream)) {
@@ -167,7 +167,7 @@ const CONNECTIONS: usize = 64;
 fn a_request_is_one_read_and_one_write_and_very_few_fail() {
     const REQUESTS: usize = 20_000;
     if std::env::var_os(SERVER).is_some() {
-        return be_server_with(Runtime::builder().spares(0).processors(1).io(Engine::Epoll), session);
+        return be_server_with(Runtime::builder().spares(0).stall_limit(None).processors(1).io(Engine::Epoll), session);
     }
     let Some(server) = Traced::start(name_of_test!(), &["-c"]) else { return };
     load(&mut server.connect(CONNECTIONS), REQUESTS);
@@ -254,7 +254,7 @@ fn a_lonely_timer_leaves_a_second_processor_asleep() {
     const SLEEPS: usize = 1_000;
     if std::env::var_os(SERVER).is_some() {
         // SAFETY: no fibre of the server holds anything that is bound to a kernel thread.
-        let runtime = unsafe { Runtime::builder().spares(0).processors(2).migrating() };
+        let runtime = unsafe { Runtime::builder().spares(0).stall_limit(None).processors(2).migrating() };
         return be_server_with(runtime, |mut stream| {
             (0..SLEEPS).for_each(|_| sinew::sleep(Duration::from_millis(1)));
             stream.write_all(&[1]).unwrap();

@@ -171,7 +171,7 @@ fn a_waker_that_panics_does_not_keep_another_one_from_being_called() {
 fn a_sleep_whose_runtime_has_ended_goes_on_elsewhere() {
     const TIME: Duration = Duration::from_millis(20);
     alone(|| {
-        let runtime = || Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = || Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         let asleep = || runtime().run(|| block_on(poll_fn(|context| Poll::Ready(begin_sleep(TIME, context.waker())))));
         block_on(asleep());
         let sleep = asleep();
@@ -184,7 +184,7 @@ fn a_sleep_whose_runtime_has_ended_goes_on_elsewhere() {
 #[test]
 fn a_socket_whose_runtime_has_ended_can_be_waited_for_in_another() {
     alone(|| {
-        let runtime = || Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = || Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         let session = |listener: TcpListener| {
             runtime().run(|| {
                 let address = listener.local_addr().unwrap();
@@ -210,7 +210,7 @@ fn a_future_begun_in_one_event_scope_does_not_touch_descriptors_of_another() {
     alone(|| {
         // SAFETY: only sockets of Sinew move between the event scopes.
         let scope = unsafe { EventScope::new() }.unwrap();
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         let cluster = runtime.cluster(Cluster::builder().processors(1).event_scope(&scope)).unwrap();
         let (read, mut ours) = cluster
             .spawn(|| {

@@ -97,7 +97,7 @@ fn a_waker_may_drop_the_future_on_the_other_side_of_its_socket() {
 fn a_waker_may_drop_the_future_on_the_other_side_when_their_runtime_ends() {
     alone(|| {
         let drops = Arc::new(Drops::default());
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         let kept = runtime.run(|| both_sides(&drops));
         drop(runtime);
         assert!(drops.is_done.load(SeqCst));
@@ -143,7 +143,7 @@ fn a_waker_that_panics_in_clone_leaves_the_queue_unchanged() {
 #[test]
 fn a_sleep_whose_waker_panicked_in_clone_may_be_polled_again() {
     alone(|| {
-        let runtime = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         runtime.run(|| {
             let panics = waker(|| panic!("this panic is part of the test"));
             // A sleep that is over before its first poll clones no waker.

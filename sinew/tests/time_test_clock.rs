@@ -181,12 +181,12 @@ fn a_stopped_clock_is_advanced_by_hand() {
 fn all_clusters_of_a_runtime_go_by_its_clock_and_other_runtimes_do_not() {
     alone(|| {
         let clock = TestClock::new();
-        let runtime = Runtime::builder().spares(0).processors(1).test_clock(&clock).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).test_clock(&clock).build().unwrap();
         let cluster = runtime.cluster(Cluster::builder().processors(1)).unwrap();
         let (there, here) = (cluster.spawn(|| sinew::sleep(HOUR)), runtime.spawn(|| sinew::sleep(2 * HOUR)));
         there.join().unwrap();
         here.join().unwrap();
-        let other = Runtime::builder().spares(0).processors(1).build().unwrap();
+        let other = Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap();
         assert!(other.run(time::now) < clock.now());
         assert!(time::now() < clock.now());
     });

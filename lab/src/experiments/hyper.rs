@@ -57,7 +57,7 @@ fn serve(case: &Case) -> io::Result<()> {
 
 fn on_sinew(processors: usize, peer: &str) -> io::Result<()> {
     let is_fibres = peer == peers::DEFAULT;
-    let runtime = sinew::Builder::from(fibres::builder(processors, peers::DEFAULT)).build();
+    let runtime = fibres::quiet(fibres::builder(processors, peers::DEFAULT)).build();
     runtime.map_err(io::Error::other)?.run(move || {
         let listener = sinew::net::TcpListener::from(server::listener()?);
         for stream in listener.incoming() {

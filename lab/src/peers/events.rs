@@ -1,9 +1,10 @@
 //! Sinew's events, under each way of stealing.
 
 use sinew::sched::{Coloured, Heuristics, Meter, Stealing, Stolen};
-use sinew::{Builder, Cluster, Runtime};
+use sinew::{Cluster, Runtime};
 
 use super::DEFAULT;
+use super::fibres::quiet;
 use crate::case::{Case, Reading};
 
 pub const COLOURED: &str = "sinew/coloured";
@@ -40,7 +41,7 @@ impl Events {
             }
             None => (cluster, None),
         };
-        Events { runtime: Builder::from(cluster).build().expect("a runtime"), meter }
+        Events { runtime: quiet(cluster).build().expect("a runtime"), meter }
     }
 
     /// Runs `root` as a fibre. It stays on the processor where it begins.

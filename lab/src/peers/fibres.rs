@@ -41,6 +41,11 @@ pub fn builder(processors: usize, name: &str) -> ClusterBuilder {
     }
 }
 
+/// Returns a runtime that does not report stalls: the strands of some experiments compute for long, on purpose.
+pub fn quiet(cluster: ClusterBuilder) -> Builder {
+    Builder::from(cluster).stall_limit(None)
+}
+
 impl Fibres {
     pub fn new(processors: usize, name: &str) -> Fibres {
         Fibres::with_polling(processors, name, Polling::default())
@@ -48,7 +53,7 @@ impl Fibres {
 
     #[allow(unsafe_code)]
     pub fn with_polling(processors: usize, name: &str, polling: Polling) -> Fibres {
-        let staying = Builder::from(builder(processors, name).polling(polling));
+        let staying = quiet(builder(processors, name).polling(polling));
         let chosen = match engine_of(name).0 {
             DEFAULT => staying,
             // SAFETY: no fibre of the lab keeps anything that belongs to a kernel

@@ -9,9 +9,9 @@ use sinew::net::{TcpListener, TcpStream};
 use sinew::sync::mpsc::{Receiver, Sender, channel};
 use sinew::sync::{BinarySemaphore, Mutex, Semaphore};
 use sinew::task::JoinHandle;
-use sinew::{Builder, Runtime, task, time};
+use sinew::{Runtime, task, time};
 
-use super::fibres::builder;
+use super::fibres::{builder, quiet};
 use super::{DEFAULT, Peer};
 use crate::case::Case;
 
@@ -26,7 +26,7 @@ impl SinewTasks {
             "sinew/tasks/shared" => "sinew/shared",
             other => panic!("no scheduler for {other}"),
         };
-        SinewTasks(Builder::from(builder(case.processors, fibres)).build().expect("a runtime"))
+        SinewTasks(quiet(builder(case.processors, fibres)).build().expect("a runtime"))
     }
 }
 

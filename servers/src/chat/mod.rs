@@ -15,6 +15,7 @@ mod store;
 pub use options::Options;
 
 use crate::lobby::Lobby;
+use crate::metrics::{self, MetricsOptions};
 use crate::room::Room as Places;
 use crate::runtime::{self, Style};
 use crate::serving::{self, Serve};
@@ -36,6 +37,9 @@ use store::{Reopen, Report, Store};
 
 /// When the server stops, sessions have this much time to say goodbye.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// Metrics do without the counts of a store that is busier than this.
+const LONGEST_COUNT: Duration = Duration::from_secs(1);
 
 /// The bytes that the kernel keeps for a client that does not read, about twice as many in all. More would only make
 /// the messages older that such a client gets at last.
@@ -143,6 +147,24 @@ impl Serve for Server {
 
     fn resume<'scope>(&'scope self, reader: Reader, scope: &'scope Scope<'scope, '_>) {
         reader.serve(self, scope);
+    }
+
+    fn metrics(&self) -> Option<&MetricsOptions> {
+        Some(&self.options.metrics)
+    }
+
+    fn figures(&self, out: &mut String) {
+        let Ok(counts) = self.house().store.ask_timeout(LONGEST_COUNT, Report) else { return };
+        let mut counter = |name, help, value| metrics::counter(out, &format!("sinew_chat_{name}"), help, value);
+        counter("sessions_begun", "Sessions that have begun.", counts.all_sessions);
+        counter("messages", "Messages to rooms.", counts.said);
+        counter("deliveries", "Deliveries of messages to the members of rooms.", counts.told);
+        counter("direct_messages", "Messages from one client to another.", counts.direct);
+        counter("refused_requests", "Requests that were refused.", counts.refused);
+        counter("slow_sessions", "Sessions that were dropped because their clients read too slowly.", counts.slow);
+        metrics::gauge(out, "sinew_chat_sessions", "Sessions.", counts.sessions);
+        metrics::gauge(out, "sinew_chat_rooms", "Rooms.", counts.rooms);
+        metrics::gauge(out, "sinew_chat_silent_clients", "Clients without a fibre.", self.lobby.count());
     }
 
     /// SIGHUP opens the log again; SIGUSR1 says what has happened so far.

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::metrics::MetricsOptions;
 use crate::runtime::{RuntimeOptions, seconds};
 use clap::{Args, value_parser};
 use std::path::PathBuf;
@@ -63,6 +64,10 @@ pub struct Options {
     /// Time that a client has to receive a piece of what is sent to it
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
     pub send_timeout: Duration,
+
+    /// Metrics of the runtime and the server.
+    #[command(flatten)]
+    pub metrics: MetricsOptions,
 
     /// Kernel threads and how they are scheduled.
     #[command(flatten)]

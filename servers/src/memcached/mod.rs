@@ -39,6 +39,7 @@ mod watch;
 pub use options::Options;
 
 use crate::lobby::Lobby;
+use crate::metrics::MetricsOptions;
 use crate::serving::{self, Serve};
 use crate::{message, runtime};
 use authentication::Authentication;
@@ -268,6 +269,14 @@ impl Serve for Server {
         if idle_timeout > 0 {
             scope.spawn(move || self.kick(idle_timeout));
         }
+    }
+
+    fn metrics(&self) -> Option<&MetricsOptions> {
+        Some(&self.options.metrics)
+    }
+
+    fn figures(&self, out: &mut String) {
+        self.write_figures(out);
     }
 
     /// Ends the server with memcached's words for each signal. SIGHUP does not end it: memcached

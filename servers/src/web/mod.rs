@@ -20,6 +20,7 @@ pub use options::Options;
 
 use crate::doors;
 use crate::lobby::Lobby;
+use crate::metrics::MetricsOptions;
 use crate::room::Room;
 use crate::runtime::{self, Style};
 use crate::serving::{self, Serve};
@@ -137,6 +138,10 @@ impl Serve for Server {
 
     fn resume<'scope>(&'scope self, guest: Guest, scope: &'scope Scope<'scope, '_>) {
         guest.serve(self, scope);
+    }
+
+    fn metrics(&self) -> Option<&MetricsOptions> {
+        Some(&self.options.metrics)
     }
 
     /// SIGHUP opens the log again, as in other servers; so does SIGUSR1, as in nginx.

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::metrics::MetricsOptions;
 use crate::runtime::{RuntimeOptions, seconds};
 use clap::Args;
 use std::path::PathBuf;
@@ -88,6 +89,10 @@ pub struct Options {
     /// Largest number of files that are kept open or in memory
     #[arg(long, value_name = "NUM", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub cached_files: u32,
+
+    /// Metrics of the runtime and the server.
+    #[command(flatten)]
+    pub metrics: MetricsOptions,
 
     /// Kernel threads and how they are scheduled.
     #[command(flatten)]

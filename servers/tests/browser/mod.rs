@@ -36,6 +36,8 @@ impl Browser {
         let mut command = Command::new(browser);
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"]);
+        // A page that is not shown draws nothing, and what slides in it stays where it is.
+        command.arg("--force-prefers-reduced-motion");
         command.args(["--remote-debugging-port=0", "about:blank"]).arg(format!("--user-data-dir={}", home.display()));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
         let begin = Instant::now();

@@ -10,7 +10,7 @@ mod process;
 pub use process::{PATIENCE, Process, Random, discard, prepare, receive};
 
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::process::{Command, ExitStatus, Stdio};
@@ -161,9 +161,11 @@ impl Client {
         loop {
             // Pings may come without an end.
             assert!(begin.elapsed() < PATIENCE, "no message but pings");
-            match self.socket.read().expect("a message") {
-                Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
-                Message::Ping(_) | Message::Pong(_) => {}
+            match self.socket.read() {
+                Ok(Message::Text(text)) => return serde_json::from_str(&text).expect("JSON"),
+                Ok(Message::Ping(_) | Message::Pong(_)) => {}
+                // A call with a time limit is not restarted when the kernel has stopped the process for a while.
+                Err(Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
                 other => panic!("the server sends {other:?}"),
             }
         }
@@ -187,9 +189,10 @@ impl Client {
                 Ok(Message::Text(text)) => heard.push(serde_json::from_str(&text).expect("JSON")),
                 Ok(Message::Close(frame)) => close = frame,
                 Ok(_) => {}
-                Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
                     panic!("the connection does not end, after {heard:?}")
                 }
+                Err(Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return (heard, close),
             }
         }

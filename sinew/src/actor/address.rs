@@ -20,6 +20,7 @@ use crate::mailbox::{self, Content, Order, Refused, Visit};
 use crate::strand::StrandArc;
 use crate::sync::oneshot;
 use crate::wait::carried;
+use crate::wait::{self, Why};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -234,7 +235,7 @@ impl<A: Actor> Address<A> {
         }
         let _waiting = self.begin_to_wait()?;
         self.enter_room_to_ask(Some(deadline))?;
-        reply::ask(deadline, |replier| self.post_question(message, replier))
+        reply::ask(self.why(), deadline, |replier| self.post_question(message, replier))
     }
 
     /// Handles a question at once, on the caller's stack. The visit ends when the handler has returned.
@@ -328,7 +329,12 @@ impl<A: Actor> Address<A> {
             Some(_) => self.tell_permitted(message),
         };
         told.map_err(|error| AskError::from(error.reason().clone()))?;
-        question.wait()
+        question.wait(self.why())
+    }
+
+    /// Returns what a caller waits for that has asked this actor.
+    fn why(&self) -> Why {
+        Why::at(wait::Reason::Ask, self.handle.strand().strand())
     }
 
     /// Notes that the caller waits for this actor.

@@ -8,13 +8,17 @@ use super::restart::Supervision;
 use super::timer::Ticking;
 use super::untyped::Untyped;
 use super::weak::{Anchor, Weak};
+use crate::base::describe::Label;
 use crate::strand::StrandArc;
 use crate::sync::{Semaphore, oneshot};
+use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[derive(Default)]
 pub(super) struct Annex {
     pub(super) name: Option<Box<str>>,
+    /// Where reports of this process find the name.
+    label: Label,
     /// What the actor waits for.
     pub(super) edge: Edge,
     /// The permits for messages that wait, if their number is bounded.
@@ -68,9 +72,16 @@ pub(super) fn add<T>(list: &mut Vec<T>, entry: T, is_over: impl Fn(&T) -> bool) 
 }
 
 impl Annex {
+    /// Returns the address and the length of the name of the actor whose annex is at this address. By any thread, and
+    /// by a signal handler.
+    pub(super) fn peek_name(annex: usize) -> (usize, usize) {
+        Label::peek(annex.wrapping_add(offset_of!(Annex, label)))
+    }
+
     /// Makes the annex of an actor with this name.
     pub(super) fn named(name: Option<Box<str>>) -> Annex {
-        Annex { name, ..Annex::default() }
+        let label = name.as_deref().map(Label::of).unwrap_or_default();
+        Annex { name, label, ..Annex::default() }
     }
 
     pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {

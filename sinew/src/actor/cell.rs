@@ -9,11 +9,12 @@ use super::context::Context;
 use super::life;
 use super::traits::Actor;
 use crate::base::atomic::{Acquire, AtomicUsize, Relaxed, Release};
-use crate::mailbox::{Content, Handle, Mailbox, Nature, Refused, State};
+use crate::base::peek;
+use crate::mailbox::{Content, Handle, Mailbox, Nature, Refused, State, offset_of_state};
 use crate::strand::StrandArc;
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 
 /// There is a value. The other bits of the word are the address of the annex, or 0.
@@ -43,6 +44,13 @@ impl<A: Actor> State for Cell<A> {
             annex.map(|annex| annex as &(dyn Any + Send + Sync))
         },
         type_name: std::any::type_name::<A>,
+        peek_name: |mailbox| {
+            let word = mailbox.wrapping_add(offset_of_state::<Cell<A>>()).wrapping_add(offset_of!(Cell<A>, word));
+            match peek::word(word).unwrap_or(0) & !HAS_VALUE {
+                0 => (0, 0),
+                annex => Annex::peek_name(annex),
+            }
+        },
     });
 }
 

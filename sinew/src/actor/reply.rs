@@ -10,6 +10,7 @@ use crate::base::Deadline;
 use crate::processor::{Processor, put_memory, with_current};
 use crate::strand::blocks;
 use crate::wait::{Awaiting, Limit, Outcome, Party, block_within, carried};
+use crate::wait::{Reason, Why};
 use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -214,6 +215,7 @@ pub(super) type Unposted<R> = (AskError, Replier<R>);
 /// Posts a question, and waits for its answer. The caller's limits and `deadline` end the wait.
 #[inline]
 pub(super) fn ask<R>(
+    why: Why,
     deadline: Deadline,
     post: impl FnOnce(Replier<R>) -> Result<(), Unposted<R>>,
 ) -> Result<R, AskError> {
@@ -230,7 +232,7 @@ pub(super) fn ask<R>(
             }
         }
     };
-    match block_within(Limit::carried_until(deadline), enter, |_| asker.give_up()) {
+    match block_within(Limit::carried_until(deadline), why, enter, |_| asker.give_up()) {
         Outcome::Told => {}
         // The replier frees the place.
         Outcome::TimedOut => return Err(AskError::TimedOut),
@@ -258,14 +260,14 @@ impl<R> Prepared<R> {
     }
 
     /// Waits for the answer. The caller's limits end the wait.
-    pub(super) fn wait(mut self) -> Result<R, AskError> {
+    pub(super) fn wait(mut self, why: Why) -> Result<R, AskError> {
         let asker = self.0.take().expect("it is taken here and in `drop`");
         let enter = |wait: &_| {
             let place = asker.place();
             place.asker.set(Some(Party::timed(wait)));
             place.question.wait()
         };
-        match block_within(Limit::carried_until(Deadline::NEVER), enter, |_| asker.give_up()) {
+        match block_within(Limit::carried_until(Deadline::NEVER), why, enter, |_| asker.give_up()) {
             Outcome::Told => asker.take(),
             // The replier frees the place.
             Outcome::TimedOut => Err(AskError::TimedOut),
@@ -322,6 +324,7 @@ impl<R, P: FnOnce(Replier<R>) -> Result<(), Unposted<R>>> Future for Asking<R, P
             this.asker = Some(asker);
         }
         if this.awaiting.poll(context).is_pending() {
+            Why::of(Reason::Ask, 0).leave_in_task();
             return Poll::Pending;
         }
         Poll::Ready(this.asker.take().expect("a future is not polled after it was ready").take())

@@ -20,7 +20,7 @@ use crate::sync::Semaphore;
 #[track_caller]
 #[inline]
 pub fn spawn<A: Actor>(actor: A) -> Address<A> {
-    SpawnError::expect_none(spawn_in(None, Priority::Normal, false, actor, None))
+    SpawnError::expect_none("spawn an actor", spawn_in(None, Priority::Normal, false, actor, None))
 }
 
 /// Spawns an actor that `make` makes, now and whenever it has to be restarted.
@@ -103,7 +103,7 @@ impl Builder {
     /// If no cluster was named, and the caller is in no runtime. If the runtime has ended.
     #[track_caller]
     pub fn spawn<A: Actor>(self, actor: A) -> Address<A> {
-        SpawnError::expect_none(self.try_spawn(actor))
+        SpawnError::expect_none("spawn an actor", self.try_spawn(actor))
     }
 
     /// Spawns the actor, as [`spawn`](Builder::spawn) does.
@@ -125,7 +125,7 @@ impl Builder {
         let annex = Annex::named(self.name);
         annex.shared().supervision = Some(Supervision::new(restart, Factory(Box::new(make))));
         let spawned = spawn_in(self.cluster.as_ref(), self.priority, self.is_hub, actor, Some(Box::new(annex)));
-        SpawnError::expect_none(spawned)
+        SpawnError::expect_none("spawn an actor", spawned)
     }
 }
 

@@ -27,6 +27,11 @@ pub(crate) fn stack() -> *mut () {
     words::read::<STACK>() as *mut ()
 }
 
+/// Returns the address of the word with the stack, for readers of memory.
+pub(crate) fn stack_word() -> usize {
+    words::address() + STACK
+}
+
 pub(crate) fn set_processor(processor: *const ()) {
     words::write::<PROCESSOR>(processor as usize);
 }
@@ -80,6 +85,21 @@ mod words {
         word
     }
 
+    /// Returns the address of the words of this thread.
+    pub(super) fn address() -> usize {
+        let address;
+        // SAFETY: the word at `fs:0` is the address that the others are relative to: the ABI says so.
+        unsafe {
+            asm!(
+                "mov {address}, qword ptr fs:[0]",
+                concat!("add {address}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
+                address = out(reg) address,
+                options(nostack, readonly),
+            );
+        }
+        address
+    }
+
     #[inline(always)]
     pub(super) fn write<const OFFSET: usize>(word: usize) {
         // SAFETY: writes a word of this thread, to which no reference exists.
@@ -106,6 +126,10 @@ mod words {
     #[inline(never)]
     pub(super) fn read<const OFFSET: usize>() -> usize {
         black_box(WORDS.with(|words| words[OFFSET / 8].get()))
+    }
+
+    pub(super) fn address() -> usize {
+        WORDS.with(|words| words.as_ptr().addr())
     }
 
     #[inline(never)]

@@ -79,13 +79,55 @@ pub(crate) fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_pid()
 }
 
-/// Returns the time for which a thread of this process has run or has waited for a CPU since it began.
-/// The rest of its life it has waited in the kernel for something else. `None` if the kernel does not
-/// tell.
-pub(crate) fn time_awake(thread: i32) -> Option<Duration> {
+/// The time that a thread of this process has spent since it began. The rest of its life it has waited in
+/// the kernel for something else than a CPU.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spent {
+    pub(crate) running: Duration,
+    /// Waiting for a CPU. A wait that has not ended is not in it.
+    pub(crate) queued: Duration,
+}
+
+/// Returns how a thread of this process has spent its time. `None` if the kernel does not tell.
+pub(crate) fn time_spent(thread: i32) -> Option<Spent> {
     let times = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-    let mut ns = times.split(' ').map_while(|field| field.parse::<u64>().ok());
-    Some(Duration::from_nanos(ns.next()? + ns.next()?))
+    let mut ns = times.split(' ').map_while(|field| field.parse().ok().map(Duration::from_nanos));
+    Some(Spent { running: ns.next()?, queued: ns.next()? })
+}
+
+/// Returns the CPU time that a thread of this process has used, to the nanosecond. `None` if there is no
+/// such thread.
+pub(crate) fn cpu_time_of(thread: i32) -> Option<Duration> {
+    // The kernel's number for the clock of a thread: see `CPUCLOCK_PERTHREAD_MASK` there.
+    const OF_THREAD: i32 = 4 | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is valid for writing.
+    let result = unsafe { libc::clock_gettime((!thread << 3) | OF_THREAD, &mut time) };
+    (result == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// Where a thread waits that is in the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) instruction: usize,
+    pub(crate) stack: usize,
+}
+
+/// Returns where a thread of this process waits in the kernel. `None` if it runs, if it waits for a CPU, or
+/// if the kernel does not tell.
+pub(crate) fn waiting(thread: i32) -> Option<Waiting> {
+    let line = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).ok()?;
+    // The last two fields. A thread that runs has only the word "running".
+    let mut fields = line.split_ascii_whitespace().rev();
+    let mut address = || usize::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
+    let (instruction, stack) = (address()?, address()?);
+    Some(Waiting { instruction, stack })
+}
+
+/// Sends a signal to a thread of this process.
+pub(crate) fn interrupt(thread: i32, signal: i32) -> bool {
+    // SAFETY: no memory is involved.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) == 0 }
 }
 
 /// Gives this thread a descriptor table of its own, with the three standard descriptors in it.

@@ -6,17 +6,23 @@
 //! | `clock` | the time in cycles, and in nanoseconds |
 //! | `cpu` | instructions of the CPU: its counter, a prefetch |
 //! | `deadline` | a point in time, or never |
+//! | `describe` | words that tell a reader of memory where things are |
+//! | `directory` | lists of addresses for such a reader |
 //! | `fallback` | facilities of the kernel that a test can take away |
 //! | `fence` | one cheap and one expensive fence that pair |
 //! | `fork` | how a forked child is kept from using the runtime of its parent |
 //! | `here` | two words of each kernel thread: its processor, its stack |
 //! | `kernel` | system calls |
+//! | `peek` | reads of memory that cannot fault |
+//! | `probe` | places that a tracer of the kernel can hook into |
 //! | `spin` | a lock for a few instructions |
 
 pub(crate) mod atomic;
 pub(crate) mod clock;
 pub(crate) mod cpu;
 mod deadline;
+pub(crate) mod describe;
+pub(crate) mod directory;
 pub(crate) mod fallback;
 pub(crate) mod fence;
 pub(crate) mod fork;
@@ -24,6 +30,8 @@ pub(crate) mod here;
 pub(crate) mod kernel;
 #[cfg(all(test, sinew_loom))]
 pub(crate) mod models;
+pub(crate) mod peek;
+pub(crate) mod probe;
 pub(crate) mod spin;
 
 pub(crate) use deadline::Deadline;

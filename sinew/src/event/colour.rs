@@ -322,7 +322,7 @@ impl ColourBuilder {
             Some(cluster) => make(cluster.shared()),
             None => match with_current(|processor| processor.map(|processor| processor.cluster().to_arc())) {
                 Some(cluster) => make(&cluster),
-                None => panic!("cannot make a colour: {}", SpawnError::NoRuntime),
+                None => SpawnError::NoRuntime.panic("make a colour"),
             },
         }
     }

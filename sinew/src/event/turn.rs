@@ -4,6 +4,7 @@
 use super::errors::NoTurn;
 use crate::mailbox::Mailbox;
 use crate::wait::{self, Party};
+use crate::wait::{Reason, Why};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -52,7 +53,7 @@ where
     wait::refuse_tasks();
     let shared = Shared { stage: UnsafeCell::new(Stage::Closure(f)) };
     let mut refused = None;
-    wait::block(|caller| {
+    wait::block(Why::at(Reason::Turn, mailbox), |caller| {
         let event = Event { shared: &raw const shared, caller };
         // SAFETY: the meter is the mailbox's. The caller's frame stays until the event has signalled it, or until
         // the event has been given back.

@@ -35,7 +35,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    SpawnError::expect_none(FibreBuilder::new().spawn(f))
+    SpawnError::expect_none("spawn a fibre", FibreBuilder::new().spawn(f))
 }
 
 /// Starts fibres with other properties than those of [`spawn`].
@@ -225,6 +225,6 @@ impl Cluster {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        SpawnError::expect_none(FibreBuilder::new().cluster(self).spawn(f))
+        SpawnError::expect_none("spawn a fibre", FibreBuilder::new().cluster(self).spawn(f))
     }
 }

@@ -157,7 +157,7 @@ impl<'scope, 'env, E: Send> Group<'scope, 'env, E> {
         F: FnOnce() -> Result<T, E> + Send + 'scope,
         T: Send + 'scope,
     {
-        SpawnError::expect_none(self.spawn_with(FibreBuilder::new(), f))
+        SpawnError::expect_none("spawn a fibre", self.spawn_with(FibreBuilder::new(), f))
     }
 
     /// Spawns as [`spawn`](Group::spawn) does, a fibre with the properties that `builder` has.
@@ -199,7 +199,7 @@ impl<'scope, 'env, E: Send> Group<'scope, 'env, E> {
             Some(places) if places.try_wait() => Some(Place(places)),
             Some(_) => return Err(f),
         };
-        Ok(SpawnError::expect_none(self.spawn_at(place, FibreBuilder::new(), f)))
+        Ok(SpawnError::expect_none("spawn a fibre", self.spawn_at(place, FibreBuilder::new(), f)))
     }
 
     #[track_caller]

@@ -9,6 +9,7 @@ use crate::strand::StrandArc;
 use crate::strand::join::Wait;
 use crate::wait::budget;
 use crate::wait::{self, Limit, Outcome, Party, carried};
+use crate::wait::{Reason, Why};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
@@ -124,7 +125,7 @@ impl<T> JoinHandle<T> {
                 }
                 false
             };
-            let _ = wait::block_within(Limit::CARRIED, enter, pass_on);
+            let _ = wait::block_within(Limit::CARRIED, self.why(), enter, pass_on);
         }
         self.join()
     }
@@ -144,11 +145,16 @@ impl<T> JoinHandle<T> {
         result.expect("the result of a fibre is taken once")
     }
 
+    #[inline(always)]
+    pub(super) fn why(&self) -> Why {
+        Why::at(Reason::JoinFibre, self.record())
+    }
+
     /// Waits until the fibre has finished.
     #[inline(always)]
     fn wait(&self) {
         let join = self.record().join();
-        wait::block(|party| join.wait(party.number()) == Wait::Entered);
+        wait::block(self.why(), |party| join.wait(party.number()) == Wait::Entered);
     }
 
     /// Waits until the fibre has finished, but not beyond `deadline`. Returns whether it has finished.
@@ -156,6 +162,7 @@ impl<T> JoinHandle<T> {
         let join = self.record().join();
         let outcome = wait::block_within(
             Limit::until(deadline),
+            self.why(),
             |wait| join.wait(Party::timed(wait).number()) == Wait::Entered,
             |wait| join.withdraw(Party::timed(wait).number()),
         );

@@ -46,7 +46,10 @@ impl<T> Future for Joining<T> {
             return Poll::Ready(Err(Box::new(SelfJoin)));
         }
         match this.enrolled.poll(handle.record().join(), context) {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                handle.why().leave_in_task();
+                Poll::Pending
+            }
             Poll::Ready(()) => Poll::Ready(this.handle.take().expect("it is there").join()),
         }
     }

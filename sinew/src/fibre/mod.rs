@@ -33,7 +33,9 @@ use crate::processor;
 use crate::processor::roll::{Ending, Roll};
 use crate::stack::current_stack;
 use crate::strand::{After, Strand, StrandArc, fresh_ids};
+use crate::wait::Why;
 use crate::wait::{self, Cancel, budget};
+pub(crate) use record::ENTRIES;
 use record::Record;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -205,6 +207,7 @@ pub fn park() {
             if stack.strand().state().take_token() {
                 budget::spend(budget::MESSAGE);
             } else {
+                Why::PARK.leave_in(stack.strand());
                 wait::suspend(stack, After::Parking);
             }
         }

@@ -1,12 +1,13 @@
-//! The message of a panic names the fibre, not only its kernel thread.
+//! The message of a panic names the fibre, the task or the actor, not only its kernel thread.
 //!
 //! std's message names the thread, and nothing can tell it another name. So the runtime has a panic hook
-//! that writes std's message with the fibre's name. It takes the place of std's hook only: a program that
+//! that writes std's message with the strand's name. It takes the place of std's hook only: a program that
 //! has a hook of its own before its first runtime keeps it, and a program that sets one later replaces
 //! the runtime's.
 
 use super::handle::current_record;
 use super::record::Record;
+use crate::processor::stall::{StrandKind, Whom};
 use std::any::Any;
 use std::backtrace::Backtrace;
 use std::fmt;
@@ -31,8 +32,8 @@ fn install() {
     // `take_hook` leaves std's hook behind.
     let of_std = take_hook();
     if is_same(&found, &of_std) {
-        set_hook(Box::new(move |info| match current_record() {
-            Some(record) => write_message(record, info),
+        set_hook(Box::new(move |info| match panicking_strand() {
+            Some(strand) => write_message(&strand, info),
             None => of_std(info),
         }));
     } else {
@@ -47,14 +48,30 @@ fn is_same(one: &Hook, other: &Hook) -> bool {
     size_of_val(&**one) == 0 && std::ptr::eq(&**one, &**other)
 }
 
-/// Writes what std's hook would write, for a fibre.
-fn write_message(record: &Record, info: &PanicHookInfo<'_>) {
+/// Returns the strand that panics. A fibre is asked for its name directly, which may be long.
+fn panicking_strand() -> Option<Whom> {
+    let fibre = |record: &Record| Whom {
+        kind: Some(StrandKind::Fibre),
+        id: Some(record.id()),
+        name: record.name().map(str::to_owned),
+        type_name: None,
+        spawned_at: Some(record.spawned_at()),
+    };
+    match current_record() {
+        Some(record) if record.carried() == 0 => Some(fibre(record)),
+        Some(record) => Whom::calls().or_else(|| Some(fibre(record))),
+        None => Whom::calls(),
+    }
+}
+
+/// Writes what std's hook would write, for a strand.
+fn write_message(strand: &Whom, info: &PanicHookInfo<'_>) {
     // In one piece, because other threads write, too.
-    eprint!("{}", Message { record, info, style: Style::get() });
+    eprint!("{}", Message { strand, info, style: Style::get() });
 }
 
 struct Message<'a> {
-    record: &'a Record,
+    strand: &'a Whom,
     info: &'a PanicHookInfo<'a>,
     style: Style,
 }
@@ -67,13 +84,28 @@ fn text(payload: &(dyn Any + Send)) -> Option<&str> {
 
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let thread = thread::current();
-        write!(f, "\nfibre '{}' on thread '{}' panicked", name(self.record.name()), name(thread.name()))?;
+        let Whom { kind, id, name, type_name, spawned_at } = self.strand;
+        let kind = kind.unwrap_or(StrandKind::Fibre);
+        write!(f, "\n{kind}")?;
+        match name {
+            Some(name) => write!(f, " '{name}'")?,
+            None if kind == StrandKind::Fibre => f.write_str(" '<unnamed>'")?,
+            None => {}
+        }
+        if let Some(id) = id {
+            write!(f, " (id {id})")?;
+        }
+        if let Some(type_name) = type_name {
+            write!(f, " ({type_name})")?;
+        }
+        write!(f, " on thread '{}' panicked", thread::current().name().unwrap_or("<unnamed>"))?;
         if let Some(location) = self.info.location() {
             write!(f, " at {location}")?;
         }
         writeln!(f, ":\n{}", text(self.info.payload()).unwrap_or("Box<dyn Any>"))?;
-        writeln!(f, "note: the fibre was spawned at {}", self.record.spawned_at())?;
+        if let Some(place) = spawned_at {
+            writeln!(f, "note: the {kind} was spawned at {place}")?;
+        }
         match self.style {
             Style::Off if is_first() => {
                 writeln!(f, "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace")
@@ -83,10 +115,6 @@ impl fmt::Display for Message<'_> {
             Style::Full => writeln!(f, "stack backtrace:\n{:#}", Backtrace::force_capture()),
         }
     }
-}
-
-fn name(name: Option<&str>) -> &str {
-    name.unwrap_or("<unnamed>")
 }
 
 /// Says whether no panic has been reported before.

@@ -9,16 +9,20 @@ use super::locals::Locals;
 use super::scope::{Entered, ScopeShared};
 use crate::base::Deadline;
 use crate::base::atomic::{AtomicU64, Relaxed};
+use crate::base::describe::{self, Symbol};
+use crate::base::peek;
 use crate::processor::cluster::ClusterShared;
-use crate::processor::{self, Processor, put_memory};
+use crate::processor::stall::{Portrait, StrandKind};
+use crate::processor::{self, Event, Processor, put_record};
 use crate::stack::arena::Class;
 use crate::stack::{Entry, Stack, high_water};
 use crate::strand::blocks::{self, Blocks};
 use crate::strand::join::{Completed, Detached, Join};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, Weight, container};
+use crate::strand::{self, After, Face, Kind, Priority, Ready, Strand, StrandArc, Weight, container};
 use crate::wait::{Cancel, Stackful};
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
+use std::mem::offset_of;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::NonNull;
@@ -33,7 +37,6 @@ pub(crate) struct Record {
     head: Stackful,
     /// See [`Join`].
     join: AtomicU64,
-    id: NonZeroU64,
     locals: Locals,
     name: Name,
     scope: Option<Arc<ScopeShared>>,
@@ -41,19 +44,76 @@ pub(crate) struct Record {
     typed: &'static Typed,
 }
 
-/// The name of a fibre, if it has one.
-enum Name {
-    Given(Box<str>),
-    /// The address of the mailbox that the fibre carries; 0 if it is no carrier. Carriers have no name, so the word
-    /// takes no space. Written by the fibre, read by any thread.
-    Carries(AtomicUsize),
+/// The name of a fibre, if it has one. Readers of memory rely on the layout.
+#[repr(C)]
+struct Name {
+    /// The address of the text; null if there is no name.
+    text: *const u8,
+    /// The length of the text. If there is no name, the address of the mailbox that the fibre carries; 0 if it is no
+    /// carrier. Carriers have no name, so the word takes no space. Written by the fibre, read by any thread.
+    length: AtomicUsize,
 }
 
-const _: () = assert!(size_of::<Name>() == size_of::<Box<str>>());
+// SAFETY: the text belongs to the name and does not change.
+unsafe impl Send for Name {}
+// SAFETY: as above.
+unsafe impl Sync for Name {}
+
+impl Name {
+    fn new(name: Option<Box<str>>) -> Name {
+        match name {
+            None => Name { text: std::ptr::null(), length: AtomicUsize::new(0) },
+            Some(name) => {
+                let length = AtomicUsize::new(name.len());
+                Name { text: Box::into_raw(name).cast(), length }
+            }
+        }
+    }
+
+    fn get(&self) -> Option<&str> {
+        let text = self.raw()?;
+        // SAFETY: the text belongs to the name.
+        Some(unsafe { &*text })
+    }
+
+    fn raw(&self) -> Option<*mut str> {
+        let bytes = std::ptr::slice_from_raw_parts_mut(self.text.cast_mut(), self.length.load(Relaxed));
+        (!self.text.is_null()).then_some(bytes as *mut str)
+    }
+
+    /// Returns the word for the mailbox, if there is no name.
+    #[inline]
+    fn carried(&self) -> Option<&AtomicUsize> {
+        self.text.is_null().then_some(&self.length)
+    }
+}
+
+impl Drop for Name {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(text) = self.raw() {
+            // SAFETY: `new` took it apart.
+            drop(unsafe { Box::from_raw(text) });
+        }
+    }
+}
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[describe::Entry] = &[
+    describe::Entry::number("fibre.name", offset_of!(Record, name.text)),
+    describe::Entry::number("fibre.name_length", offset_of!(Record, name.length)),
+    describe::Entry::number("fibre.scope", offset_of!(Record, scope)),
+    describe::Entry::number("fibre.spawned_at", offset_of!(Record, spawned_at)),
+];
 
 /// The kind of strand that fibres are.
-pub(crate) static FIBRE: Kind =
-    Kind { run: Record::run_here, free: Record::free, weigh: Weight::unknown, nature: None };
+pub(crate) static FIBRE: Kind = Kind {
+    face: Face::new(strand::Class::Fibre, Symbol::NONE),
+    run: Record::run_here,
+    free: Record::free,
+    weigh: Weight::unknown,
+    nature: None,
+};
 
 /// What depends on the types of the closure and its result.
 struct Typed {
@@ -112,7 +172,7 @@ impl Record {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let memory = blocks::take(plan.blocks, Layout::new::<Allocation<F, T>>()).cast::<Allocation<F, T>>();
+        let memory = blocks::take_record(plan.blocks, Layout::new::<Allocation<F, T>>()).cast::<Allocation<F, T>>();
         // Written in place: to build a record elsewhere and to copy it costs 15 ns more, because the
         // copy reads what has not reached the cache.
         // SAFETY: the memory is large enough, and ours.
@@ -122,11 +182,16 @@ impl Record {
         // Only fibres of a scope inherit one.
         let deadline = plan.scope.as_ref().map_or(Deadline::NEVER, Entered::inherited);
         let new = Record {
-            head: Stackful::new(Strand::new(&FIBRE, plan.cluster, plan.priority), plan.class, plan.pinned, deadline),
+            head: Stackful::new(
+                Strand::new(&FIBRE, plan.cluster, plan.priority),
+                plan.id,
+                plan.class,
+                plan.pinned,
+                deadline,
+            ),
             join: AtomicU64::new(0),
-            id: plan.id,
             locals: Locals::new(),
-            name: plan.name.map_or(Name::Carries(AtomicUsize::new(0)), Name::Given),
+            name: Name::new(plan.name),
             scope: plan.scope.and_then(Entered::into_shared),
             spawned_at: plan.spawned_at,
             typed: const {
@@ -167,20 +232,32 @@ impl Record {
     }
 
     pub(crate) fn id(&self) -> NonZeroU64 {
-        self.id
+        self.head.id()
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        match &self.name {
-            Name::Given(name) => Some(name),
-            Name::Carries(_) => (self.carried() != 0).then_some("event"),
+        self.name.get().or_else(|| (self.carried() != 0).then_some("event"))
+    }
+
+    /// Draws the fibre at this address, or returns the address of the mailbox that it carries. By any thread, and by
+    /// a signal handler.
+    pub(crate) fn portray(address: usize, portrait: &mut Portrait) -> Option<usize> {
+        let word = |offset: usize| peek::word(address.wrapping_add(offset)).unwrap_or(0);
+        let (text, length) = (word(offset_of!(Record, name.text)), word(offset_of!(Record, name.length)));
+        if text == 0 && length != 0 {
+            return Some(length);
         }
+        portrait.kind = Some(StrandKind::Fibre);
+        portrait.id = word(Stackful::ID) as u64;
+        portrait.spawned_at = word(offset_of!(Record, spawned_at));
+        portrait.copy_name(text, length);
+        None
     }
 
     /// Notes that the fibre carries the mailbox at this address. By the fibre, a carrier.
     #[inline]
     pub(crate) fn carry(&self, mailbox: usize) {
-        if let Name::Carries(carried) = &self.name {
+        if let Some(carried) = self.name.carried() {
             carried.store(mailbox, Relaxed);
         }
     }
@@ -188,10 +265,7 @@ impl Record {
     /// Returns the address of the mailbox that the fibre carries; 0 if it is no carrier.
     #[inline]
     pub(crate) fn carried(&self) -> usize {
-        match &self.name {
-            Name::Given(_) => 0,
-            Name::Carries(carried) => carried.load(Relaxed),
-        }
+        self.name.carried().map_or(0, |carried| carried.load(Relaxed))
     }
 
     pub(crate) fn class(&self) -> Class {
@@ -245,8 +319,6 @@ impl Record {
                 None => return After::Declined,
             },
         };
-        #[cfg(debug_assertions)]
-        processor.post().suspect().is_fibre(record.name(), record.spawned_at());
         let after = stack.resume(strand);
         if after == After::Finished {
             record.end(processor, stack);
@@ -270,6 +342,8 @@ impl Record {
         }
         stack.begin::<Record>(self.strand());
         self.set_stack(Some(stack));
+        let spawned_at = std::ptr::from_ref(self.spawned_at).addr() as u64;
+        processor.note_strand(Event::Began, self.strand(), spawned_at, self.id().get());
         self.head.bind_for_life(processor.post(), processor.is_migrating());
         stack
     }
@@ -385,7 +459,7 @@ impl<F: FnOnce() -> T, T> Allocation<F, T> {
         // SAFETY: `create` made it, and no reference is left.
         unsafe { allocation.drop_in_place() };
         // SAFETY: as above; the layout is the one that it was taken with.
-        unsafe { put_memory(allocation.cast(), Layout::new::<Self>()) };
+        unsafe { put_record(allocation.cast(), Layout::new::<Self>()) };
     }
 }
 

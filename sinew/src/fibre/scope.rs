@@ -9,6 +9,7 @@ use super::record::Record;
 use crate::base::Deadline;
 use crate::processor::spawn::SpawnError;
 use crate::wait::{self, Cancel, Lent, Limit, Outcome, Party, Wait, carried};
+use crate::wait::{Reason, Why};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -111,7 +112,7 @@ impl ScopeShared {
             }
             false
         };
-        let _ = wait::block_within(Limit::CARRIED, enter, pass_on);
+        let _ = wait::block_within(Limit::CARRIED, Why::at(Reason::Scope, self), enter, pass_on);
         self.members().fibres = Vec::new();
     }
 
@@ -253,7 +254,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        SpawnError::expect_none(FibreBuilder::new().spawn_scoped(self, f))
+        SpawnError::expect_none("spawn a fibre", FibreBuilder::new().spawn_scoped(self, f))
     }
 
     #[track_caller]

@@ -12,10 +12,11 @@ use super::event_scoped::EventScoped;
 use crate::processor::cluster::Cluster;
 use crate::processor::driver::Driver;
 use crate::processor::outbox::{MOST, Taken};
-use crate::processor::{Leaving, with_current};
+use crate::processor::{Leaving, recorder, with_current};
 use crate::sched::{MAX_PROCESSORS, ProcessorId};
 use crate::stack::current_stack;
 use crate::wait::{self, Party, Signalled};
+use crate::wait::{Reason, Why};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -107,7 +108,7 @@ fn leave(fd: BorrowedFd<'_>, what: What<'_>) -> Option<io::Result<usize>> {
     current_stack()?;
     let call = Call { descriptor: fd.as_raw_fd(), what, result: Cell::new(0), party: Cell::new(None) };
     let mut leaving = Leaving::Alone;
-    wait::block(|party| {
+    wait::block(Why::of(Reason::Batch, u64::from(fd.as_raw_fd().cast_unsigned())), |party| {
         call.party.set(Some(party));
         leaving = with_current(|processor| {
             processor.map_or(Leaving::Alone, |processor| processor.leave_call(NonNull::from(&call).cast()))
@@ -182,6 +183,7 @@ impl Driver for Batches {
         let calls = &calls[..count];
         let mut ring = self.rings[processor.index()].lock().unwrap_or_else(PoisonError::into_inner);
         let made = ring.make(calls);
+        recorder::note_called(made);
         let is_good = matches!(*ring, Ring::Made(_));
         drop(ring);
         if made > 0 {

@@ -28,6 +28,7 @@ use crate::stack::current_stack;
 use crate::sync::oneshot;
 use crate::time::timeout_async;
 use crate::wait::{self, Hold, Limit, Party};
+use crate::wait::{Reason, Why};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -99,7 +100,7 @@ where
     let mut call = LentCall { f: Some(f), result: None, party: None };
     let home = home();
     let mut left_over = None;
-    wait::block(|party| {
+    wait::block(Why::of(Reason::Blocking, 0), |party| {
         call.party = Some(party);
         // SAFETY: nobody uses the call here before this fibre has been signalled.
         let placed = submit(&home, Job::Lent(unsafe { lend(&mut call) }), false);
@@ -196,7 +197,8 @@ fn wait_in_queue<F: FnOnce() -> T + Send, T: Send>(home: &Home, call: &mut LentC
         // It goes on waiting until the job has been run.
         false
     };
-    let _ = wait::block_within(Limit::until(Deadline::after(LONGEST_QUEUED)), enter, leave);
+    let _ =
+        wait::block_within(Limit::until(Deadline::after(LONGEST_QUEUED)), Why::of(Reason::Blocking, 0), enter, leave);
     left_over
 }
 
@@ -211,7 +213,7 @@ fn is_taken(placed: Placed<Job>, left_over: &mut Option<Placed<Job>>) -> bool {
 fn report_overdue(home: &Home) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     OVERDUE.fetch_add(1, Relaxed);
-    let Load { threads, jobs, longest } = home.workers().load();
+    let Load { threads, jobs, longest, .. } = home.workers().load();
     // The caller's job may be about to be run.
     if jobs == 0 || REPORTED.swap(true, Relaxed) {
         return;
@@ -223,6 +225,19 @@ fn report_overdue(home: &Home) {
          the pool are busy; if they wait for fibres that need a thread, nobody goes on (see sinew::blocking)",
         longest.as_secs_f64(),
     );
+}
+
+/// Returns the load of all pools of the process.
+pub(crate) fn load() -> Load {
+    let mut sum = Load::default();
+    for_all_workers(|home| {
+        let load = home.workers().load();
+        sum.threads += load.threads;
+        sum.idle += load.idle;
+        sum.jobs += load.jobs;
+        sum.longest = sum.longest.max(load.longest);
+    });
+    sum
 }
 
 /// Bounds the number of kernel threads that [`blocking`] uses. 0 counts as 1.

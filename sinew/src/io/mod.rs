@@ -29,7 +29,7 @@ pub use pollers::Polling;
 pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 
 pub(crate) use batches::Batches;
-pub(crate) use blocking::run_aside;
+pub(crate) use blocking::{load as blocking_load, run_aside};
 pub(crate) use event_scope::Home;
 pub(crate) use event_scoped::EventScoped;
 pub(crate) use pollers::Pollers;

@@ -10,6 +10,7 @@ use super::ring::Ring;
 use super::slots::{self, Event, Key, Side};
 use crate::base::{clock, fork, kernel};
 use crate::processor::driver::{Bed, Bell};
+use crate::processor::{recorder, with_current};
 use crate::wait::Signalled;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -92,6 +93,9 @@ pub(crate) struct Poller {
     busy: AtomicBool,
     /// When a thread looked last, in cycles.
     looked: AtomicU64,
+    /// The calls of the kernel by a thread that is no processor, and the events that they brought.
+    looks_aside: AtomicU64,
+    events_aside: AtomicU64,
 }
 
 impl Poller {
@@ -107,6 +111,8 @@ impl Poller {
             abandoned: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             looked: AtomicU64::new(0),
+            looks_aside: AtomicU64::new(0),
+            events_aside: AtomicU64::new(0),
         };
         epoll::add(poller.fd(), poller.bell.0.peek(), EventData::new_u64(BELL), EventFlags::IN)?;
         Ok(poller)
@@ -246,7 +252,10 @@ impl Poller {
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let events = self.wait_for(&mut room, timeout);
         woke();
-        let (mut inherited, mut completed) = (false, false);
+        if !events.is_empty() {
+            recorder::note_polled(events.len());
+        }
+        let (mut inherited, mut completed, mut others) = (false, false, 0);
         for (index, event) in events.iter().enumerate() {
             if let Some(later) = events.get(index + 2 * AHEAD) {
                 slots::prefetch_slot(Key(later.data.u64()));
@@ -255,13 +264,21 @@ impl Poller {
                 slots::prefetch_waiter(Key(later.data.u64()));
             }
             match event.data.u64() {
-                BELL if timeout == Some(Duration::ZERO) => {}
-                BELL => self.bell.stop(),
-                INHERITED => inherited = true,
+                BELL => {
+                    others += 1;
+                    if timeout != Some(Duration::ZERO) {
+                        self.bell.stop();
+                    }
+                }
+                INHERITED => {
+                    others += 1;
+                    inherited = true;
+                }
                 RING => completed = true,
                 key => slots::announce(Key(key), said(event.flags), signalled),
             }
         }
+        self.count_look((events.len() - others) as u64);
         if let Some(ring) = self.ring.get() {
             // Also without an event: a completion interrupts the sleep of the thread that submitted.
             if completed { ring.reap(signalled) } else { ring.reap_if_flying(signalled) }
@@ -269,6 +286,23 @@ impl Poller {
         if inherited {
             self.look_at_inherited(clock::cycles(), signalled);
         }
+    }
+
+    /// Counts a call of the kernel that brought this number of events.
+    fn count_look(&self, events: u64) {
+        with_current(|processor| match processor {
+            Some(processor) => processor.post().meters().count_look(events),
+            None => {
+                self.looks_aside.fetch_add(1, Relaxed);
+                self.events_aside.fetch_add(events, Relaxed);
+            }
+        });
+    }
+
+    /// Returns the number of calls of the kernel by threads that are no processors, and the number of
+    /// events that they brought.
+    pub(crate) fn looks_aside(&self) -> (u64, u64) {
+        (self.looks_aside.load(Relaxed), self.events_aside.load(Relaxed))
     }
 
     /// Waits for events, for `timeout` at most. Returns them; none if the wait was interrupted.

@@ -163,6 +163,12 @@ impl Pollers {
         self.ring.get().is_some_and(|ring| ring.as_ref().is_some_and(|ring| reap(ring)))
     }
 
+    /// Returns the number of calls of the kernel by the polling thread, and the number of events that they
+    /// brought; `None` if there is no such thread.
+    pub(crate) fn looks_of_thread(&self) -> Option<(u64, u64)> {
+        if self.polling == Polling::Thread { Some(self.made[0].get()?.looks_aside()) } else { None }
+    }
+
     /// Returns the poller that this processor minds, if it has been made.
     #[inline]
     fn minded(&self, processor: ProcessorId) -> Option<&Arc<Poller>> {

@@ -58,8 +58,11 @@ pub(crate) enum Next<J> {
 }
 
 /// The load of a pool.
+#[derive(Default)]
 pub(crate) struct Load {
     pub(crate) threads: usize,
+    /// The number of threads that have nothing to run.
+    pub(crate) idle: usize,
     /// The number of jobs in the queue.
     pub(crate) jobs: usize,
     /// For how long the first of them has waited.
@@ -151,7 +154,7 @@ impl<J: Send> Pool<J> {
     pub(crate) fn load(&self) -> Load {
         let state = self.state();
         let longest = state.jobs.front().map_or(Duration::ZERO, |(_, since)| since.elapsed());
-        Load { threads: state.threads, jobs: state.jobs.len(), longest }
+        Load { threads: state.threads, idle: state.idle.len(), jobs: state.jobs.len(), longest }
     }
 
     /// Takes a thread out of the idle ones, if it is still among them: it is not counted then.

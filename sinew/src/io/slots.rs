@@ -12,6 +12,9 @@ use crate::processor::waker::strand_of;
 use crate::stack::current_stack;
 use crate::strand::Strand;
 use crate::wait::{self, End, Limit, Outcome, Queue, Resumed, Signalled, Told, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
+use std::os::fd::RawFd;
+use std::sync::atomic::AtomicI32;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
@@ -53,6 +56,8 @@ struct Slot {
     /// holds its node, and its strand. Only for fetching ahead: the fibre may be gone.
     near: AtomicPtr<u8>,
     strand: AtomicPtr<Strand>,
+    /// The number of the descriptor, for readers of memory. Written by the owner.
+    descriptor: AtomicI32,
 }
 
 struct State {
@@ -193,7 +198,12 @@ impl Key {
 
 impl Slot {
     fn new() -> Self {
-        Slot { state: SpinLock::new(State::new(0)), near: AtomicPtr::default(), strand: AtomicPtr::default() }
+        Slot {
+            state: SpinLock::new(State::new(0)),
+            near: AtomicPtr::default(),
+            strand: AtomicPtr::default(),
+            descriptor: AtomicI32::default(),
+        }
     }
 
     fn announce(&self, generation: u32, event: Event, signalled: &mut Signalled) {
@@ -238,6 +248,16 @@ impl Owned {
         let slot = Key::new(number, 0).slot();
         let generation = slot.state.lock().generation;
         Some(Owned { key: Key::new(number, generation), slot })
+    }
+
+    /// Notes the number of the descriptor, for readers of memory.
+    pub(crate) fn serve(&self, descriptor: RawFd) {
+        self.slot.descriptor.store(descriptor, Relaxed);
+    }
+
+    fn why(&self, side: Side) -> Why {
+        let reason = if side == Side::Read { Reason::Readable } else { Reason::Writable };
+        Why::of(reason, u64::from(self.slot.descriptor.load(Relaxed).cast_unsigned()))
     }
 
     pub(crate) fn key(&self) -> Key {
@@ -289,7 +309,7 @@ impl Owned {
             self.slot.near.store((&raw const stack).cast::<u8>().cast_mut(), Relaxed);
             self.slot.strand.store(std::ptr::from_ref(stack.strand()).cast_mut(), Relaxed);
         }
-        let (lock, place, pass_on) = (&self.slot.state, End::Back, readiness.pass_on());
+        let (lock, place, pass_on) = (&self.slot.state, End::Back.of(self.why(side)), readiness.pass_on());
         match wait_in(lock, state, |state| &mut state.side(side).waiting, place, 0, limit, || drop(pass_on)) {
             (Outcome::Told, events) => Ok(events),
             (outcome, _) => Err(outcome),
@@ -310,7 +330,7 @@ impl Owned {
                 next.call();
             }
         };
-        let (lock, place, pass_on) = (&self.slot.state, End::Back, readiness.pass_on());
+        let (lock, place, pass_on) = (&self.slot.state, End::Back.of(self.why(side)), readiness.pass_on());
         wait_in_async(lock, state, |state| &mut state.side(side).waiting, place, 0, || drop(pass_on), abandoned).await
     }
 

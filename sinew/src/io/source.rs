@@ -296,6 +296,7 @@ impl Source {
             }
             None => {
                 let slot = Owned::new().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+                slot.serve(self.number());
                 *poller = Some(self.enter(&slot, side, side == Side::Write)?);
                 let known = Known { slot, reports_room: AtomicBool::new(side == Side::Write) };
                 assert!(self.known.set(known).is_ok(), "it is made known under the lock");

@@ -4,7 +4,7 @@ use super::letter::Paper;
 use super::memory::Owned;
 use super::meter::Meter;
 use crate::base::clock::{cycles, cycles_in_us, ns_of};
-use crate::processor::{Processor, make_ready, with_current};
+use crate::processor::{Processor, enqueue, with_current};
 use crate::stack::current_stack;
 use crate::strand::{After, Strand};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +51,7 @@ pub(crate) fn work<C: Carrying>() {
             None if carriers.is_in_place(address) => carriers.end(After::Idle),
             None => processor.count_finished(),
             Some(_) if carriers.is_in_place(address) => carriers.end(After::Yielded),
-            Some(owned) => make_ready(owned.into_ready()),
+            Some(owned) => enqueue(owned.into_ready()),
         }
     });
 }

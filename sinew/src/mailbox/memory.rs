@@ -12,15 +12,18 @@ use super::letter::{Letter, Load, Pile, Unread};
 use super::meter::Meter;
 use super::word::{Rested, Word};
 use crate::base::atomic::spin_loop;
+use crate::base::describe::{Entry, Symbol};
 use crate::processor::cluster::ClusterShared;
 use crate::processor::spawn::Origin;
-use crate::processor::{Processor, put_memory, with_current};
+use crate::processor::stall::{Portrait, StrandKind};
+use crate::processor::{Processor, put_record, with_current};
 use crate::strand::blocks::{self, Blocks};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, Weight, Woken, container};
+use crate::strand::{After, Class, Face, Kind, Priority, Ready, Strand, StrandArc, Weight, Woken, container};
 use crate::wait::{Party, Stackful};
 use std::alloc::Layout;
 use std::any::Any;
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -51,6 +54,9 @@ pub(crate) struct Mailbox {
     undivided: AtomicU32,
 }
 
+/// The entries of the description. The word is that of [`Word`], in `strand.own`.
+pub(crate) const ENTRIES: &[Entry] = &[Entry::number("mail.active", Word::IS_ACTIVE as usize)];
+
 /// Marks of a mailbox: what its owner has to do before the next letter. Colours have none.
 pub(crate) mod mark {
     /// The mailbox is new.
@@ -74,6 +80,9 @@ pub(crate) struct Nature {
     pub(crate) annex: fn(&Mailbox, bool) -> Option<&(dyn Any + Send + Sync)>,
     /// Returns the name of the state's type.
     pub(crate) type_name: fn() -> &'static str,
+    /// Returns the address and the length of the name of the mailbox at this address; zeros if it has none. By any
+    /// thread, and by a signal handler: the mailbox may be gone meanwhile.
+    pub(crate) peek_name: fn(usize) -> (usize, usize),
 }
 
 /// The state that a layer above adds to a mailbox.
@@ -101,7 +110,12 @@ impl<S: State> Allocation<S> {
             Some(nature) => Some(nature as &(dyn Any + Send + Sync)),
             None => None,
         };
-        Kind { run, free: Self::abandon, weigh: Mailbox::weigh, nature }
+        let type_name = match S::NATURE {
+            Some(nature) => Some(nature.type_name),
+            None => None,
+        };
+        let face = Face::new(Class::Mailbox, Symbol::of(std::ptr::drop_in_place::<S> as *const ())).named(type_name);
+        Kind { face, run, free: Self::abandon, weigh: Mailbox::weigh, nature }
     }
 
     /// Frees the mailbox if it is idle. If it is not, its owner comes here once more.
@@ -116,9 +130,27 @@ impl<S: State> Allocation<S> {
             // SAFETY: the mailbox is idle, and no handle is left.
             unsafe { allocation.drop_in_place() };
             // SAFETY: as above; the layout is the one that it was taken with.
-            unsafe { put_memory(allocation.cast(), Layout::new::<Self>()) };
+            unsafe { put_record(allocation.cast(), Layout::new::<Self>()) };
         }
     }
+}
+
+/// Draws the mailbox at this address, if there is one. By any thread, and by a signal handler.
+pub(crate) fn portray(address: usize, portrait: &mut Portrait) {
+    // At the end of a turn the mailbox may be gone while its carrier still runs.
+    let kind = Strand::peek_kind(address).filter(|kind| kind.face.class() == Class::Mailbox);
+    portrait.type_name = kind.and_then(|kind| kind.face.type_name());
+    let nature = kind.and_then(|kind| kind.nature).and_then(|nature| nature.downcast_ref::<Nature>());
+    portrait.kind = Some(if nature.is_some() { StrandKind::Actor } else { StrandKind::Event });
+    if let Some(nature) = nature {
+        let (text, length) = (nature.peek_name)(address);
+        portrait.copy_name(text, length);
+    }
+}
+
+/// Returns where the state of a mailbox is, from the mailbox on.
+pub(crate) const fn offset_of_state<S>() -> usize {
+    offset_of!(Allocation<S>, state)
 }
 
 /// A handle to a mailbox with state of type `S`.
@@ -170,7 +202,7 @@ impl<S: State> Handle<S> {
         strand: impl FnOnce(*const ()) -> Strand,
         state: S,
     ) -> (Ready, Handle<S>) {
-        let memory = blocks::take(own, Layout::new::<Allocation<S>>()).cast::<Allocation<S>>();
+        let memory = blocks::take_record(own, Layout::new::<Allocation<S>>()).cast::<Allocation<S>>();
         let cluster = Arc::into_raw(cluster.to_arc());
         // SAFETY: the memory is large enough, and ours.
         let (mailbox, place) = unsafe { (&raw mut (*memory.as_ptr()).mailbox, &raw mut (*memory.as_ptr()).state) };

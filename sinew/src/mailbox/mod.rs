@@ -13,7 +13,7 @@ mod word;
 
 pub(crate) use carry::{Carrying, work};
 pub(crate) use letter::{Content, Enclosed, Unread};
-pub(crate) use memory::{Handle, Mailbox, Nature, Owned, State, mark};
+pub(crate) use memory::{ENTRIES, Handle, Mailbox, Nature, Owned, State, mark, offset_of_state, portray};
 pub(crate) use meter::Meter;
 pub(crate) use post::{Refused, spend};
 pub(crate) use visit::Visit;

@@ -135,6 +135,9 @@ pub(crate) enum Ordered {
 pub(crate) struct Word<'a>(&'a AtomicU64);
 
 impl<'a> Word<'a> {
+    /// The bit that says that somebody owns the mailbox, for readers of memory.
+    pub(super) const IS_ACTIVE: u64 = ACTIVE;
+
     /// Returns the word that is kept in `word`, 0 at first.
     #[inline(always)]
     pub(crate) fn of(word: &'a AtomicU64) -> Word<'a> {

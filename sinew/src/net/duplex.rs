@@ -9,6 +9,7 @@ use crate::io::{Side, limit_error};
 use crate::sync::Mutex;
 use crate::wait::budget;
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 use std::error::Error;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
@@ -445,7 +446,15 @@ impl Progress {
         if waiting.version != version {
             return Ok(());
         }
-        match wait_in(&self.0, waiting, |waiting| &mut waiting.queue, End::Back, (), limit, || ()) {
+        match wait_in(
+            &self.0,
+            waiting,
+            |waiting| &mut waiting.queue,
+            End::Back.of(Why::at(Reason::Duplex, self)),
+            (),
+            limit,
+            || (),
+        ) {
             (Outcome::Told, ()) => Ok(()),
             (outcome, ()) => Err(outcome),
         }
@@ -456,7 +465,16 @@ impl Progress {
         if waiting.version != version {
             return;
         }
-        wait_in_async(&self.0, waiting, |waiting| &mut waiting.queue, End::Back, (), || (), |_, ()| ()).await;
+        wait_in_async(
+            &self.0,
+            waiting,
+            |waiting| &mut waiting.queue,
+            End::Back.of(Why::at(Reason::Duplex, self)),
+            (),
+            || (),
+            |_, ()| (),
+        )
+        .await;
     }
 }
 

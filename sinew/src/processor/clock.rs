@@ -17,6 +17,10 @@ pub(super) struct Clock {
     now: Cell<u64>,
     /// The number of dispatches until the clock is read again.
     until_reading: Cell<u32>,
+    /// What `until_reading` was when the dispatches were last taken.
+    taken_at: Cell<u32>,
+    /// The dispatches before that which have not been taken.
+    dispatches: Cell<u32>,
     next_beat: Cell<u64>,
     beat: u64,
     short: u64,
@@ -27,10 +31,17 @@ impl Clock {
         Clock {
             now: Cell::new(cycles()),
             until_reading: Cell::new(0),
+            taken_at: Cell::new(0),
+            dispatches: Cell::new(0),
             next_beat: Cell::new(0),
             beat: cycles_in_us(BEAT_US),
             short: cycles_in_us(SHORT_DISPATCHES_US),
         }
+    }
+
+    /// Returns the address of the number of dispatches until the next reading.
+    pub(super) fn until_reading_word(&self) -> usize {
+        self.until_reading.as_ptr().addr()
     }
 
     /// Returns the last reading.
@@ -55,8 +66,17 @@ impl Clock {
         }
         let now = cycles();
         let is_brisk = now.saturating_sub(self.now.replace(now)) < self.short;
-        self.until_reading.set(if is_brisk { DISPATCHES_PER_READING - 1 } else { 0 });
+        self.dispatches.set(self.dispatches.get() + self.taken_at.get() + 1);
+        let next = if is_brisk { DISPATCHES_PER_READING - 1 } else { 0 };
+        self.until_reading.set(next);
+        self.taken_at.set(next);
         true
+    }
+
+    /// Returns the number of dispatches since the last call.
+    pub(super) fn take_dispatches(&self) -> u64 {
+        let left = self.until_reading.get();
+        u64::from(self.dispatches.take() + self.taken_at.replace(left) - left)
     }
 
     /// Says whether a beat is due, as of the last reading.
@@ -72,12 +92,35 @@ impl Clock {
 
     /// Makes a reading due after the strand that runs.
     pub(super) fn read_next(&self) {
-        self.until_reading.set(0);
+        self.taken_at.set(self.taken_at.get() - self.until_reading.take());
     }
 
     /// Makes a beat due after the strand that runs.
     pub(super) fn beat_next(&self) {
-        self.until_reading.set(0);
+        self.read_next();
         self.next_beat.set(0);
+    }
+}
+
+#[cfg(all(test, not(sinew_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_dispatch_is_taken_once() {
+        let clock = Clock::new();
+        let (mut counted, mut taken) = (0, 0);
+        for turn in 0..1000 {
+            clock.count_dispatch();
+            counted += 1;
+            match turn % 37 {
+                3 => clock.read_next(),
+                7 => clock.beat_next(),
+                11 | 12 | 30 => taken += clock.take_dispatches(),
+                _ => {}
+            }
+        }
+        assert_eq!(taken + clock.take_dispatches(), counted);
+        assert_eq!(clock.take_dispatches(), 0);
     }
 }

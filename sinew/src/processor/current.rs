@@ -29,7 +29,7 @@ pub(crate) fn runs_a_task() -> bool {
     with_current(|processor| processor.is_some_and(|processor| processor.task().is_some()))
 }
 
-/// Gives the memory of a record back.
+/// Gives the memory of a letter or a reply back.
 ///
 /// # Safety
 /// The memory came from [`blocks::take`] with the same layout, and is not used any more.
@@ -39,12 +39,27 @@ pub(crate) unsafe fn put_memory(memory: NonNull<u8>, layout: Layout) {
     with_current(|processor| unsafe { blocks::put(processor.map(Processor::blocks), memory, layout) });
 }
 
+/// Gives the memory of a strand back.
+///
+/// # Safety
+/// The memory came from [`blocks::take_record`] with the same layout, and is not used any more.
+#[inline]
+pub(crate) unsafe fn put_record(memory: NonNull<u8>, layout: Layout) {
+    // SAFETY: by the contract.
+    with_current(|processor| unsafe { blocks::put_record(processor.map(Processor::blocks), memory, layout) });
+}
+
 /// The task that a processor runs, if it runs one.
 pub(super) struct CurrentTask(Cell<*const Strand>);
 
 impl CurrentTask {
     pub(super) const fn none() -> CurrentTask {
         CurrentTask(Cell::new(std::ptr::null()))
+    }
+
+    /// Returns the address of the word, for readers of memory.
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(&self.0).addr()
     }
 
     #[inline]

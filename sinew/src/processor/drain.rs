@@ -60,6 +60,7 @@ const OPEN: u64 = 0;
 const AWAKE: u64 = 1;
 
 /// The strands of a runtime that were spawned, and that finished, on one post.
+#[repr(C)]
 pub(crate) struct Tally {
     /// Both are written by the post's processor only, and read by [`Drain::live`].
     spawned: AtomicU64,
@@ -67,8 +68,20 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// The offsets of its counters.
+    pub(super) const SPAWNED: usize = std::mem::offset_of!(Tally, spawned);
+    pub(super) const FINISHED: usize = std::mem::offset_of!(Tally, finished);
+
     pub(crate) fn new() -> Self {
         Tally { spawned: AtomicU64::new(0), finished: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn spawned(&self) -> u64 {
+        self.spawned.load(Relaxed)
+    }
+
+    pub(crate) fn finished(&self) -> u64 {
+        self.finished.load(Relaxed)
     }
 
     /// Counts a strand that a strand of the runtime spawns. By the post's processor.
@@ -130,6 +143,12 @@ impl Drain {
         // Release as in `let_in`.
         self.refused.fetch_add(1, Release);
         self.one_finished()
+    }
+
+    /// Returns the number of strands that callers from outside have spawned.
+    pub(crate) fn spawned_outside(&self) -> u64 {
+        let refused = self.refused.load(Relaxed);
+        self.let_in.load(Relaxed).saturating_sub(refused)
     }
 
     /// Returns the party to signal, if there is one. By a processor, after it has counted a strand

@@ -3,10 +3,11 @@
 //! [`idle`](super::idle) has the protocol with threads that make strands ready, and names the roles.
 //! This file decides how long a processor lingers, what it sleeps in, and for how long.
 
-use super::Processor;
 use super::idle::{Announced, Role, Slept};
 use super::post::Order;
+use super::{Event, Processor};
 use crate::base::clock::{cycles, cycles_in_us};
+use crate::base::probe;
 use crate::sched::Effort;
 use crate::strand::Ready;
 use std::cell::Cell;
@@ -112,9 +113,9 @@ impl Processor {
             self.stop_waiting();
             return Some(strand);
         }
-        let since = self.clock.now();
+        let since = self.begin_idling();
         let found = self.search_and_sleep();
-        self.settling.was_idle(self.clock.now().saturating_sub(since));
+        self.settling.was_idle(self.end_idling(since, &found));
         found
     }
 
@@ -137,6 +138,8 @@ impl Processor {
             hidden.retract();
             return found;
         }
+        self.count_sleep();
+        self.note(Event::Slept, 0, 0);
         let _ = hidden.sleep(None);
         self.woke_up();
         None
@@ -167,6 +170,7 @@ impl Processor {
                 return None;
             }
             has_lingered = true;
+            self.post.meters().spins.add(1);
             (0..LINGER_PAUSE).for_each(|_| std::hint::spin_loop());
         }
     }
@@ -225,6 +229,8 @@ impl Processor {
             (may_deputise && announced.deputise()).then_some(DEPUTY_LOOKS)
         };
         self.post.set_load(0);
+        self.count_sleep();
+        self.note(Event::Slept, 0, 0);
         let asleep_since = cycles();
         let mut events = 0;
         self.idler.is_sentinel.set(is_sentinel);
@@ -279,11 +285,18 @@ impl Processor {
         self.help(now);
         let found = self.next().or_else(|| self.look()).or_else(|| match self.detached.get() {
             true => None,
-            false => self.local.search(now, effort),
+            false => self.search_others(now, effort),
         });
         let strand = found.or_else(|| self.lane.take_background(u64::MAX, |ready_at| self.take_deferred(ready_at)))?;
         self.stop_waiting();
         Some(strand)
+    }
+
+    fn search_others(&self, now: u64, effort: Effort) -> Option<Ready> {
+        let stolen = self.local.search(now, effort)?;
+        probe::steal(std::ptr::from_ref(stolen.strand()).cast());
+        self.note_strand(Event::Stole, stolen.strand(), 0, 0);
+        Some(stolen)
     }
 
     /// Looks at the drivers, unless it did so a moment ago. Returns a strand if that made one ready

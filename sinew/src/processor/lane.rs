@@ -33,6 +33,11 @@ impl Lane {
         }
     }
 
+    /// Returns the address of the number of strands that compete.
+    pub(super) fn length_word(&self) -> usize {
+        self.levels.as_ptr().addr() + Levels::LENGTH
+    }
+
     /// Enters a strand that is bound to this processor and competes with others.
     #[inline]
     pub(super) fn push(&self, ready: Ready) {

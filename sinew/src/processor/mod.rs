@@ -2,8 +2,6 @@
 
 mod batching;
 mod belonging;
-#[cfg(debug_assertions)]
-mod blame;
 mod carriers;
 mod clock;
 pub(crate) mod cluster;
@@ -13,28 +11,36 @@ pub(crate) mod driver;
 pub(crate) mod idle;
 mod idler;
 mod lane;
+mod meters;
 #[cfg(all(test, sinew_loom))]
 mod models;
 mod newcomers;
 pub(crate) mod outbox;
 mod plug;
 mod post;
+pub(crate) mod recorder;
 mod rest;
 pub(crate) mod roll;
 mod running;
 mod settling;
 mod shared;
 pub(crate) mod spawn;
+pub(crate) mod stall;
 pub(crate) mod waker;
 mod warden;
 
 pub(crate) use batching::Leaving;
 pub(crate) use carriers::NewCarrier;
-pub(crate) use current::{put_memory, runs_a_task, with_current};
+pub(crate) use current::{put_memory, put_record, runs_a_task, with_current};
+#[cfg(all(test, not(sinew_loom)))]
+pub(crate) use meters::METERS;
+pub(crate) use meters::WAIT_BUCKETS;
 pub(crate) use plug::Plug;
 pub(crate) use post::Post;
+pub(crate) use recorder::Event;
 pub(crate) use shared::RuntimeShared;
 
+use crate::base::describe::Entry;
 use crate::base::{clock::cycles, fork, here, kernel};
 use crate::sched::{Local, Placement, Wake};
 use crate::stack::pool::Stacks;
@@ -47,12 +53,18 @@ use cluster::ClusterShared;
 use current::RunningTask;
 use idler::Idler;
 use lane::Lane;
+use meters::{Pending, Sample};
 use post::Order;
+use recorder::{Off, Recorder, Recording};
 use running::Running;
 use settling::Settling;
+use stall::View;
 use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[&[Entry]] = &[cluster::ENTRIES, post::ENTRIES, &meters::ENTRIES, recorder::ENTRIES];
 
 /// The part of a processor that only its own kernel thread touches: its loop, and the strands
 /// while they run on it.
@@ -63,6 +75,8 @@ pub(crate) struct Processor {
     lane: Lane,
     supply: Cell<Supply>,
     clock: Clock,
+    pending: Pending,
+    sample: Sample,
     idler: Idler,
     running: Running,
     settling: Settling,
@@ -70,6 +84,7 @@ pub(crate) struct Processor {
     carriers: Carriers,
     stacks: Stacks,
     blocks: Blocks,
+    recorder: Recorder,
     /// Whether the processor has given up its end of the scheduler.
     detached: Cell<bool>,
     /// The cluster whose strands go straight to the scheduler's end; null unless all strands come
@@ -92,28 +107,54 @@ enum Supply {
     Resumed,
 }
 
-/// Makes a strand ready, from anywhere.
+/// Why a processor has left its loop.
+enum LoopLeft {
+    /// The recorder is to be switched on or off. Then the loop goes on, with this strand if there is one.
+    ToSwitch(Option<Ready>),
+    /// The processor is to end.
+    AtEnd,
+}
+
+/// Makes a stopped strand ready, from anywhere.
 #[inline]
 pub(crate) fn make_ready(ready: Ready) {
     with_current(|processor| match processor {
-        Some(processor) if processor.may_push(&ready) => processor.push(ready),
-        Some(processor) if processor.may_keep(&ready) => processor.keep(ready),
-        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.make_ready_slow(ready),
+        Some(processor) if processor.may_push(&ready) => processor.note_wakeup(&ready).push(ready),
+        Some(processor) if processor.may_keep(&ready) => processor.note_wakeup(&ready).keep(ready),
+        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => {
+            processor.note_wakeup(&ready).make_ready_slow(ready);
+        }
         _ => make_ready_from_outside(ready),
     });
 }
 
-/// Makes all `strands` ready, from anywhere. Returns their number.
+/// Puts a strand where a processor finds it, from anywhere: a new strand, or one that was not stopped.
+#[inline(never)]
+pub(crate) fn enqueue(ready: Ready) {
+    with_current(|processor| match processor {
+        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.enqueue(ready),
+        _ => enqueue_from_outside(ready),
+    });
+}
+
+/// Makes all `strands` ready, which were stopped, from anywhere. Returns their number.
 pub(crate) fn make_all_ready(mut strands: Fifo) -> usize {
     with_current(|processor| match processor {
-        Some(processor) => processor.make_all_ready(strands),
+        Some(processor) => processor.make_all_ready(strands, true),
         None => std::iter::from_fn(|| strands.pop()).map(make_ready_from_outside).count(),
     })
 }
 
-/// Makes a strand ready, on a thread that is no processor of the strand's runtime.
+/// Makes a stopped strand ready, on a thread that is no processor of the strand's runtime.
 #[cold]
 pub(crate) fn make_ready_from_outside(ready: Ready) {
+    ready.strand().cluster().count_wakeup_from_outside();
+    enqueue_from_outside(ready);
+}
+
+/// As [`enqueue`], on a thread that is no processor of the strand's runtime.
+#[cold]
+fn enqueue_from_outside(ready: Ready) {
     fork::check();
     // The strand may finish, and its runtime may end, while this thread is still notifying.
     let cluster = ready.strand().cluster().to_arc();
@@ -130,7 +171,8 @@ pub(crate) fn beat_next() {
 impl Processor {
     /// Runs a processor on the calling kernel thread until the processor is to end.
     pub(crate) fn serve<P: Plug>(cluster: Arc<ClusterShared>, post: Arc<Post>) {
-        let placement = Placement::new(post.id(), cluster.topology(), Arc::as_ptr(&cluster).addr());
+        let address = Arc::as_ptr(&cluster).addr();
+        let placement = Placement::new(post.id(), cluster.topology(), address, Arc::<Post>::clone(&post));
         let is_migrating = cluster.runtime().is_migrating();
         let processor = Processor {
             local: cluster.scheduler().attach(placement),
@@ -143,52 +185,139 @@ impl Processor {
             carriers: Carriers::new(),
             supply: Cell::new(Supply::Scheduler),
             clock: Clock::new(),
+            pending: Pending::default(),
+            sample: Sample::new(),
             idler: Idler::new(),
             running: Running::new(),
             settling: Settling::new(is_migrating),
             stacks: Stacks::new(),
             blocks: Blocks::default(),
+            recorder: Recorder::new(),
             detached: Cell::new(false),
         };
         processor.post.beat_pulse(cycles());
+        processor.post.set_words(here::stack_word(), processor.running.task().address());
+        processor.post.window().show(processor.view());
         processor.post.set_thread(kernel::thread_id());
         current::enter(&processor, || processor.run::<P>());
         processor.post.set_thread(0);
+        processor.post.set_words(0, 0);
+        processor.post.window().show(View::default());
+    }
+
+    /// Returns where the warden finds what the processor does. The processor lies on its kernel thread's stack,
+    /// above all that it calls.
+    fn view(&self) -> View {
+        View {
+            until_reading: self.clock.until_reading_word(),
+            lane: self.lane.length_word(),
+            end: std::ptr::from_ref(self).addr() + size_of::<Processor>(),
+        }
     }
 
     /// Runs strands until the processor is to end.
     fn run<P: Plug>(&self) {
         let mut next = None;
         loop {
+            let left = match self.switch_recorder() {
+                None => self.run_strands::<P, _>(next, Off),
+                Some(on) => self.run_strands::<P, _>(next, on),
+            };
+            match left {
+                LoopLeft::ToSwitch(strand) => next = strand,
+                LoopLeft::AtEnd => break,
+            }
+        }
+        self.end_record();
+        self.end_carriers();
+        debug_assert!(self.lane.is_empty());
+    }
+
+    /// Runs strands until the processor is to end, or to switch its recorder on or off. The loop is compiled
+    /// for both, so a recorder that is off costs nothing here.
+    fn run_strands<P: Plug, R: Recording>(&self, mut next: Option<Ready>, recording: R) -> LoopLeft {
+        loop {
             let strand = match next.take().or_else(|| self.next()) {
                 Some(strand) => strand,
                 None => match self.wait_for_work() {
-                    Some(strand) => strand,
-                    None => break,
+                    Some(strand) => {
+                        if self.is_to_record() != R::IS_ON {
+                            return LoopLeft::ToSwitch(Some(strand));
+                        }
+                        self.note(Event::Resumed, 0, 0);
+                        strand
+                    }
+                    None => return LoopLeft::AtEnd,
                 },
             };
             let after = plug::run::<P>(strand.strand(), self);
-            if self.clock.count_dispatch() {
-                self.look_around(after);
+            let is_read = self.clock.count_dispatch();
+            if R::IS_ON && is_read {
+                self.look_for_stall();
             }
-            // Not a `match`: that is a jump through a table, and the CPU predicts branches better.
-            next = if after == After::Yielded {
-                self.swap(strand)
-            } else if matches!(after, After::Parking | After::Waiting) {
-                strand.stop(after).and_then(|woken| self.swap(woken))
-            } else if after == After::Finished {
-                self.finish(strand);
-                self.signal_joiner::<P>()
-            } else if after == After::Idle {
-                strand.let_go();
-                self.count_finished();
-                None
+            next = if is_read && self.look_around(after) {
+                let next = self.settle_and_sample::<P, R>(strand, after, recording);
+                if self.is_to_record() != R::IS_ON {
+                    return LoopLeft::ToSwitch(next);
+                }
+                next
             } else {
-                self.dispose(strand, after)
+                self.settle::<P, R>(strand, after, recording)
             };
         }
-        self.end_carriers();
-        debug_assert!(self.lane.is_empty());
+    }
+
+    /// Does what a strand asked for that gave up the processor. Returns the next strand if it is at hand.
+    #[inline(always)]
+    fn settle<P: Plug, R: Recording>(&self, strand: Ready, after: After, recording: R) -> Option<Ready> {
+        // Not a `match`: that is a jump through a table, and the CPU predicts branches better.
+        if after == After::Yielded {
+            recording.yielded(&strand, self.clock.now());
+            self.swap(strand)
+        } else if matches!(after, After::Parking | After::Waiting) {
+            recording.stopped(&strand, after, self.clock.now());
+            self.stop(strand, after)
+        } else if after == After::Finished {
+            recording.gave_up(&strand, after, self.clock.now());
+            self.finish(strand);
+            self.signal_joiner::<P>()
+        } else if after == After::Idle {
+            recording.gave_up(&strand, after, self.clock.now());
+            strand.let_go();
+            self.count_finished();
+            None
+        } else {
+            recording.gave_up(&strand, after, self.clock.now());
+            self.dispose(strand, after)
+        }
+    }
+
+    /// As [`settle`](Processor::settle), and adds up what was counted. Returns the next strand, if there is one, of which it
+    /// takes a sample. After a beat.
+    #[cold]
+    #[inline(never)]
+    fn settle_and_sample<P: Plug, R: Recording>(&self, strand: Ready, after: After, recording: R) -> Option<Ready> {
+        self.add_up();
+        let next = self.settle::<P, R>(strand, after, recording).or_else(|| self.next());
+        self.sample_wait(&next);
+        next
+    }
+
+    /// Counts and records a stopped strand that becomes ready here. Returns the processor, which is to make it ready.
+    #[inline(always)]
+    fn note_wakeup(&self, ready: &Ready) -> &Processor {
+        self.note_strand(Event::Readied, ready.strand(), 0, 0);
+        self.count_wakeup()
+    }
+
+    /// Stops a strand, unless it has been woken meanwhile. Returns the next strand if it is at hand.
+    #[inline]
+    fn stop(&self, strand: Ready, after: After) -> Option<Ready> {
+        if let Some(woken) = strand.stop(after, self.clock.now()) {
+            return self.swap(woken);
+        }
+        self.pending.count_stop();
+        None
     }
 
     /// Ends the life of a strand that has finished.
@@ -213,9 +342,12 @@ impl Processor {
             After::Left => {
                 strand.let_go();
                 let (carrier, after) = self.carriers.take_leaving()?;
+                if let Some(on) = self.recorder.on() {
+                    on.gave_up(&carrier, after, self.clock.now());
+                }
                 match after {
                     After::Yielded => self.swap(carrier),
-                    After::Parking | After::Waiting => carrier.stop(after).and_then(|woken| self.swap(woken)),
+                    After::Parking | After::Waiting => self.stop(carrier, after),
                     _ => self.dispose(carrier, after),
                 }
             }
@@ -236,17 +368,20 @@ impl Processor {
         }
     }
 
-    /// Does what is due when the clock has been read. `after` says how the last strand stopped.
+    /// Does what is due when the clock has been read. `after` says how the last strand stopped. Returns
+    /// whether a beat was due.
     #[inline]
-    fn look_around(&self, after: After) {
+    fn look_around(&self, after: After) -> bool {
         self.post.beat_pulse(self.clock.now());
         self.see_arrivals();
         if self.batching.is_due(self.clock.now()) {
             self.empty_outbox_now();
         }
-        if self.clock.is_beat_due() {
+        let is_beat_due = self.clock.is_beat_due();
+        if is_beat_due {
             self.beat(after);
         }
+        is_beat_due
     }
 
     /// Lets the next search unpack what other threads have sent. They send to a busy processor at the
@@ -266,9 +401,11 @@ impl Processor {
         self.clock.beat();
         let now = self.clock.now();
         let drivers = self.cluster.drivers();
+        let written = self.recorder.written();
         drivers.fire_due();
         drivers.look_at_times(self.post.id(), now, after == After::Yielded);
         self.help(now);
+        self.note_looked(written);
         if !self.detached.get() {
             self.local.beat(now);
             if self.supply.get() == Supply::Lane {
@@ -304,7 +441,7 @@ impl Processor {
             self.unpack_arrivals();
         }
         if !self.post.newcomers().is_empty() {
-            self.make_all_ready(self.post.newcomers().take());
+            self.make_all_ready(self.post.newcomers().take(), false);
         }
         let is_detached = self.detached.get();
         if self.lane.is_empty() {
@@ -351,7 +488,7 @@ impl Processor {
             strand.stamp(now);
             return Some(self.lane.exchange(strand));
         }
-        self.make_ready(strand);
+        self.enqueue(strand);
         None
     }
 
@@ -360,15 +497,16 @@ impl Processor {
     fn signal_joiner<P: Plug>(&self) -> Option<Ready> {
         let ready = P::signal(self.running.take_owed()?)?;
         if std::ptr::eq(ready.strand().cluster(), &*self.cluster) {
-            return self.swap(ready);
+            self.note_strand(Event::Readied, ready.strand(), 0, 1);
+            return self.count_wakeup().swap(ready);
         }
         make_ready(ready);
         None
     }
 
-    /// Makes a strand of this runtime ready.
-    #[inline]
-    pub(crate) fn make_ready(&self, ready: Ready) {
+    /// As the function [`enqueue`], for a strand of this runtime.
+    #[inline(always)]
+    pub(crate) fn enqueue(&self, ready: Ready) {
         if self.may_push(&ready) {
             self.push(ready);
         } else if self.may_keep(&ready) {
@@ -444,8 +582,8 @@ impl Processor {
     }
 
     /// Makes all `strands` ready; pushes those for this processor's end of the scheduler as one
-    /// batch. Returns their number.
-    fn make_all_ready(&self, mut strands: Fifo) -> usize {
+    /// batch. Returns their number. `were_stopped` says whether these are wake-ups.
+    fn make_all_ready(&self, mut strands: Fifo, were_stopped: bool) -> usize {
         let now = self.clock.now();
         let resumes = self.batching.resumes();
         let (mut others, mut count, mut elsewhere) = (Fifo::new(), 0, 0);
@@ -454,6 +592,7 @@ impl Processor {
                 let ready = strands.pop()?;
                 count += 1;
                 ready.stamp(now);
+                self.note_strand(Event::Readied, ready.strand(), 0, 0);
                 if resumes && self.may_resume(&ready) {
                     self.batching.resume(ready);
                 } else if self.may_keep(&ready) {
@@ -478,7 +617,10 @@ impl Processor {
             }
         });
         while let Some(ready) = others.pop() {
-            make_ready(ready);
+            if were_stopped { make_ready(ready) } else { self.make_ready_slow(ready) }
+        }
+        if were_stopped {
+            self.pending.count_wakeups((count - elsewhere) as u32);
         }
         if resumes {
             self.draw_from(Supply::Either);
@@ -532,7 +674,7 @@ impl Processor {
         self.end_carriers();
         self.cluster.drivers().abandon(self.post.id());
         self.cluster.idle().relieve();
-        self.make_all_ready(self.post.newcomers().take_last());
+        self.make_all_ready(self.post.newcomers().take_last(), false);
         while let Some(strand) = self.local.drain() {
             let wake = self.cluster.scheduler().inject(strand, self.clock.now());
             self.cluster.idle().notify(wake);
@@ -597,8 +739,6 @@ impl Processor {
     /// Makes `task` the running task until the result is dropped.
     #[inline]
     pub(crate) fn begin_task<'a>(&'a self, task: &'a Strand) -> RunningTask<'a> {
-        #[cfg(debug_assertions)]
-        self.post.suspect().is_task();
         self.running.begin_task(task)
     }
 

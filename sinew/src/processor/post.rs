@@ -2,19 +2,37 @@
 
 use super::cluster::ClusterShared;
 use super::drain::Tally;
+use super::meters::Meters;
 use super::newcomers::Newcomers;
 use super::outbox::Outbox;
+use super::recorder::RingPlace;
+use super::stall::Window;
+use crate::base::describe::Entry;
+use crate::base::directory::{self, Directory, Number};
+use crate::base::peek;
+use crate::base::probe;
 use crate::sched::ProcessorId;
 use crate::strand::{Fifo, Inbox, Ready};
 use crossbeam_utils::CachePadded;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// There is one post for each processor number that the cluster has used. A post stays when its
 /// processor ends, and serves the next processor with that number.
+#[repr(C)]
 pub(crate) struct Post {
     id: ProcessorId,
+    /// The address of the cluster, for readers of memory.
+    cluster: usize,
+    /// Where the kernel thread keeps the stack that it runs on, for readers of memory; 0 if there is no thread.
+    /// Written by the processor only.
+    stack_word: AtomicUsize,
+    /// Where the processor keeps the task that it runs. As above.
+    task_word: AtomicUsize,
+    /// Its number in the directory of posts.
+    number: Number,
     /// Strands bound to this processor that other threads have made ready. Any thread puts, the
     /// processor takes.
     arrivals: CachePadded<Inbox>,
@@ -34,11 +52,35 @@ pub(crate) struct Post {
     hold: AtomicU8,
     /// The last look of the warden.
     seen: Mutex<Seen>,
-    /// Counts the strands that were spawned and that finished here.
-    tally: Tally,
-    /// The strand that runs.
-    #[cfg(debug_assertions)]
-    suspect: super::blame::Suspect,
+    /// On lines of its own: the processor writes there often, and others rarely read.
+    meters: CachePadded<Meters>,
+    /// The ring of the flight recorder, if the processor has recorded.
+    ring: RingPlace,
+    /// What the warden sees of the strand that runs.
+    window: Window,
+}
+
+/// The posts, for readers of memory.
+static POSTS: Directory = Directory::new();
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::place("posts", &POSTS),
+    Entry::number("post.index", offset_of!(Post, id)),
+    Entry::number("post.cluster", offset_of!(Post, cluster)),
+    Entry::number("post.stack_word", offset_of!(Post, stack_word)),
+    Entry::number("post.task_word", offset_of!(Post, task_word)),
+    Entry::number("post.thread", offset_of!(Post, thread)),
+    Entry::number("post.pulse", offset_of!(Post, pulse)),
+    Entry::number("post.hold", offset_of!(Post, hold)),
+    Entry::number("post.bound", offset_of!(Post, bound)),
+    Entry::number("post.meters", offset_of!(Post, meters)),
+];
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        POSTS.leave(self.number);
+    }
 }
 
 /// The reason why a processor is held up.
@@ -58,7 +100,7 @@ pub(crate) enum Hold {
 pub(super) struct Seen {
     /// When the look was, in cycles; 0 if the processor was not held up.
     pub(super) at: u64,
-    /// See [`time_awake`](crate::base::kernel::time_awake).
+    /// The time for which the thread has run or has waited for a CPU, since it began.
     pub(super) awake: Duration,
 }
 
@@ -75,9 +117,13 @@ pub(crate) enum Order {
 }
 
 impl Post {
-    pub(super) fn new(id: ProcessorId) -> Self {
-        Post {
+    pub(super) fn new(id: ProcessorId, cluster: usize) -> Arc<Post> {
+        let post = |number| Post {
             id,
+            cluster,
+            stack_word: AtomicUsize::new(0),
+            task_word: AtomicUsize::new(0),
+            number,
             arrivals: CachePadded::new(Inbox::new()),
             newcomers: CachePadded::new(Newcomers::new()),
             outbox: CachePadded::new(Outbox::new()),
@@ -88,10 +134,11 @@ impl Post {
             thread: AtomicI32::new(0),
             hold: AtomicU8::new(0),
             seen: Mutex::default(),
-            tally: Tally::new(),
-            #[cfg(debug_assertions)]
-            suspect: super::blame::Suspect::default(),
-        }
+            meters: CachePadded::new(Meters::new()),
+            ring: RingPlace::new(),
+            window: Window::default(),
+        };
+        directory::enter(&POSTS, post)
     }
 
     pub(crate) fn id(&self) -> ProcessorId {
@@ -125,7 +172,7 @@ impl Post {
 
     /// Returns the number of strands that are bound to the processor.
     #[inline(always)]
-    pub(super) fn bound(&self) -> u32 {
+    pub(crate) fn bound(&self) -> u32 {
         self.bound.load(Ordering::Relaxed)
     }
 
@@ -150,11 +197,17 @@ impl Post {
         self.thread.store(thread, Ordering::Relaxed);
     }
 
+    /// Notes where readers of memory find what the processor runs; zeros if it ends.
+    pub(super) fn set_words(&self, stack_word: usize, task_word: usize) {
+        self.stack_word.store(stack_word, Ordering::Relaxed);
+        self.task_word.store(task_word, Ordering::Relaxed);
+    }
+
     pub(super) fn thread(&self) -> i32 {
         self.thread.load(Ordering::Relaxed)
     }
 
-    pub(super) fn has_thread(&self) -> bool {
+    pub(crate) fn has_thread(&self) -> bool {
         self.thread() != 0
     }
 
@@ -173,6 +226,10 @@ impl Post {
 
     pub(super) fn set_hold(&self, hold: Hold) {
         if self.hold() != hold {
+            if hold != Hold::None {
+                probe::stall(std::ptr::from_ref(self).cast(), hold as usize);
+                self.ring.hold();
+            }
             self.hold.store(hold as u8, Ordering::Relaxed);
         }
     }
@@ -183,15 +240,42 @@ impl Post {
         }
     }
 
-    #[cfg(debug_assertions)]
     #[inline]
-    pub(crate) fn suspect(&self) -> &super::blame::Suspect {
-        &self.suspect
+    pub(super) fn window(&self) -> &Window {
+        &self.window
     }
+
+    /// Returns the top of the stack that runs; 0 if it is the kernel thread's own one. By any thread, and by a
+    /// signal handler.
+    pub(super) fn stack_top(&self) -> usize {
+        peek::word(self.stack_word.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Returns the address of the task that runs; 0 if there is none. As above.
+    pub(super) fn task(&self) -> usize {
+        peek::word(self.task_word.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Returns the number of strands in the inbox, or `most` if there are more. As above.
+    pub(super) fn count_arrivals(&self, most: usize) -> usize {
+        self.arrivals.peek_length(most)
+    }
+
+    pub(super) fn ring(&self) -> &RingPlace {
+        &self.ring
+    }
+
+    /// The offset of the word with the address of the ring.
+    pub(crate) const RING: usize = std::mem::offset_of!(Post, ring);
 
     #[inline]
     pub(crate) fn tally(&self) -> &Tally {
-        &self.tally
+        self.meters.tally()
+    }
+
+    #[inline]
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
     }
 
     /// Puts a strand that is bound to this processor into the inbox, and wakes the processor.

@@ -140,6 +140,6 @@ impl Processor {
     pub(super) fn send(&self, newcomer: Ready) {
         let (target, _) = self.settling.sends.get();
         let Some(post) = self.cluster.post(target) else { return self.pass_on(newcomer) };
-        self.make_all_ready(post.send(&self.cluster, newcomer));
+        self.make_all_ready(post.send(&self.cluster, newcomer), false);
     }
 }

@@ -2,7 +2,9 @@
 
 use super::cluster::ClusterShared;
 use super::drain::{Drain, Way};
+use super::recorder::Setting;
 use super::roll::Roll;
+use super::stall::{Portray, StallPlan};
 use super::warden::Warden;
 use crate::strand::Owed;
 use std::num::NonZeroU64;
@@ -14,20 +16,28 @@ pub(crate) struct RuntimeShared {
     clusters: Mutex<Vec<Arc<ClusterShared>>>,
     drain: Drain,
     warden: Warden,
+    /// Says which strand a processor runs.
+    portray: Portray,
+    /// How stalls are reported, if they are.
+    stalls: Option<StallPlan>,
     /// The live strands, if the runtime keeps a roll. Set before the first strand is spawned.
     roll: OnceLock<Roll>,
+    recording: Setting,
     /// Signals the party that waits for the end. Parties belong to the layer above.
     signal: fn(Owed),
 }
 
 impl RuntimeShared {
-    pub(crate) fn new(migrating: bool, signal: fn(Owed)) -> RuntimeShared {
+    pub(crate) fn new(migrating: bool, portray: Portray, stalls: Option<StallPlan>, signal: fn(Owed)) -> RuntimeShared {
         RuntimeShared {
             migrating,
             clusters: Mutex::default(),
             drain: Drain::new(),
             warden: Warden::new(),
+            portray,
+            stalls,
             roll: OnceLock::new(),
+            recording: Setting::new(),
             signal,
         }
     }
@@ -39,6 +49,15 @@ impl RuntimeShared {
     /// Makes the runtime keep a roll of its strands. Before the first strand is spawned.
     pub(crate) fn keep_roll(&self) {
         self.roll.get_or_init(Roll::new);
+    }
+
+    /// Makes processors record, in rings of this number of entries; 0 if they are not to. Before the first cluster.
+    pub(crate) fn record(&self, entries: usize) {
+        self.recording.set(entries);
+    }
+
+    pub(super) fn recording(&self) -> &Setting {
+        &self.recording
     }
 
     /// Returns the roll of the runtime's strands, if it keeps one.
@@ -56,8 +75,16 @@ impl RuntimeShared {
         self.warden.start(cluster);
     }
 
-    pub(super) fn all_clusters(&self) -> Vec<Arc<ClusterShared>> {
+    pub(crate) fn all_clusters(&self) -> Vec<Arc<ClusterShared>> {
         self.clusters().clone()
+    }
+
+    pub(super) fn portray(&self) -> Portray {
+        self.portray
+    }
+
+    pub(super) fn stalls(&self) -> Option<&StallPlan> {
+        self.stalls.as_ref()
     }
 
     #[inline]
@@ -83,6 +110,11 @@ impl RuntimeShared {
         if let Some(drainer) = self.drain.take_back() {
             (self.signal)(drainer);
         }
+    }
+
+    /// Returns the number of strands that callers from outside the runtime have spawned.
+    pub(crate) fn spawned_outside(&self) -> u64 {
+        self.drain.spawned_outside()
     }
 
     /// Returns the number of strands that have been spawned and have not finished.

@@ -1,7 +1,8 @@
 //! How a strand of any kind enters a runtime.
 
 use super::cluster::{BuildError, Cluster, ClusterShared};
-use super::{Processor, make_ready};
+use super::{Event, Processor, enqueue};
+use crate::base::probe;
 use crate::stack::arena::{Class, LARGEST_STACK};
 use crate::stack::pool;
 use crate::strand::blocks::Blocks;
@@ -38,7 +39,9 @@ impl fmt::Display for SpawnError {
                 "there is no runtime here: call this inside of `sinew::run`, or spawn on a `Runtime` or `Cluster`",
             ),
             SpawnError::NoProcessWideRuntime(error) => write!(f, "the process's own runtime cannot be built: {error}"),
-            SpawnError::Ended => f.write_str("the runtime has ended"),
+            SpawnError::Ended => f.write_str(
+                "the runtime has ended: spawn before its `Runtime` is dropped, or in one of its own fibres and tasks",
+            ),
             SpawnError::NameContainsNul => f.write_str("the name of a fibre may not contain a NUL byte"),
             SpawnError::StackTooLarge { bytes } => {
                 write!(f, "a stack of {bytes} bytes is too large: the largest has {LARGEST_STACK}")
@@ -80,18 +83,22 @@ impl SpawnError {
     /// If it did not.
     #[track_caller]
     #[inline(always)]
-    pub(crate) fn expect_none<T>(spawned: Result<T, SpawnError>) -> T {
+    pub(crate) fn expect_none<T>(what: &str, spawned: Result<T, SpawnError>) -> T {
         match spawned {
             Ok(value) => value,
             // Not in a closure: `track_caller` does not reach into one.
-            Err(error) => error.panic(),
+            Err(error) => error.panic(what),
         }
     }
 
+    /// Says that it cannot be done to `spawn a fibre`, or `what` else it is.
+    ///
+    /// # Panics
+    /// Always.
     #[track_caller]
     #[cold]
-    fn panic(self) -> ! {
-        panic!("cannot spawn a fibre: {self}")
+    pub(crate) fn panic(self, what: &str) -> ! {
+        panic!("cannot {what}: {self}")
     }
 }
 
@@ -195,10 +202,14 @@ impl<'a> Origin<'a> {
 
     #[inline]
     pub(crate) fn start(&self, ready: Ready) {
+        probe::spawn(std::ptr::from_ref(ready.strand()).cast());
         match self {
-            Origin::Strand(processor, _) => processor.make_ready(ready),
+            Origin::Strand(processor, _) => {
+                processor.note_strand(Event::Spawned, ready.strand(), 0, 0);
+                processor.enqueue(ready);
+            }
             // The caller may be a waker that a processor of the cluster calls: the strand stays there.
-            Origin::Outside(_) => make_ready(ready),
+            Origin::Outside(_) => enqueue(ready),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::cluster::ClusterShared;
 use super::post::{Hold, Post, Seen};
 use super::rest::Rest;
 use super::shared::RuntimeShared;
+use super::stall::Stalls;
 use crate::base::clock::{cycles, cycles_in_us, duration_of};
 use crate::base::kernel;
 use crate::sched::Wake;
@@ -14,15 +15,17 @@ use std::time::Duration;
 
 /// A processor that has not read its clock for this long is held up. Dispatches are to be shorter than
 /// this by two orders of magnitude, and the kernel takes a CPU away for 3 to 10 ms.
-const HELD_UP_US: u64 = 10_000;
+pub(super) const HELD_UP_US: u64 = 10_000;
 
-/// The distance between two looks. It doubles while nothing changes.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The distance between two looks. It doubles while nothing changes. A stall is watched from the first look at it
+/// on, so it is found after this time and its limit, which is 10 ms: within 20 ms.
+const LOOK_EVERY: Duration = Duration::from_millis(8);
 const LOOK_SELDOM: Duration = Duration::from_millis(160);
+const LEAST_DISTANCE: Duration = Duration::from_millis(1);
 
 /// A spare processor retires when it was not needed for this many looks: a program that blocks once will
 /// often do so again.
-const SPARE_LOOKS: u32 = 100;
+const SPARE_LOOKS: u32 = 125;
 
 pub(crate) struct Warden {
     rest: Rest,
@@ -83,17 +86,21 @@ impl Warden {
 fn watch(runtime: &RuntimeShared) {
     let rest = &runtime.warden().rest;
     let held_up = cycles_in_us(HELD_UP_US);
-    let (mut distance, mut before) = (LOOK_EVERY, Vec::new());
+    let mut stalls = runtime.stalls().map(|plan| Stalls::new(plan, runtime.portray()));
+    let look_every = runtime.stalls().map_or(LOOK_EVERY, |plan| (plan.limit / 5 * 4).clamp(LEAST_DISTANCE, LOOK_EVERY));
+    let (mut distance, mut before) = (look_every, Vec::new());
     while !rest.is_stopped() {
         rest.pause(distance);
         let clusters = runtime.all_clusters();
         let sights: Vec<Sight> = clusters.iter().map(|cluster| cluster.look_after_held_up(held_up)).collect();
         let is_quiet = sights.iter().all(|sight| *sight == Sight::default());
         let is_new = sights != before || sights.iter().any(|sight| sight.at_work > 0 || sight.spares > sight.blocked);
-        distance = if is_new { LOOK_EVERY } else { (distance * 2).min(LOOK_SELDOM) };
+        distance = if is_new { look_every } else { (distance * 2).min(LOOK_SELDOM) };
         before = sights;
         if is_quiet {
             rest.begin(|| clusters.iter().any(|cluster| !cluster.sleeps()));
+        } else if let Some(again) = stalls.as_mut().and_then(|stalls| stalls.look(&clusters)) {
+            distance = distance.min(again.max(LEAST_DISTANCE));
         }
     }
 }
@@ -121,10 +128,6 @@ impl ClusterShared {
             if hold != Hold::None {
                 self.relieve(post);
             }
-            #[cfg(debug_assertions)]
-            if hold == Hold::Blocked {
-                super::blame::warn(self, post);
-            }
         }
         sight.spares = self.adjust_spares(sight.blocked, SPARE_LOOKS);
         sight
@@ -135,7 +138,8 @@ impl ClusterShared {
         let (pulse, now) = (post.pulse(), cycles());
         let is_held_up =
             now.saturating_sub(pulse) >= limit && !self.idle().is_asleep(post.id()) && post.pulse() == pulse;
-        let awake = if is_held_up { kernel::time_awake(post.thread()) } else { None };
+        let spent = if is_held_up { kernel::time_spent(post.thread()) } else { None };
+        let awake = spent.map(|spent| spent.running + spent.queued);
         let Some(awake) = awake else {
             post.note_seen(Seen::default());
             return if is_held_up { Hold::Computing } else { Hold::None };
@@ -151,6 +155,7 @@ impl ClusterShared {
     fn relieve(&self, post: &Post) {
         let mut newcomers = post.newcomers().take();
         while let Some(newcomer) = newcomers.pop() {
+            post.meters().relieved.add(1);
             self.accept(newcomer);
         }
         self.idle().notify_from_outside(Wake::Backlog);

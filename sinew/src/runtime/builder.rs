@@ -1,18 +1,23 @@
 //! Builders for runtimes, and for further clusters.
 
 use super::plug::{self, Fibres};
+use super::quit::DumpsOnQuit;
+use super::stalls::{self, Stalls};
 use super::{Leftovers, Runtime};
 use crate::base::fallback::{Facility, denied};
-use crate::base::{fence, fork};
+use crate::base::{describe, fence, fork};
 use crate::fibre;
 use crate::io::{Batches, Engine, EventScope, Home, Pollers, Polling};
 use crate::processor::cluster::{BuildError, Cluster, ClusterPlan};
 use crate::processor::driver::{Driver, Drivers};
+use crate::processor::stall::{self, Stall};
 use crate::processor::{self, Processor, RuntimeShared};
 use crate::sched::{self, Fair, MAX_PROCESSORS, Scheduler, Topology};
+use crate::signal::Signal;
 use crate::stack::arena::{self, Class};
 use crate::wait::{self, Party, TestClock, Timers};
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, thread};
 
 /// The size of a fibre's stack, unless another is asked for. With rustc 1.95 in a
@@ -197,12 +202,22 @@ pub struct Builder {
     cluster: ClusterBuilder,
     leftovers: Leftovers,
     migrating: bool,
+    stalls: Stalls,
+    dumps_on_quit: bool,
+    recorded: Option<usize>,
 }
 
 /// Returns a builder for a runtime with this main cluster.
 impl From<ClusterBuilder> for Builder {
     fn from(cluster: ClusterBuilder) -> Builder {
-        Builder { cluster, leftovers: Leftovers::default(), migrating: false }
+        Builder {
+            cluster,
+            leftovers: Leftovers::default(),
+            migrating: false,
+            stalls: Stalls::default(),
+            dumps_on_quit: false,
+            recorded: None,
+        }
     }
 }
 
@@ -278,6 +293,84 @@ impl Builder {
         self
     }
 
+    /// Sets for how long a strand may keep its processor before that is reported as a *stall*. Without this, 10 ms.
+    /// `None` turns the reports off.
+    ///
+    /// A strand that computes without giving way, or that waits in the kernel in a call that does not know of fibres,
+    /// keeps all strands waiting that may not leave its processor. The report names the strand, the place where it was
+    /// spawned and the functions that it is in. It is made once for each stall, 10 to 20 ms after the beginning of one
+    /// with the usual limit. A stall like one that was reported in the last ten seconds is only counted. Time in
+    /// which the kernel does not give the processor a CPU does not count, nor does a loop that spawns other strands.
+    ///
+    /// The report goes to standard error, or to [`on_stall`](Builder::on_stall). The environment variable `SINEW_STALLS`
+    /// overrules the program: a number of milliseconds, or `off`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let builder = sinew::Runtime::builder().processors(1).stall_limit(Duration::from_millis(50));
+    /// assert_eq!(builder.run(|| 1 + 1), 2);
+    /// assert_eq!(sinew::Runtime::builder().processors(1).stall_limit(None).run(|| 1 + 1), 2);
+    /// ```
+    pub fn stall_limit(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.stalls.limit = limit.into();
+        self
+    }
+
+    /// Gives reports of [stalls](Builder::stall_limit) to `hook` instead of standard error. It is called on a kernel
+    /// thread that makes the reports, one after the other. The drop of the runtime waits for the last of them.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// let (reports, some_reports) = mpsc::channel();
+    /// let builder = sinew::Runtime::builder().processors(1).on_stall(move |stall| {
+    ///     reports.send((stall.name.clone(), stall.is_blocked)).unwrap();
+    /// });
+    /// builder.run(|| {
+    ///     // Not `sinew::sleep`: this keeps the kernel thread.
+    ///     let rude = || std::thread::sleep(Duration::from_millis(300));
+    ///     sinew::FibreBuilder::new().name("rude").spawn(rude).unwrap().join().unwrap();
+    /// });
+    /// assert_eq!(some_reports.recv().unwrap(), (Some("rude".to_owned()), true));
+    /// ```
+    pub fn on_stall(mut self, hook: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
+        self.stalls.hook = Some(Arc::new(hook));
+        self
+    }
+
+    /// Sets the signal that interrupts a strand which computes, so that a report of its [stall](Builder::stall_limit)
+    /// says which functions it is in. Without this, SIGURG: few programs use it, and where there is no handler it does
+    /// nothing. If the program has a handler for the signal, the runtime does not use it, and such reports are without
+    /// functions. All runtimes of a process may use the same one.
+    pub fn stall_signal(mut self, signal: Signal) -> Self {
+        self.stalls.signal = signal;
+        self
+    }
+
+    /// Makes SIGQUIT (Ctrl-\\ in a terminal) print all fibres, tasks and actors of the process to standard error, with
+    /// what they wait for and the functions that they are in. Then the process goes on. This works while every
+    /// processor is stuck. Without this, SIGQUIT ends the process.
+    ///
+    /// The signal is caught as long as the runtime exists; see [`Signals`](crate::signal::Signals) for what that means
+    /// to others that wait for it. The crate's feature `inspect`, a default one, is needed.
+    ///
+    /// ```no_run
+    /// sinew::Runtime::builder().dump_on_quit(true).run(|| println!("press Ctrl-\\"));
+    /// ```
+    pub fn dump_on_quit(mut self, dumps: bool) -> Self {
+        self.dumps_on_quit = dumps;
+        self
+    }
+
+    /// Lets each processor of the runtime record what it does, in a ring of this number of entries of 32 bytes, rounded
+    /// up to a power of two; 0 to record nothing. Without this, the variable `SINEW_RECORD` of the environment says
+    /// it; see [`inspect::record`](crate::inspect::record).
+    pub fn record(mut self, entries: usize) -> Self {
+        self.recorded = Some(entries);
+        self
+    }
+
     /// Lets started fibres migrate to other kernel threads of their cluster. So all fibres are shared
     /// out fairly, not only new ones.
     ///
@@ -345,13 +438,22 @@ impl Builder {
         arena::reserve().map_err(BuildError::NoAddressSpace)?;
         fork::watch(processor::beat_next);
         fence::register();
+        describe::find_parts_of_location();
         fibre::install_overflow_handler();
         fibre::install_panic_hook();
-        let shared = Arc::new(RuntimeShared::new(self.migrating, Party::signal_owed));
+        let stalls = self.stalls.plan();
+        if let Some(plan) = &stalls {
+            stall::install(plan.signal);
+        }
+        let shared = Arc::new(RuntimeShared::new(self.migrating, stalls::portray, stalls, Party::signal_owed));
+        if let Some(entries) = self.recorded {
+            shared.record(entries);
+        }
         if matches!(self.leftovers, Leftovers::Cancel(_)) {
             shared.keep_roll();
         }
+        let dumps = if self.dumps_on_quit { Some(DumpsOnQuit::begin().map_err(BuildError::Kernel)?) } else { None };
         let main = Cluster::start(self.cluster.plan_with(others)?, Arc::clone(&shared))?;
-        Ok(Runtime { main, shared, leftovers: self.leftovers })
+        Ok(Runtime { main, shared, leftovers: self.leftovers, _dumps: dumps })
     }
 }

@@ -1,9 +1,17 @@
 //! The runtime: what it runs, and how it ends.
 
 mod builder;
+pub mod metrics;
 mod plug;
+mod quit;
+#[cfg(not(feature = "inspect"))]
+#[path = "not_reading.rs"]
+mod reading;
+#[cfg(feature = "inspect")]
+mod reading;
 #[cfg(all(test, not(sinew_loom)))]
 mod simulated;
+mod stalls;
 #[cfg(all(test, not(sinew_loom)))]
 mod stuck_lookups;
 
@@ -18,6 +26,8 @@ use crate::processor::{RuntimeShared, with_current};
 use crate::sync::oneshot;
 use crate::task;
 use crate::wait::{self, Lent, Limits, carried, carrying};
+use crate::wait::{Reason, Why};
+use quit::DumpsOnQuit;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -111,6 +121,8 @@ pub struct Runtime {
     main: Cluster,
     shared: Arc<RuntimeShared>,
     leftovers: Leftovers,
+    /// Kept while the runtime lives.
+    _dumps: Option<Arc<DumpsOnQuit>>,
 }
 
 impl Runtime {
@@ -138,7 +150,9 @@ impl Runtime {
         let f = move || carrying(limits, f);
         // SAFETY: `join` returns only when the fibre has ended, and takes its result. The fibre is new,
         // so it does not join itself. Nothing unwinds before that.
-        let root = SpawnError::expect_none(unsafe { FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None) });
+        let root = SpawnError::expect_none("spawn a fibre", unsafe {
+            FibreBuilder::new().cluster(&self.main).spawn_borrowing(f, None)
+        });
         let lent = Lent::begin();
         let result = root.join();
         lent.returned();
@@ -272,5 +286,5 @@ pub enum Leftovers {
 /// Waits for the last strand, then stops all processors.
 fn end(shared: &RuntimeShared) {
     fork::check();
-    shared.end(|enter| wait::block(|party| enter(party.number())));
+    shared.end(|enter| wait::block(Why::at(Reason::Drain, &*shared), |party| enter(party.number())));
 }

@@ -6,6 +6,7 @@ mod tests;
 
 use super::arrivals::Arrivals;
 use super::dice::Dice;
+use super::meter::Cause;
 use super::stations::Stations;
 use super::{CacheId, Claim, Effort, Local, Placement, Ready, Scheduler, Wake};
 use crate::base::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Relaxed};
@@ -461,7 +462,7 @@ impl End {
             self.balance(other, len as usize);
         }
         if other.inbox.are_older_than(limit, now) {
-            self.unpack_from(other, &mut self.queue.own.strands.lock());
+            self.take_arrivals(other, Cause::Rescue);
         }
     }
 
@@ -471,7 +472,8 @@ impl End {
         // The bulletin may be out of date, and then makes the queue look older than it is.
         let waiting = now.saturating_sub(other.own.head_since.load(Relaxed));
         let len = other.own.len.load(Relaxed) as usize;
-        if len == 0 || waiting <= limit || self.take(other, Effort::Polite, |strands| strands.take_all()) {
+        if len == 0 || waiting <= limit || self.take(other, Effort::Polite, Cause::Rescue, |strands| strands.take_all())
+        {
             return;
         }
         if other.own.strands.is_held() {
@@ -505,7 +507,7 @@ impl End {
         if self.imbalance.get() >= BALANCE_LOOKS || (my_len == 0 && mine == 0) {
             self.imbalance.set(0);
             let share = ((their_len - my_len) / 2).min(LARGEST_SHARE);
-            self.take(other, Effort::Polite, |strands| strands.take_some(share));
+            self.take(other, Effort::Polite, Cause::Steal, |strands| strands.take_some(share));
         }
     }
 
@@ -515,7 +517,7 @@ impl End {
         let mut found = false;
         let takes_any = effort == Effort::Greedy || !other.is_taken();
         if other.inbox.are_older_than(self.young, now) || (takes_any && !other.inbox.is_empty()) {
-            found = self.unpack_from(other, &mut self.queue.own.strands.lock());
+            found = self.take_arrivals(other, Cause::Steal);
         }
         let len = other.own.len.load(Relaxed) as usize;
         let young = now.saturating_sub(other.own.head_since.load(Relaxed)) <= self.young;
@@ -523,7 +525,7 @@ impl End {
             return found;
         }
         let share = len.div_ceil(2).min(LARGEST_SHARE);
-        self.take(other, effort, |strands| strands.take_some(share)) || found
+        self.take(other, effort, Cause::Steal, |strands| strands.take_some(share)) || found
     }
 
     /// Moves the arrivals of `queue`, which may be another processor's, behind this processor's own
@@ -536,9 +538,19 @@ impl End {
         !strands.is_empty()
     }
 
+    /// Moves the arrivals of another processor's queue behind this processor's own strands. Returns
+    /// whether there are strands now.
+    fn take_arrivals(&self, other: &Queue, cause: Cause) -> bool {
+        let mut strands = self.queue.own.strands.lock();
+        let before = strands.len();
+        let found = self.unpack_from(other, &mut strands);
+        self.placement.count(cause, strands.len() - before);
+        found
+    }
+
     /// Moves strands from another queue to the front of this processor's own, because they are the
     /// older ones. Returns whether there were any.
-    fn take(&self, other: &Queue, effort: Effort, which: impl FnOnce(&mut Levels) -> Levels) -> bool {
+    fn take(&self, other: &Queue, effort: Effort, cause: Cause, which: impl FnOnce(&mut Levels) -> Levels) -> bool {
         let mut theirs = match effort {
             Effort::Greedy => other.own.strands.lock(),
             Effort::Polite => match other.own.strands.try_lock() {
@@ -550,6 +562,7 @@ impl End {
         other.own.note(&theirs);
         drop(theirs);
         let any = !taken.is_empty();
+        self.placement.count(cause, taken.len());
         let mut mine = self.queue.own.strands.lock();
         mine.prepend(taken);
         self.queue.own.note(&mine);

@@ -106,12 +106,11 @@ impl Scheduler for Inverted {
     fn attach(&self, placement: Placement) -> Box<dyn Local> {
         let (index, station) = self.shared.ring.take();
         let shared = Arc::clone(&self.shared);
-        let processor = placement.processor();
         Box::new(End {
             shared,
             station,
             index,
-            processor,
+            placement,
             waiting: Cell::new(false),
             turn: Cell::new(0),
             ahead: Cell::new(0),
@@ -128,7 +127,7 @@ struct End {
     shared: Arc<Shared>,
     station: Arc<Station>,
     index: usize,
-    processor: ProcessorId,
+    placement: Placement,
     /// Whether the processor is on the inverted stack, or has been taken off it by a thread that
     /// hands it a strand.
     waiting: Cell<bool>,
@@ -173,7 +172,7 @@ impl Local for End {
     /// retracts.
     fn search(&self, now: u64, effort: Effort) -> Option<Ready> {
         let left = || self.others().find_map(|station| station.local.take_left(now, self.young, effort));
-        self.next(now).or_else(left)
+        self.next(now).or_else(|| left().inspect(|_| self.placement.count_stolen(1)))
     }
 
     fn retract(&self, _now: u64) -> Wake {
@@ -191,7 +190,7 @@ impl Local for End {
             yield_now();
         }
         let mut waiting = self.shared.waiting.lock();
-        if let Some(index) = waiting.processors.iter().position(|(id, _)| *id == self.processor) {
+        if let Some(index) = waiting.processors.iter().position(|(id, _)| *id == self.placement.processor()) {
             waiting.processors.remove(index);
             self.waiting.set(false);
             return Wake::Nobody;
@@ -211,6 +210,7 @@ impl Local for End {
             && !other.local.is_empty()
             && let Some(taken) = other.local.take_neglected(now, limit)
         {
+            self.placement.count_rescued(taken.len());
             self.station.local.prepend(taken, now);
         }
     }
@@ -274,7 +274,7 @@ impl End {
     }
 
     fn steal(&self) -> Option<Ready> {
-        self.others().find_map(|station| station.local.pop())
+        self.others().find_map(|station| station.local.pop()).inspect(|_| self.placement.count_stolen(1))
     }
 
     /// Takes a strand that came early, or enters the inverted stack.
@@ -283,7 +283,7 @@ impl End {
         let mut waiting = self.shared.waiting.lock();
         let early = waiting.early.pop();
         if early.is_none() {
-            waiting.processors.push((self.processor, Arc::clone(&self.station)));
+            waiting.processors.push((self.placement.processor(), Arc::clone(&self.station)));
             self.waiting.set(true);
         }
         early

@@ -32,6 +32,7 @@ pub use topology::{CacheId, Distance, Topology};
 
 pub use crate::strand::{Claim, Grown, Past, Priority, Ready, Weight};
 
+use std::fmt;
 use std::sync::Arc;
 
 /// The largest number of processors that a cluster can have at once.
@@ -50,7 +51,7 @@ impl ProcessorId {
 }
 
 /// What a scheduler is told of a processor when it attaches.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Placement {
     processor: ProcessorId,
     topology: Arc<Topology>,
@@ -58,18 +59,25 @@ pub struct Placement {
     cluster: usize,
     /// The CPU that a simulated processor runs on.
     simulated_cpu: Option<usize>,
+    /// Where thefts are counted; `None` if the processor is simulated.
+    ledger: Option<Arc<dyn Ledger>>,
 }
 
 impl Placement {
-    pub(crate) fn new(processor: ProcessorId, topology: Arc<Topology>, cluster: usize) -> Self {
-        Placement { processor, topology, cluster, simulated_cpu: None }
+    pub(crate) fn new(
+        processor: ProcessorId,
+        topology: Arc<Topology>,
+        cluster: usize,
+        ledger: Arc<dyn Ledger>,
+    ) -> Self {
+        Placement { processor, topology, cluster, simulated_cpu: None, ledger: Some(ledger) }
     }
 
     /// Makes a placement on a machine that need not exist. The processor stays on `cpu`.
     #[cfg(any(test, sinew_loom))]
     #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) fn simulated(index: u16, topology: Arc<Topology>, cpu: usize) -> Self {
-        Placement { processor: ProcessorId(index), topology, cluster: 0, simulated_cpu: Some(cpu) }
+        Placement { processor: ProcessorId(index), topology, cluster: 0, simulated_cpu: Some(cpu), ledger: None }
     }
 
     /// Returns the processor's number within its cluster.
@@ -93,6 +101,37 @@ impl Placement {
     pub fn cache(&self) -> CacheId {
         self.topology.cache_of(if self.topology.is_flat() { 0 } else { self.cpu() })
     }
+
+    /// Counts strands that the processor has taken from others because it has none, or fewer, for the
+    /// [metrics](crate::metrics) of its runtime. To be called on the processor's own kernel thread.
+    pub fn count_stolen(&self, strands: usize) {
+        self.ledger.iter().for_each(|ledger| ledger.stole(strands));
+    }
+
+    /// As [`count_stolen`](Placement::count_stolen), for strands from the queue of a processor that did not
+    /// get to them.
+    pub fn count_rescued(&self, strands: usize) {
+        self.ledger.iter().for_each(|ledger| ledger.rescued(strands));
+    }
+
+    fn count(&self, cause: meter::Cause, strands: usize) {
+        match cause {
+            meter::Cause::Steal => self.count_stolen(strands),
+            meter::Cause::Rescue => self.count_rescued(strands),
+        }
+    }
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Placement").field("processor", &self.processor).field("topology", &self.topology).finish()
+    }
+}
+
+/// Counts what a processor takes from others. Implemented by the processor's post.
+pub(crate) trait Ledger: Send + Sync {
+    fn stole(&self, strands: usize);
+    fn rescued(&self, strands: usize);
 }
 
 /// Says which sleeping processor, if any, has to be woken for a strand that a scheduler has just

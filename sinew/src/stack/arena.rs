@@ -2,6 +2,7 @@
 //! essay of [`stack`](super) has the picture of a slot and the steps of carving.
 #![allow(unsafe_code)]
 
+use crate::base::describe::Entry;
 use crate::base::fallback::{Facility, denied};
 use std::io;
 use std::sync::OnceLock;
@@ -94,6 +95,15 @@ struct Range {
 
 static RANGE: Range = Range { base: AtomicUsize::new(0), span: AtomicUsize::new(0), part_shift: AtomicUsize::new(0) };
 
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::place("arena.base", &RANGE.base),
+    Entry::place("arena.span", &RANGE.span),
+    Entry::place("arena.part_shift", &RANGE.part_shift),
+    Entry::number("arena.smallest", SMALLEST_STACK),
+    Entry::number("arena.guard", GUARD),
+];
+
 /// Returns the slot that `address` lies in, guard included.
 pub(crate) fn slot_at(address: usize) -> Option<Slot> {
     let offset = address.wrapping_sub(RANGE.base.load(Ordering::Relaxed));
@@ -139,6 +149,16 @@ pub(crate) fn capacity(class: Class) -> usize {
     (1 << RANGE.part_shift.load(Ordering::Relaxed)) / (class.pages() * PAGE)
 }
 
+/// Returns the number of bytes that a slot of `class` takes, with its guard.
+pub(crate) fn slot_size(class: Class) -> usize {
+    class.pages() * PAGE
+}
+
+/// Returns the size of the range.
+pub(crate) fn span() -> usize {
+    RANGE.span.load(Ordering::Relaxed)
+}
+
 /// Reserves the range, once for the process.
 pub(crate) fn reserve() -> io::Result<()> {
     static RESERVED: OnceLock<Result<(), i32>> = OnceLock::new();
@@ -159,7 +179,11 @@ fn reserve_range() -> io::Result<()> {
         if range != libc::MAP_FAILED {
             // A huge page below small stacks would cost 2 MiB for the first
             // byte. A kernel without huge pages refuses, which is as good.
-            let _ = advise_one(&libc::iovec { iov_base: range, iov_len: span }, libc::MADV_NOHUGEPAGE);
+            let whole = libc::iovec { iov_base: range, iov_len: span };
+            let _ = advise_one(&whole, libc::MADV_NOHUGEPAGE);
+            // The first guard makes the kernel count the range as used. It would go through all of it for a core file,
+            // for many minutes. Slots that are carved are dumped.
+            let _ = advise_one(&whole, libc::MADV_DONTDUMP);
             RANGE.part_shift.store(part.trailing_zeros() as usize, Ordering::Relaxed);
             RANGE.base.store(range as usize, Ordering::Relaxed);
             RANGE.span.store(span, Ordering::Relaxed);
@@ -205,7 +229,7 @@ fn carve_with_madvise(class: Class, first: u32, count: u32) -> io::Result<()> {
     let slots = (first..first + count).map(|number| Slot { class, number });
     advise_all(slots.map(|slot| (slot.bottom(), GUARD)), MADV_GUARD_INSTALL)?;
     let length = count as usize * class.pages() * PAGE;
-    protect(Slot { class, number: first }.bottom(), length, libc::PROT_READ | libc::PROT_WRITE)
+    open(Slot { class, number: first }.bottom(), length)
 }
 
 /// Carves a slot whose stack is a mapping of its own. The guard below it remains another one.
@@ -215,7 +239,7 @@ fn carve_with_mprotect(slot: Slot) -> io::Result<()> {
         CARVED.fetch_sub(1, Ordering::Relaxed);
         return Err(io::Error::from_raw_os_error(libc::ENOMEM));
     }
-    protect(slot.lowest(), slot.class.stack_size(), libc::PROT_READ | libc::PROT_WRITE)
+    open(slot.lowest(), slot.class.stack_size())
 }
 
 /// Returns the number of mappings that stacks may take. One in eight of those that a process may
@@ -230,12 +254,16 @@ fn most_mappings() -> usize {
     })
 }
 
-fn protect(start: usize, length: usize, protection: libc::c_int) -> io::Result<()> {
+/// Makes a range accessible, and a part of core files.
+fn open(start: usize, length: usize) -> io::Result<()> {
+    let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: length };
     // SAFETY: the range lies within the arena, in slots that are not in use yet.
-    match unsafe { libc::mprotect(start as *mut libc::c_void, length, protection) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    if unsafe { libc::mprotect(range.iov_base, length, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+        return Err(io::Error::last_os_error());
     }
+    // At worst, a core file lacks these stacks.
+    let _ = advise_one(&range, libc::MADV_DODUMP);
+    Ok(())
 }
 
 const MADV_GUARD_INSTALL: libc::c_int = 102;

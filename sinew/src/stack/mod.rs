@@ -6,4 +6,9 @@ pub(crate) mod pool;
 mod switch;
 pub(crate) mod unwinding;
 
-pub(crate) use switch::{Entry, Stack, current_stack};
+pub(crate) use switch::{Entry, Stack, current_stack, peek_strand};
+
+use crate::base::describe;
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[&[describe::Entry]] = &[arena::ENTRIES, switch::ENTRIES];

@@ -8,6 +8,7 @@ use crate::base::fork;
 use crate::strand::blocks;
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 /// The number of stacks of a class that a processor keeps for itself, and of credits that it asks
@@ -142,6 +143,34 @@ pub(crate) fn usage() -> Memory {
     })
 }
 
+/// The stacks of the process.
+pub(crate) struct Stock {
+    /// The number of stacks that fibres have.
+    pub(crate) in_use: usize,
+    /// The number of free stacks.
+    pub(crate) pooled: usize,
+    /// The addresses of all stacks that have been made, with their guards.
+    pub(crate) carved_bytes: usize,
+    /// The addresses that are reserved for stacks.
+    pub(crate) reserved_bytes: usize,
+}
+
+/// Counts the stacks of the process. A busy processor has told of the stacks that it keeps when it was last
+/// idle. So the numbers may be wrong by twice [`HOARD`] for each of these.
+pub(crate) fn stock() -> Stock {
+    let mut stock = Stock { in_use: 0, pooled: 0, carved_bytes: 0, reserved_bytes: arena::span() };
+    let mut carved = 0;
+    for class in Class::all() {
+        let shared = shared(class);
+        carved += shared.carved as usize;
+        stock.pooled += (shared.carved - shared.fresh) as usize + shared.warm.len() + shared.cold.len();
+        stock.carved_bytes += shared.carved as usize * arena::slot_size(class);
+    }
+    stock.pooled = (stock.pooled + KEPT.load(Relaxed)).min(carved);
+    stock.in_use = carved - stock.pooled;
+    stock
+}
+
 /// Gives pages of free stacks back to the kernel, and calls `give_way` between two batches. Returns
 /// the number of bytes.
 pub(crate) fn trim(give_way: impl Fn()) -> usize {
@@ -171,9 +200,14 @@ fn trim_some(class: Class, most: usize) -> usize {
     slots.len()
 }
 
+/// The number of free stacks that processors keep, as far as they have [told](Stacks::tell_kept).
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
 /// A processor's own pools.
 pub(crate) struct Stacks {
     pools: [Pool; CLASSES],
+    /// What it has told of those that it keeps.
+    told: Cell<usize>,
 }
 
 #[derive(Default)]
@@ -186,7 +220,17 @@ struct Pool {
 
 impl Stacks {
     pub(crate) fn new() -> Self {
-        Stacks { pools: std::array::from_fn(|_| Pool::default()) }
+        Stacks { pools: std::array::from_fn(|_| Pool::default()), told: Cell::new(0) }
+    }
+
+    /// Tells how many free stacks the processor keeps, for [`stock`]. It does so when it runs out of work, and
+    /// not at each stack that it takes or puts.
+    pub(crate) fn tell_kept(&self) {
+        let kept = self.pools.iter().map(|pool| pool.free.borrow().len()).sum();
+        let told = self.told.replace(kept);
+        if kept != told {
+            KEPT.fetch_add(kept.wrapping_sub(told), Relaxed);
+        }
     }
 
     /// Promises a stack to a fibre that is being spawned.
@@ -287,6 +331,7 @@ fn give_back(class: Class, stacks: impl Iterator<Item = Stack>) {
 
 impl Drop for Stacks {
     fn drop(&mut self) {
+        KEPT.fetch_sub(self.told.take(), Relaxed);
         for (class, pool) in Class::all().zip(&self.pools) {
             let (credits, hoard) = (pool.credits.get(), pool.hoard.get());
             if credits + hoard > 0 || !pool.free.borrow().is_empty() {

@@ -3,12 +3,12 @@
 #![allow(unsafe_code)]
 
 use super::arena::{self, PAGE, Slot};
-use crate::base::here;
+use crate::base::{describe, here, peek};
 use crate::strand::{After, Strand};
 use corosensei::stack::StackPointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, UnsafeCell};
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 
 /// The words at the lower end of the top page. A stack that has grown into the next page has very
@@ -29,6 +29,20 @@ pub(crate) struct Top {
     /// Alive from `Stack::begin` to the fibre's end.
     body: UnsafeCell<MaybeUninit<Body>>,
 }
+
+/// Returns the address of the strand that the stack with this top serves; 0 if there is none. By any thread, and by a
+/// signal handler.
+pub(crate) fn peek_strand(top: usize) -> usize {
+    peek::word(top.wrapping_add(offset_of!(Top, strand))).unwrap_or(0)
+}
+
+/// The entries of the description. The words of a coroutine are in no certain order. Its saved stack pointer is the
+/// lowest of them that lies in the stack.
+pub(crate) const ENTRIES: &[describe::Entry] = &[
+    describe::Entry::number("top.strand", offset_of!(Top, strand)),
+    describe::Entry::number("top.body", offset_of!(Top, body)),
+    describe::Entry::number("top.body_words", size_of::<Body>() / 8),
+];
 
 /// What corosensei is told of a slot: the memory that the coroutine may use.
 pub(crate) struct Room {

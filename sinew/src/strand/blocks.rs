@@ -9,7 +9,8 @@
 //! burst.
 #![allow(unsafe_code)]
 
-use super::depot::{self, Block, SIZES};
+use super::depot::{self, Block, LARGE, SIZES};
+use super::header::Strand;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -84,6 +85,64 @@ pub(crate) unsafe fn put(own: Option<&Blocks>, memory: NonNull<u8>, layout: Layo
         }
         None => depot::give(size, [Block(memory)]),
     }
+}
+
+/// Returns memory for a strand, as [`take`] does.
+#[inline(always)]
+pub(crate) fn take_record(own: Option<&Blocks>, layout: Layout) -> NonNull<u8> {
+    if size_for(layout).is_some() { take(own, layout) } else { take_large(layout) }
+}
+
+/// Gives the memory of a strand back. What is not a strand any more does not look like one.
+///
+/// # Safety
+/// The memory came from `take_record` with the same layout, and is not used any more.
+#[inline(always)]
+pub(crate) unsafe fn put_record(own: Option<&Blocks>, memory: NonNull<u8>, layout: Layout) {
+    // SAFETY: by the contract; a strand was there.
+    unsafe { Strand::erase(memory.cast()) };
+    if size_for(layout).is_some() {
+        // SAFETY: by the contract.
+        unsafe { put(own, memory, layout) };
+    } else {
+        // SAFETY: by the contract.
+        unsafe { put_large(memory, layout) };
+    }
+}
+
+/// Returns the layout of a large record with the line before it, and the size of that line.
+fn with_line(layout: Layout) -> (Layout, usize) {
+    let line = layout.align().max(LINE);
+    let whole = Layout::from_size_align(layout.size() + line, line).expect("a record is not that large");
+    (whole, line)
+}
+
+/// Returns memory for a strand that has no size of ours. Its number in the directory lies before it.
+#[cold]
+fn take_large(layout: Layout) -> NonNull<u8> {
+    let (whole, line) = with_line(layout);
+    // SAFETY: it is not empty.
+    let Some(memory) = NonNull::new(unsafe { alloc(whole) }) else { handle_alloc_error(whole) };
+    // SAFETY: within the memory.
+    let record = unsafe { memory.add(line) };
+    // SAFETY: a strand will be there.
+    unsafe { Strand::erase(record.cast()) };
+    // SAFETY: the line is ours.
+    unsafe { memory.cast().write(LARGE.enter(record.addr().get())) };
+    record
+}
+
+/// # Safety
+/// The memory came from `take_large` with the same layout, and is not used any more.
+#[cold]
+unsafe fn put_large(record: NonNull<u8>, layout: Layout) {
+    let (whole, line) = with_line(layout);
+    // SAFETY: by the contract.
+    let memory = unsafe { record.sub(line) };
+    // SAFETY: `take_large` wrote it.
+    LARGE.leave(unsafe { memory.cast().read() });
+    // SAFETY: by the contract.
+    unsafe { dealloc(memory.as_ptr(), whole) };
 }
 
 #[cold]

@@ -13,8 +13,11 @@
 #![allow(unsafe_code)]
 
 use super::blocks::LINE;
+use crate::base::describe::Entry;
+use crate::base::directory::Directory;
 use crate::base::fork;
 use std::alloc::{Layout, alloc, handle_alloc_error};
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -58,7 +61,27 @@ struct Head {
     count: u32,
     /// The number of the chunk in its slab.
     number: u32,
+    /// The size of its blocks.
+    block: u32,
 }
+
+/// The slabs, for readers of memory. They stay.
+static SLABS: Directory = Directory::new();
+
+/// Other blocks that may be strands, for readers of memory: records that have no size of ours, and those of shreds.
+pub(super) static LARGE: Directory = Directory::new();
+
+/// The entries of the description. A chunk that is not cut has no blocks.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::place("slabs", &SLABS),
+    Entry::place("large", &LARGE),
+    Entry::number("slab.bytes", SLAB),
+    Entry::number("slab.chunks", SLAB_CHUNKS),
+    Entry::number("chunk.bytes", CHUNK),
+    Entry::number("head.bytes", size_of::<Head>()),
+    Entry::number("head.count", offset_of!(Head, count)),
+    Entry::number("head.block", offset_of!(Head, block)),
+];
 
 impl Head {
     /// Returns the head of the chunk that a block is in, which is no shred.
@@ -206,6 +229,7 @@ impl Depot {
         if free < count || self.free < count as usize + KEPT_FREE {
             return None;
         }
+        head.count = 0;
         self.free -= count as usize;
         self.unlink(chunk);
         Some(chunk)
@@ -251,7 +275,7 @@ impl Depot {
             unsafe { link.write(Link(head.free)) };
             head.free = Some(link);
         }
-        (head.free_count, head.count) = (count as u32, count as u32);
+        (head.free_count, head.count, head.block) = (count as u32, count as u32, SIZES[size] as u32);
         self.free += count;
         self.link(chunk);
     }
@@ -275,13 +299,22 @@ fn fresh_chunk() -> Option<NonNull<Head>> {
         let heads = map_slab()?.cast::<Head>();
         heads.as_ptr().expose_provenance();
         for number in 0..SLAB_CHUNKS {
-            let new = Head { next: None, previous: None, free: None, free_count: 0, count: 0, number: number as u32 };
+            let new = Head {
+                next: None,
+                previous: None,
+                free: None,
+                free_count: 0,
+                count: 0,
+                number: number as u32,
+                block: 0,
+            };
             // SAFETY: the slab is ours, and begins with the heads.
             let head = unsafe { heads.add(number) };
             // SAFETY: as above.
             unsafe { head.write(new) };
             spare.cold.push(head);
         }
+        SLABS.enter(heads.addr().get());
     }
     spare.cold.pop()
 }
@@ -335,7 +368,10 @@ fn shreds(size: usize) -> impl Iterator<Item = Block> {
     HAS_SHREDS.store(true, Relaxed);
     CUT.fetch_add(SHRED, Relaxed);
     // SAFETY: within the shred.
-    (0..SHRED / SIZES[size]).map(move |number| Block(unsafe { shred.add(number * SIZES[size]) }))
+    (0..SHRED / SIZES[size]).map(move |number| unsafe { shred.add(number * SIZES[size]) }).map(|block| {
+        LARGE.enter(block.addr().get());
+        Block(block)
+    })
 }
 
 #[cfg(all(test, not(sinew_loom)))]

@@ -1,11 +1,15 @@
 //! The header of a strand.
+#![allow(unsafe_code)]
 
 use super::kind::{After, HUB, Kind, bound};
 use super::priority::Priority;
 use super::ready::Ready;
 use super::state::State;
 use crate::base::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use crate::base::describe::Entry;
+use crate::base::peek;
 use std::cell::Cell;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
@@ -30,9 +34,10 @@ const PREFETCHED_LINES: usize = 2;
 /// behind it.
 #[repr(C)]
 pub(crate) struct Strand {
-    /// The next strand of the queue that this one is in. Owner: the `Ready`.
+    /// The next strand of the queue that this one is in. Owner: the `Ready`. While the strand is stopped, what it
+    /// waits for.
     pub(super) next: Cell<Option<NonNull<Strand>>>,
-    /// When it became ready, in cycles. Owner: the `Ready`.
+    /// When it became ready, in cycles. Owner: the `Ready`. While the strand is stopped, since when.
     pub(super) ready_at: Cell<u64>,
     /// The number of references: one for being alive, one for each `StrandArc`.
     pub(super) refs: AtomicU32,
@@ -62,7 +67,49 @@ pub(crate) struct Strand {
 #[cfg(not(sinew_loom))]
 const _: () = assert!(size_of::<Strand>() == 64, "a strand is one cache line");
 
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::number("strand.wait", offset_of!(Strand, next)),
+    Entry::number("strand.stamp", offset_of!(Strand, ready_at)),
+    Entry::number("strand.refs", offset_of!(Strand, refs)),
+    Entry::number("strand.state", offset_of!(Strand, state)),
+    Entry::number("strand.kind", offset_of!(Strand, kind)),
+    Entry::number("strand.cluster", offset_of!(Strand, cluster)),
+    Entry::number("strand.post", offset_of!(Strand, post)),
+    Entry::number("strand.bound", offset_of!(Strand, bound)),
+    Entry::number("strand.priority", offset_of!(Strand, priority)),
+    Entry::number("strand.after", offset_of!(Strand, after)),
+    Entry::number("strand.own", offset_of!(Strand, own)),
+    Entry::number("bound.started", bound::STARTED as usize),
+    Entry::number("bound.pinned", bound::PINNED as usize),
+];
+
 impl Strand {
+    /// Makes memory that a strand was in, or will be in, look like none to readers of memory.
+    ///
+    /// # Safety
+    /// The caller may write to the memory.
+    #[inline(always)]
+    pub(super) unsafe fn erase(memory: NonNull<Strand>) {
+        // SAFETY: by the contract.
+        unsafe { (&raw mut (*memory.as_ptr()).kind).cast::<usize>().write(0) };
+    }
+
+    /// Notes what the strand waits for, for readers of memory: see `Why` of the layer `wait`. The word is that of
+    /// a queue's link, which a strand that runs or waits does not need. By the strand, before it stops.
+    #[inline(always)]
+    pub(crate) fn note_wait(&self, why: u64) {
+        self.next.set(NonNull::new(std::ptr::without_provenance_mut(why as usize)));
+    }
+
+    /// Returns the kind of the strand at this address, if there is one. The address may be any number. By any thread,
+    /// and by a signal handler: the strand may end meanwhile.
+    pub(crate) fn peek_kind(address: usize) -> Option<&'static Kind> {
+        let kind = peek::word(address.wrapping_add(offset_of!(Strand, kind)))?;
+        // SAFETY: the magic says that there is one. All kinds are statics.
+        Kind::is_at(kind).then(|| unsafe { &*std::ptr::with_exposed_provenance::<Kind>(kind) })
+    }
+
     /// Makes a strand of the cluster at this address. It is alive and has one more reference,
     /// for the first [`StrandArc`](super::StrandArc); see [`Ready::of_new`].
     pub(crate) fn of(kind: &'static Kind, cluster: *const (), priority: Priority) -> Self {
@@ -99,6 +146,15 @@ impl Strand {
     /// Says whether the strand was announced as a hub.
     pub(super) fn is_hub(&self) -> bool {
         self.bound.load(Ordering::Relaxed) & HUB != 0
+    }
+
+    /// The offset of the word that says what a strand waits for that has stopped.
+    pub(super) const WAIT: usize = std::mem::offset_of!(Strand, next);
+
+    /// Returns the word that says what a strand waits for that is about to stop. By its processor.
+    #[inline(always)]
+    pub(crate) fn wait(&self) -> u64 {
+        self.next.get().map_or(0, |word| word.addr().get() as u64)
     }
 
     #[inline]

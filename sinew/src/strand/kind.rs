@@ -1,11 +1,17 @@
 //! What each kind of strand provides, and why a strand gives up its processor.
 
 use super::Strand;
+use crate::base::describe::{Entry, Symbol};
+use crate::base::peek;
 use std::any::Any;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 
 /// A kind of strand: how it runs, and how it is freed.
+#[repr(C)]
 pub(crate) struct Kind {
+    /// What readers of memory see of it.
+    pub(crate) face: Face,
     /// Runs the strand on the calling processor, until it gives up the processor.
     pub(crate) run: fn(&Strand) -> After,
     /// Frees the strand's memory.
@@ -18,6 +24,75 @@ pub(crate) struct Kind {
     /// What a layer above does for strands of this kind, if anything. The kind knows its type.
     pub(crate) nature: Option<&'static (dyn Any + Send + Sync)>,
 }
+
+/// What readers of memory see of a kind.
+#[repr(C)]
+pub(crate) struct Face {
+    /// Says that this is a kind.
+    magic: usize,
+    class: Class,
+    symbol: Symbol,
+    /// Returns the name of the type, for reports of this process.
+    type_name: Option<fn() -> &'static str>,
+}
+
+const MAGIC: usize = 0x5111_e3ff_ac1e_57a9;
+
+/// What a strand is, to a reader of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Class {
+    Fibre = 1,
+    Task = 2,
+    Mailbox = 3,
+}
+
+impl Face {
+    /// Makes the face of a kind of this class. The symbol tells the type, if there is one.
+    pub(crate) const fn new(class: Class, symbol: Symbol) -> Face {
+        Face { magic: MAGIC, class, symbol, type_name: None }
+    }
+
+    /// The same face, of a type with this name.
+    pub(crate) const fn named(self, type_name: Option<fn() -> &'static str>) -> Face {
+        Face { type_name, ..self }
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    pub(crate) fn type_name(&self) -> Option<fn() -> &'static str> {
+        self.type_name
+    }
+}
+
+impl Kind {
+    /// Says whether there is a kind at this address, which may be any number.
+    pub(super) fn is_at(address: usize) -> bool {
+        peek::word(address.wrapping_add(offset_of!(Kind, face.magic))) == Some(MAGIC)
+    }
+}
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::number("kind.magic", offset_of!(Kind, face.magic)),
+    Entry::number("kind.magic_value", MAGIC),
+    Entry::number("kind.class", offset_of!(Kind, face.class)),
+    Entry::number("kind.symbol", offset_of!(Kind, face.symbol)),
+    Entry::number("class.fibre", Class::Fibre as usize),
+    Entry::number("class.task", Class::Task as usize),
+    Entry::number("class.mailbox", Class::Mailbox as usize),
+    Entry::number("after.yielded", After::Yielded as usize),
+    Entry::number("after.parking", After::Parking as usize),
+    Entry::number("after.waiting", After::Waiting as usize),
+    Entry::number("after.moving", After::Moving as usize),
+    Entry::number("after.declined", After::Declined as usize),
+    Entry::number("after.finished", After::Finished as usize),
+    Entry::number("after.idle", After::Idle as usize),
+    Entry::number("after.left", After::Left as usize),
+    Entry::number("after.resting", After::Resting as usize),
+];
 
 /// The work that a strand has to do when it runs next, as far as that is known.
 ///

@@ -67,6 +67,9 @@ impl Levels {
         Levels { queues, occupied: 0, len: 0, passed_over: PassedOver::new() }
     }
 
+    /// Where the length is.
+    pub(crate) const LENGTH: usize = std::mem::offset_of!(Levels, len);
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len

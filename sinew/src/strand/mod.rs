@@ -18,8 +18,9 @@ mod simulated;
 mod state;
 
 pub(crate) use header::{Strand, container};
+
 pub(crate) use ids::fresh_ids;
-pub(crate) use kind::{After, Kind, bound};
+pub(crate) use kind::{After, Class, Face, Kind, bound};
 pub use kind::{Past, Weight};
 pub use levels::Claim;
 pub(crate) use levels::{Levels, PassedOver};
@@ -31,3 +32,9 @@ pub use ready::{Grown, Ready};
 #[cfg(test)]
 pub(crate) use simulated::SimulatedColour;
 pub(crate) use state::{State, Woken};
+
+use crate::base::describe::Entry;
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[&[Entry]] =
+    &[depot::ENTRIES, header::ENTRIES, kind::ENTRIES, priority::ENTRIES, state::ENTRIES];

@@ -1,5 +1,7 @@
 //! How urgent a strand is.
 
+use crate::base::describe::Entry;
+
 /// How urgent a strand is. A processor runs the most urgent of the strands that it has. Strands of one
 /// level share fairly.
 ///
@@ -27,6 +29,14 @@ pub enum Priority {
     /// that has waited for 10 ms gets a turn, one every 10 ms on each processor at most.
     Background = 3,
 }
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::number("priority.high", Priority::High as usize),
+    Entry::number("priority.normal", Priority::Normal as usize),
+    Entry::number("priority.low", Priority::Low as usize),
+    Entry::number("priority.background", Priority::Background as usize),
+];
 
 impl Priority {
     pub(crate) const LEVELS: usize = 3;

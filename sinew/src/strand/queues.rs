@@ -6,7 +6,8 @@
 
 use super::{Ready, Strand};
 use crate::base::atomic::{Acquire, AtomicPtr, Relaxed, Release};
-use std::mem::ManuallyDrop;
+use crate::base::peek;
+use std::mem::{ManuallyDrop, offset_of};
 use std::ptr::NonNull;
 
 /// A first-in-first-out queue with a single owner.
@@ -139,6 +140,18 @@ impl Inbox {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.newest.load(Relaxed).is_null()
+    }
+
+    /// Returns the number of strands inside, or `most` if there are more. By any thread, and by a signal handler:
+    /// another thread may take the strands meanwhile, and then the number means nothing.
+    pub(crate) fn peek_length(&self, most: usize) -> usize {
+        let mut strand = self.newest.load(Relaxed).addr();
+        let mut length = 0;
+        while strand != 0 && length < most {
+            length += 1;
+            strand = peek::word(strand + offset_of!(Strand, next)).unwrap_or(0);
+        }
+        length
     }
 
     /// Puts a strand in. Returns whether the inbox was empty before.

@@ -6,6 +6,7 @@ use super::kind::{After, Past, Weight};
 use super::priority::Priority;
 use super::state::{Commit, Woken};
 use crate::base::atomic::{Acquire, Relaxed, Release, fence};
+use crate::base::probe;
 use std::ptr::NonNull;
 
 /// A strand that is ready to run. A scheduler takes it, keeps it in any order that it likes, and gives
@@ -87,6 +88,12 @@ impl Ready {
         self.strand().cluster_address().addr()
     }
 
+    /// Returns the address of the strand.
+    #[inline(always)]
+    pub(crate) fn address(&self) -> usize {
+        self.0.addr().get()
+    }
+
     #[inline]
     pub(crate) fn strand(&self) -> &Strand {
         // SAFETY: a strand is not freed before it has finished, and it does not finish while it is
@@ -95,9 +102,11 @@ impl Ready {
     }
 
     /// Stops the strand, which gave up its processor to park or to wait. Gives it back if it has been
-    /// woken meanwhile.
+    /// woken meanwhile. The time is for readers of memory.
     #[inline]
-    pub(crate) fn stop(self, after: After) -> Option<Ready> {
+    pub(crate) fn stop(self, after: After, now: u64) -> Option<Ready> {
+        self.stamp(now);
+        probe::park::<{ Strand::WAIT }>(self.0.as_ptr().cast());
         let state = &self.strand().state;
         let commit = if after == After::Parking { state.commit_park() } else { state.commit_wait() };
         match commit {
@@ -143,7 +152,10 @@ impl Strand {
         match woken {
             Woken::LeaveIt => None,
             // Ending a stop has one winner, and a strand that has stopped has no other owner.
-            Woken::Enqueue => Some(Ready(NonNull::from(self))),
+            Woken::Enqueue => {
+                probe::ready(std::ptr::from_ref(self).cast());
+                Some(Ready(NonNull::from(self)))
+            }
         }
     }
 }

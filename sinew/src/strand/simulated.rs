@@ -15,6 +15,7 @@ struct Record {
 }
 
 static KIND: Kind = Kind {
+    face: super::Face::new(super::Class::Mailbox, crate::base::describe::Symbol::NONE),
     run: |_| unreachable!("a simulated strand is not run"),
     free,
     weigh: |strand| *record(strand).weight.lock().unwrap(),

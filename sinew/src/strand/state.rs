@@ -30,12 +30,22 @@
 //! wake-up is lost, and no processor resumes a stack that is still in use.
 
 use crate::base::atomic::{AcqRel, Acquire, AtomicU32, Relaxed, Release};
+use crate::base::describe::Entry;
 
 const TOKEN: u32 = 1;
 const SIGNAL: u32 = 2;
 const PARKED: u32 = 4;
 const WAITING: u32 = 8;
 const FINISHED: u32 = 16;
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::number("state.token", TOKEN as usize),
+    Entry::number("state.signal", SIGNAL as usize),
+    Entry::number("state.parked", PARKED as usize),
+    Entry::number("state.waiting", WAITING as usize),
+    Entry::number("state.finished", FINISHED as usize),
+];
 
 /// The state word. Written by the strand itself, by its processor when it commits, and by threads that
 /// wake the strand.

@@ -25,6 +25,7 @@ use super::channel::{Buffer, Core};
 use crate::base::Deadline;
 use crate::cancel::Cancelled;
 use crate::wait::{End, Limit, Node, Outcome, Wait, block_within_and};
+use crate::wait::{Reason, Why};
 use std::sync::mpsc::{RecvError, SendError, TryRecvError, TrySendError};
 use std::task::Context;
 
@@ -98,7 +99,7 @@ pub(super) fn wait_for_any<R, B: Buffer<()>>(
         arms.iter().for_each(|arm| arm.leave());
         woken.iter().for_each(Arm::leave);
     };
-    block_within_and(limit, enter, |_| true, clear)
+    block_within_and(limit, Why::at(Reason::Select, arms), enter, |_| true, clear)
 }
 
 pub(super) struct RecvArm<'a, T, B, F> {

@@ -11,6 +11,7 @@ use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget;
 use crate::wait::budget::spend_async;
 use crate::wait::{self, End, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -94,7 +95,15 @@ impl Barrier {
             return Ok(BarrierWaitResult(true));
         };
         let generation = state.generation;
-        let (outcome, ()) = wait_in(&self.state, state, |state| &mut state.queue, End::Back, (), limit, || ());
+        let (outcome, ()) = wait_in(
+            &self.state,
+            state,
+            |state| &mut state.queue,
+            End::Back.of(Why::at(Reason::Barrier, self)),
+            (),
+            limit,
+            || (),
+        );
         if outcome == Outcome::Told || !self.give_up(generation) {
             return Ok(BarrierWaitResult(false));
         }
@@ -129,7 +138,16 @@ impl Barrier {
                 self.give_up(generation);
             }
         };
-        wait_in_async(&self.state, state, |state| &mut state.queue, End::Back, (), || (), abandoned).await;
+        wait_in_async(
+            &self.state,
+            state,
+            |state| &mut state.queue,
+            End::Back.of(Why::at(Reason::Barrier, self)),
+            (),
+            || (),
+            abandoned,
+        )
+        .await;
         BarrierWaitResult(false)
     }
 

@@ -42,6 +42,7 @@ use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget;
 use crate::wait::budget::spend_async;
 use crate::wait::{End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -313,7 +314,16 @@ impl<T: Clone> Receiver<T> {
                 Found::Nothing(state) => state,
             };
             let (lock, number) = (&self.shared.state, self.next);
-            wait_in_async(lock, state, |state| &mut state.waiting, End::Back, number, || (), |_, _| ()).await;
+            wait_in_async(
+                lock,
+                state,
+                |state| &mut state.waiting,
+                End::Back.of(Why::at(Reason::Broadcast, lock)),
+                number,
+                || (),
+                |_, _| (),
+            )
+            .await;
         }
     }
 
@@ -346,7 +356,17 @@ impl<T: Clone> Receiver<T> {
                 Found::Nothing(state) => state,
             };
             let (lock, number) = (&self.shared.state, self.next);
-            match wait_in(lock, state, |state| &mut state.waiting, End::Back, number, limit, || ()).0 {
+            match wait_in(
+                lock,
+                state,
+                |state| &mut state.waiting,
+                End::Back.of(Why::at(Reason::Broadcast, lock)),
+                number,
+                limit,
+                || (),
+            )
+            .0
+            {
                 Outcome::Told => {}
                 Outcome::TimedOut => return Err(RecvTimeoutError::Timeout),
                 Outcome::Cancelled => return Err(RecvTimeoutError::Disconnected),

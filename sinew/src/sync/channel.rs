@@ -18,6 +18,7 @@ use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget;
 use crate::wait::budget::spend_async;
 use crate::wait::{Batch, End, Limit, Outcome, Queue, Told, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -255,7 +256,15 @@ impl<T, B: Buffer<T>> Core<T, B> {
             }
             Err(Unsent::Full(message, state)) => {
                 let note = Some(message);
-                match wait_in(&self.state, state, |state| &mut state.sending, End::Back, note, limit, || ()) {
+                match wait_in(
+                    &self.state,
+                    state,
+                    |state| &mut state.sending,
+                    End::Back.of(Why::at(Reason::Send, self)),
+                    note,
+                    limit,
+                    || (),
+                ) {
                     (_, None) => Ok(()),
                     (Outcome::TimedOut, Some(message)) => Err(SendTimeoutError::Timeout(message)),
                     (_, Some(message)) => Err(SendTimeoutError::Disconnected(message)),
@@ -285,7 +294,15 @@ impl<T, B: Buffer<T>> Core<T, B> {
                 Err(RecvTimeoutError::Disconnected)
             }
             Err(Unreceived::Empty(state)) => {
-                match wait_in(&self.state, state, |state| &mut state.receiving, End::Back, None, limit, || ()) {
+                match wait_in(
+                    &self.state,
+                    state,
+                    |state| &mut state.receiving,
+                    End::Back.of(Why::at(Reason::Receive, self)),
+                    None,
+                    limit,
+                    || (),
+                ) {
                     (_, Some(message)) => Ok(message),
                     (Outcome::TimedOut, None) => Err(RecvTimeoutError::Timeout),
                     (Outcome::Cancelled, None) => Err(RecvTimeoutError::Disconnected),
@@ -304,7 +321,16 @@ impl<T, B: Buffer<T>> Core<T, B> {
             Err(Unreceived::Closed) => Err(RecvError),
             Err(Unreceived::Empty(state)) => {
                 let abandoned = |_, message| self.put_back(message);
-                let note = wait_in_async(&self.state, state, State::receiving, End::Back, None, || (), abandoned).await;
+                let note = wait_in_async(
+                    &self.state,
+                    state,
+                    State::receiving,
+                    End::Back.of(Why::at(Reason::Receive, self)),
+                    None,
+                    || (),
+                    abandoned,
+                )
+                .await;
                 note.map_or_else(|| self.recv_closed(), Ok)
             }
         }
@@ -342,7 +368,16 @@ impl<T, B: Buffer<T>> Core<T, B> {
             Err(Unsent::Closed(message)) => Err(SendError(message)),
             Err(Unsent::Full(message, state)) => {
                 let note = Some(message);
-                let note = wait_in_async(&self.state, state, State::sending, End::Back, note, || (), |_, _| ()).await;
+                let note = wait_in_async(
+                    &self.state,
+                    state,
+                    State::sending,
+                    End::Back.of(Why::at(Reason::Send, self)),
+                    note,
+                    || (),
+                    |_, _| (),
+                )
+                .await;
                 note.map_or(Ok(()), |message| Err(SendError(message)))
             }
         }

@@ -5,6 +5,7 @@ use crate::base::Deadline;
 use crate::base::atomic::const_fn;
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 use std::fmt;
 use std::sync::{LockResult, PoisonError};
 use std::time::{Duration, Instant};
@@ -74,7 +75,16 @@ impl Condvar {
                 self.notify_one();
             }
         };
-        wait_in_async(&self.state, state, |state| &mut state.queue, End::Back, number, unlock, abandoned).await;
+        wait_in_async(
+            &self.state,
+            state,
+            |state| &mut state.queue,
+            End::Back.of(Why::at(Reason::Condvar, self)),
+            number,
+            unlock,
+            abandoned,
+        )
+        .await;
         let pass_on = PassOn(self);
         let locked = mutex.lock_async().await;
         std::mem::forget(pass_on);
@@ -257,7 +267,15 @@ impl Condvar {
         // and notifies, finds the caller.
         let unlock = || mutex.unlock();
         let (state, number) = self.number();
-        let (outcome, _) = wait_in(&self.state, state, |state| &mut state.queue, End::Back, number, limit, unlock);
+        let (outcome, _) = wait_in(
+            &self.state,
+            state,
+            |state| &mut state.queue,
+            End::Back.of(Why::at(Reason::Condvar, self)),
+            number,
+            limit,
+            unlock,
+        );
         mutex.lock();
         outcome
     }

@@ -42,3 +42,6 @@ pub use selectable::{SelectJoin, SelectReader, SelectWriter};
 pub use semaphore::{AcquireError, BinarySemaphore, Permit, Semaphore};
 pub use std::sync::{Arc, LockResult, PoisonError, TryLockError, TryLockResult, Weak, atomic};
 pub use wait_group::WaitGroup;
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[&[crate::base::describe::Entry]] = &[raw_mutex::ENTRIES, raw_rwlock::ENTRIES];

@@ -16,6 +16,7 @@ use crate::base::atomic::{Acquire, AtomicBool, Release, const_fn, of_thread};
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::with_stackful;
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
@@ -310,7 +311,15 @@ impl Once {
 
     /// Ends when the stage has changed.
     fn change<'a>(&'a self, inner: SpinGuard<'a, Inner>) -> impl Future<Output = ()> + use<'a> {
-        wait_in_async(&self.inner, inner, |inner| &mut inner.queue, End::Back, (), || (), |_, ()| ())
+        wait_in_async(
+            &self.inner,
+            inner,
+            |inner| &mut inner.queue,
+            End::Back.of(Why::at(Reason::Once, self)),
+            (),
+            || (),
+            |_, ()| (),
+        )
     }
 
     /// Waits until the stage has changed.
@@ -320,7 +329,16 @@ impl Once {
             drop(inner);
             panic!("a closure waits for the Once that has called it");
         }
-        wait_in(&self.inner, inner, |inner| &mut inner.queue, End::Back, (), limit, || ()).0
+        wait_in(
+            &self.inner,
+            inner,
+            |inner| &mut inner.queue,
+            End::Back.of(Why::at(Reason::Once, self)),
+            (),
+            limit,
+            || (),
+        )
+        .0
     }
 }
 

@@ -27,9 +27,12 @@
 use super::Policy;
 use crate::base::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn, spin_loop};
 use crate::base::clock;
+use crate::base::describe::Entry;
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget::spend_async;
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Owner, Reason, Why};
+use std::mem::offset_of;
 
 const LOCKED: u32 = 1;
 const QUEUED: u32 = 2;
@@ -44,8 +47,16 @@ const STARVED_US: u64 = 1_000;
 /// costs a fibre to block and to run again.
 const SPINS: u32 = 200;
 
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::number("mutex.word", offset_of!(RawMutex, word)),
+    Entry::number("mutex.locked", LOCKED as usize),
+    Entry::number("mutex.owner", offset_of!(RawMutex, owner)),
+];
+
 pub(crate) struct RawMutex {
     word: AtomicU32,
+    owner: Owner,
     policy: Policy,
     queue: SpinLock<Queue<Turn>>,
 }
@@ -71,7 +82,7 @@ struct Turn {
 impl RawMutex {
     const_fn! {
         pub(crate) fn new(policy: Policy) -> Self {
-            RawMutex { word: AtomicU32::new(0), policy, queue: SpinLock::new(Queue::new()) }
+            RawMutex { word: AtomicU32::new(0), owner: Owner::nobody(), policy, queue: SpinLock::new(Queue::new()) }
         }
     }
 
@@ -82,18 +93,30 @@ impl RawMutex {
         if self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_err() {
             let _ = self.lock_slow(Limit::NONE);
         }
+        self.owner.is_caller();
     }
 
     /// As [`lock`](RawMutex::lock), within `limit`. Returns whether the caller has the lock.
     pub(crate) fn lock_within(&self, limit: Limit) -> bool {
-        self.try_lock() || self.lock_slow(limit)
+        if self.try_lock() {
+            return true;
+        }
+        let is_locked = self.lock_slow(limit);
+        if is_locked {
+            self.owner.is_caller();
+        }
+        is_locked
     }
 
     /// `0 -> LOCKED | WOKEN.. -> LOCKED|WOKEN..`. Returns whether the caller has the lock.
     pub(crate) fn try_lock(&self) -> bool {
         let free = |word| (word & LOCKED == 0).then_some(word | LOCKED);
         // Acquire pairs with the Release in `unlock`.
-        self.word.fetch_update(Acquire, Relaxed, free).is_ok()
+        let is_locked = self.word.fetch_update(Acquire, Relaxed, free).is_ok();
+        if is_locked {
+            self.owner.is_caller();
+        }
+        is_locked
     }
 
     #[cold]
@@ -101,6 +124,7 @@ impl RawMutex {
     fn lock_slow(&self, limit: Limit) -> bool {
         let mut contender = self.contender();
         while let Some((queue, place, turn)) = self.contend(&mut contender) {
+            let place = place.of(Why::at(Reason::Mutex, self));
             match wait_in(&self.queue, queue, |queue| queue, place, turn, limit, || ()) {
                 (Outcome::Told, turn) if turn.granted => return true,
                 (Outcome::Told, _) => contender.woken = WOKEN,
@@ -125,11 +149,13 @@ impl RawMutex {
                 (true, false) => self.pass_on(),
                 (false, _) => {}
             };
+            let place = place.of(Why::at(Reason::Mutex, self));
             if wait_in_async(&self.queue, queue, |queue| queue, place, turn, || (), abandoned).await.granted {
-                return;
+                break;
             }
             contender.woken = WOKEN;
         }
+        self.owner.is_caller();
     }
 
     fn contender(&self) -> Contender {
@@ -182,6 +208,7 @@ impl RawMutex {
     /// `LOCKED -> 0`, or one of the other arrows above. By the holder.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
+        self.owner.is_nobody();
         // Release pairs with the Acquire in `lock`.
         if self.word.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
             self.unlock_slow();

@@ -27,14 +27,24 @@
 //! its present holders. So a waiter that leaves the queue early serves the queue.
 
 use crate::base::atomic::{Acquire, AtomicU32, Relaxed, Release, const_fn};
+use crate::base::describe::Entry;
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget::spend_async;
 use crate::wait::{self, Batch, End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Owner, Reason, Why};
+use std::mem::offset_of;
 
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
 const READER: u32 = 4;
 const MOST_READERS: u32 = u32::MAX / READER / 2;
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::number("rwlock.word", offset_of!(RawRwLock, word)),
+    Entry::number("rwlock.writing", WRITER as usize),
+    Entry::number("rwlock.owner", offset_of!(RawRwLock, owner)),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
@@ -44,6 +54,8 @@ enum Access {
 
 pub(crate) struct RawRwLock {
     word: AtomicU32,
+    /// The writer, if there is one.
+    owner: Owner,
     queue: SpinLock<Queue<Access>>,
 }
 
@@ -62,14 +74,30 @@ fn taken(word: u32, access: Access) -> Option<u32> {
 impl RawRwLock {
     const_fn! {
         pub(crate) fn new() -> Self {
-            RawRwLock { word: AtomicU32::new(0), queue: SpinLock::new(Queue::new()) }
+            RawRwLock { word: AtomicU32::new(0), owner: Owner::nobody(), queue: SpinLock::new(Queue::new()) }
+        }
+    }
+
+    fn why(&self, access: Access) -> Why {
+        Why::at(if access == Access::Read { Reason::Read } else { Reason::Write }, self)
+    }
+
+    /// Notes that the caller has got `access`.
+    #[inline]
+    fn note_owner(&self, access: Access) {
+        if access == Access::Write {
+            self.owner.is_caller();
         }
     }
 
     #[inline]
     fn try_take(&self, access: Access) -> bool {
         // Acquire pairs with the Releases in `unlock_read` and `unlock_write`.
-        self.word.fetch_update(Acquire, Relaxed, |word| taken(word, access)).is_ok()
+        let is_taken = self.word.fetch_update(Acquire, Relaxed, |word| taken(word, access)).is_ok();
+        if is_taken {
+            self.note_owner(access);
+        }
+        is_taken
     }
 
     /// Waits for `access`, within `limit`. Returns whether the caller has it.
@@ -84,9 +112,13 @@ impl RawRwLock {
         // Before QUEUED is set: a task that panics here must not leave it behind.
         wait::refuse_tasks();
         let Some(queue) = self.take_or_lock(access) else { return true };
-        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, End::Back, access, limit, || ());
+        let (outcome, _) =
+            wait_in(&self.queue, queue, |queue| queue, End::Back.of(self.why(access)), access, limit, || ());
         if outcome != Outcome::Told {
             self.serve(self.queue.lock());
+        }
+        if outcome == Outcome::Told {
+            self.note_owner(access);
         }
         outcome == Outcome::Told
     }
@@ -99,7 +131,11 @@ impl RawRwLock {
         // `try_take`.
         let take_or_queue = |word| Some(taken(word, access).unwrap_or(word | QUEUED));
         let before = self.word.fetch_update(Acquire, Relaxed, take_or_queue).unwrap_or_else(|word| word);
-        if taken(before, access).is_some() { None } else { Some(queue) }
+        if taken(before, access).is_some() {
+            self.note_owner(access);
+            return None;
+        }
+        Some(queue)
     }
 
     /// As [`take`](RawRwLock::take), for a task. A future that is dropped releases the lock that
@@ -115,7 +151,9 @@ impl RawRwLock {
             (true, Access::Write) => self.unlock_write(),
             (false, _) => self.serve(self.queue.lock()),
         };
-        wait_in_async(&self.queue, queue, |queue| queue, End::Back, access, || (), abandoned).await;
+        wait_in_async(&self.queue, queue, |queue| queue, End::Back.of(self.why(access)), access, || (), abandoned)
+            .await;
+        self.note_owner(access);
     }
 
     pub(crate) async fn read_async(&self) {
@@ -156,6 +194,7 @@ impl RawRwLock {
     /// By the writer.
     #[inline]
     pub(crate) fn unlock_write(&self) {
+        self.owner.is_nobody();
         // Release as in `unlock_read`.
         if self.word.compare_exchange(WRITER, 0, Release, Relaxed).is_err() {
             self.unlock_slow(WRITER);
@@ -164,6 +203,7 @@ impl RawRwLock {
 
     /// Makes the writer a reader.
     pub(crate) fn downgrade(&self) {
+        self.owner.is_nobody();
         // Release as in `unlock_read`.
         if self.word.compare_exchange(WRITER, READER, Release, Relaxed).is_err() {
             let queue = self.queue.lock();

@@ -23,6 +23,7 @@ use crate::base::atomic::{Acquire, AtomicUsize, Relaxed, Release, const_fn};
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget::spend_async;
 use crate::wait::{self, Batch, End, LARGEST_BATCH, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;
@@ -76,7 +77,15 @@ impl RawSemaphore {
         // Before QUEUED is set: a task that panics here must not leave it behind.
         wait::refuse_tasks();
         let Some(queue) = self.take_or_lock(count) else { return Outcome::Told };
-        let (outcome, _) = wait_in(&self.queue, queue, |queue| queue, End::Back, count, limit, || ());
+        let (outcome, _) = wait_in(
+            &self.queue,
+            queue,
+            |queue| queue,
+            End::Back.of(Why::at(Reason::Semaphore, self)),
+            count,
+            limit,
+            || (),
+        );
         if outcome != Outcome::Told {
             self.give_slow(0, MOST);
         }
@@ -91,7 +100,16 @@ impl RawSemaphore {
         let abandoned = |is_told, count| {
             let _ = if is_told { self.give(count, most) } else { self.give_slow(0, most) };
         };
-        wait_in_async(&self.queue, queue, |queue| queue, End::Back, count, || (), abandoned).await;
+        wait_in_async(
+            &self.queue,
+            queue,
+            |queue| queue,
+            End::Back.of(Why::at(Reason::Semaphore, self)),
+            count,
+            || (),
+            abandoned,
+        )
+        .await;
     }
 
     /// Takes `count` permits if they are there. Else returns the queue's lock, under which the

@@ -5,6 +5,7 @@ use crate::base::atomic::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget;
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,7 +62,16 @@ impl WaitGroup {
         let group = Arc::clone(&self.group);
         drop(self);
         let Some(waiting) = group.lock_unless_ended() else { return };
-        wait_in_async(&group.waiting, waiting, |queue| queue, End::Back, (), || (), |_, ()| ()).await;
+        wait_in_async(
+            &group.waiting,
+            waiting,
+            |queue| queue,
+            End::Back.of(Why::at(Reason::WaitGroup, &*group)),
+            (),
+            || (),
+            |_, ()| (),
+        )
+        .await;
     }
 
     /// As [`wait`](WaitGroup::wait), but for no longer than `timeout`.
@@ -126,7 +136,15 @@ impl Group {
             budget::spend(budget::LOCK);
             return true;
         };
-        let (outcome, ()) = wait_in(&self.waiting, waiting, |queue| queue, End::Back, (), limit, || ());
+        let (outcome, ()) = wait_in(
+            &self.waiting,
+            waiting,
+            |queue| queue,
+            End::Back.of(Why::at(Reason::WaitGroup, self)),
+            (),
+            limit,
+            || (),
+        );
         outcome == Outcome::Told
     }
 

@@ -38,6 +38,7 @@ use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::budget;
 use crate::wait::budget::spend_async;
 use crate::wait::{End, Limit, Outcome, Queue, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -312,7 +313,16 @@ impl<T> Receiver<T> {
                 Found::Nothing(state) => state,
             };
             let (lock, seen) = (&self.shared.state, self.seen);
-            wait_in_async(lock, state, |state| &mut state.waiting, End::Back, seen, || (), |_, _| ()).await;
+            wait_in_async(
+                lock,
+                state,
+                |state| &mut state.waiting,
+                End::Back.of(Why::at(Reason::Watch, lock)),
+                seen,
+                || (),
+                |_, _| (),
+            )
+            .await;
         }
     }
 
@@ -395,7 +405,17 @@ impl<T> Receiver<T> {
                 Found::Nothing(state) => state,
             };
             let (lock, seen) = (&self.shared.state, self.seen);
-            match wait_in(lock, state, |state| &mut state.waiting, End::Back, seen, limit, || ()).0 {
+            match wait_in(
+                lock,
+                state,
+                |state| &mut state.waiting,
+                End::Back.of(Why::at(Reason::Watch, lock)),
+                seen,
+                limit,
+                || (),
+            )
+            .0
+            {
                 Outcome::Told => {}
                 Outcome::TimedOut => return Err(RecvTimeoutError::Timeout),
                 Outcome::Cancelled => return Err(RecvTimeoutError::Disconnected),

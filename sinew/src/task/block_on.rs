@@ -17,6 +17,7 @@ use crate::base::atomic::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Releas
 use crate::processor::runs_a_task;
 use crate::strand::Owed;
 use crate::wait::{self, Limit, Minder, Party};
+use crate::wait::{Reason, Why};
 use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::Arc;
@@ -96,16 +97,17 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     let minder = Minder::begin();
+    let why = Why::at(Reason::BlockOn, &*blocked);
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return value;
         }
         let deadline = minder.next();
         if deadline.is_never() {
-            wait::block(|party| blocked.enter(party));
+            wait::block(why, |party| blocked.enter(party));
         } else {
             let enter = |wait: &wait::Wait| blocked.enter(Party::timed(wait));
-            let _ = wait::block_within(Limit::until(deadline), enter, |_| blocked.withdraw());
+            let _ = wait::block_within(Limit::until(deadline), why, enter, |_| blocked.withdraw());
             minder.fire_due();
         }
         blocked.begin_poll();

@@ -6,7 +6,7 @@ use crate::base::Deadline;
 use crate::processor;
 use crate::strand::StrandArc;
 use crate::strand::join::{Join, Wait};
-use crate::wait::{self, Enrolled, Limit, Outcome, Party};
+use crate::wait::{self, Enrolled, Limit, Outcome, Party, Reason};
 use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
@@ -137,7 +137,8 @@ impl<T> JoinHandle<T> {
         self.enrolled.leave(self.taker.join());
         if !self.is_finished() {
             let word = self.taker.join();
-            wait::block(|party| word.wait(party.number()) == Wait::Entered);
+            let why = wait::Why::at(Reason::JoinTask, self.taker.task().strand());
+            wait::block(why, |party| word.wait(party.number()) == Wait::Entered);
         }
         self.take()
     }
@@ -163,7 +164,8 @@ impl<T> JoinHandle<T> {
         let word = self.taker.join();
         let enter = |wait: &wait::Wait| word.wait(Party::timed(wait).number()) == Wait::Entered;
         let leave = |wait: &wait::Wait| word.withdraw(Party::timed(wait).number());
-        if !self.is_finished() && wait::block_within(Limit::until(deadline), enter, leave) != Outcome::Told {
+        let why = wait::Why::at(Reason::JoinTask, self.taker.task().strand());
+        if !self.is_finished() && wait::block_within(Limit::until(deadline), why, enter, leave) != Outcome::Told {
             return Err(self);
         }
         Ok(self.take())
@@ -205,7 +207,10 @@ impl<T> Future for JoinHandle<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         match this.enrolled.poll(this.taker.join(), context) {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                wait::Why::at(Reason::JoinTask, this.taker.task().strand()).leave_in_task();
+                Poll::Pending
+            }
             Poll::Ready(()) => Poll::Ready(this.take()),
         }
     }

@@ -7,16 +7,21 @@
 
 use super::handle::JoinError;
 use super::life::{Begin, Life};
+use crate::base::describe::{Entry, Symbol};
+use crate::base::peek;
 use crate::processor::spawn::Origin;
+use crate::processor::stall::{Portrait, StrandKind};
 use crate::processor::waker::borrowed_waker;
-use crate::processor::{Processor, put_memory, with_current};
+use crate::processor::{Processor, put_record, with_current};
 use crate::strand::blocks;
 use crate::strand::join::{Completed, Detached, Join};
-use crate::strand::{After, Kind, Priority, Ready, Strand, StrandArc, Weight, bound, container};
+use crate::strand::{After, Class, Face, Kind, Priority, Ready, Strand, StrandArc, Weight, bound, container};
+use crate::wait::{Reason, Why};
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::mem::offset_of;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
@@ -27,9 +32,26 @@ struct Allocation<F: Future> {
     /// First, so that a pointer to it is one to the allocation. Its flag is the task's
     /// [`Life`], its own word the [`Join`].
     strand: Strand,
+    /// For readers of memory.
+    spawned_at: &'static Location<'static>,
     /// Owner: the processor that runs the task, until `Join::complete`; then the task or the handle, as
     /// `complete` says.
     stage: UnsafeCell<Stage<F>>,
+}
+
+/// The place in the program that a task is spawned at.
+pub(super) type Site = &'static Location<'static>;
+
+/// The entries of the description. The place is the same for all futures.
+pub(crate) const ENTRIES: &[Entry] =
+    &[Entry::number("task.spawned_at", offset_of!(Allocation<std::future::Ready<()>>, spawned_at))];
+
+/// Draws the task at this address, which is of this kind. By any thread, and by a signal handler.
+pub(crate) fn portray(address: usize, kind: &'static Kind, portrait: &mut Portrait) {
+    portrait.kind = Some(StrandKind::Task);
+    portrait.type_name = kind.face.type_name();
+    let place = offset_of!(Allocation<std::future::Ready<()>>, spawned_at);
+    portrait.spawned_at = peek::word(address.wrapping_add(place)).unwrap_or(0);
 }
 
 enum Stage<F: Future> {
@@ -40,23 +62,28 @@ enum Stage<F: Future> {
 
 /// Creates a task that is ready for its first poll.
 #[inline]
-pub(super) fn create<F>(origin: &Origin<'_>, priority: Priority, future: F) -> (Ready, Taker<F::Output>)
+pub(super) fn create<F>(origin: &Origin<'_>, priority: Priority, site: Site, future: F) -> (Ready, Taker<F::Output>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     // SAFETY: the future is `Send` and borrows nothing.
-    unsafe { create_any(origin, priority, future) }
+    unsafe { create_any(origin, priority, site, future) }
 }
 
 /// Creates a task that is ready for its first poll and bound to the calling processor.
-pub(super) fn create_bound<F>(origin: &Origin<'_>, processor: &Processor, future: F) -> (Ready, Taker<F::Output>)
+pub(super) fn create_bound<F>(
+    origin: &Origin<'_>,
+    processor: &Processor,
+    site: Site,
+    future: F,
+) -> (Ready, Taker<F::Output>)
 where
     F: Future + 'static,
     F::Output: 'static,
 {
     // SAFETY: bound below, before another thread gets it; it borrows nothing.
-    let (ready, taker) = unsafe { create_any(origin, Priority::Normal, future) };
+    let (ready, taker) = unsafe { create_any(origin, Priority::Normal, site, future) };
     taker.task().strand().bind(processor.post(), bound::PINNED);
     (ready, taker)
 }
@@ -65,10 +92,17 @@ where
 /// If `F` is not `Send`, the caller binds the strand to the calling processor before any other thread
 /// gets it. If `F` borrows, what it borrows outlives the task.
 #[inline]
-unsafe fn create_any<F: Future>(origin: &Origin<'_>, priority: Priority, future: F) -> (Ready, Taker<F::Output>) {
-    let memory = blocks::take(origin.blocks(), Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
+unsafe fn create_any<F: Future>(
+    origin: &Origin<'_>,
+    priority: Priority,
+    site: Site,
+    future: F,
+) -> (Ready, Taker<F::Output>) {
+    let memory = blocks::take_record(origin.blocks(), Layout::new::<Allocation<F>>()).cast::<Allocation<F>>();
     // SAFETY: the memory is large enough, and ours.
     let (strand, stage) = unsafe { (&raw mut (*memory.as_ptr()).strand, &raw mut (*memory.as_ptr()).stage) };
+    // SAFETY: as above.
+    unsafe { (&raw mut (*memory.as_ptr()).spawned_at).write(site) };
     // SAFETY: as above.
     unsafe { stage.write(UnsafeCell::new(Stage::Future(future))) };
     // SAFETY: as above.
@@ -135,7 +169,13 @@ impl<T> Drop for Taker<T> {
 }
 
 impl<F: Future> Allocation<F> {
-    const KIND: &'static Kind = &Kind { run: Self::run, free: Self::free, weigh: Weight::unknown, nature: None };
+    const KIND: &'static Kind = &Kind {
+        face: Face::new(Class::Task, Symbol::of(F::poll as *const ())).named(Some(std::any::type_name::<F>)),
+        run: Self::run,
+        free: Self::free,
+        weigh: Weight::unknown,
+        nature: None,
+    };
 
     /// # Safety
     /// `strand` is at the start of one of these.
@@ -161,6 +201,7 @@ impl<F: Future> Allocation<F> {
         let waker = borrowed_waker(strand);
         let mut context = Context::from_waker(&waker);
         strand.after().set(After::Parking);
+        Why::of(Reason::Unknown, 0).leave_in(strand);
         // SAFETY: a task that has not ended has its future, which is the processor's and
         // is not moved before it is dropped.
         let Stage::Future(future) = (unsafe { &mut *stage }) else {
@@ -227,7 +268,7 @@ impl<F: Future> Allocation<F> {
         // SAFETY: `create` made it, and no reference is left.
         unsafe { allocation.drop_in_place() };
         // SAFETY: as above; the layout is the one that it was taken with.
-        unsafe { put_memory(allocation.cast(), Layout::new::<Self>()) };
+        unsafe { put_record(allocation.cast(), Layout::new::<Self>()) };
     }
 }
 
@@ -244,11 +285,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn header_and_join_state_take_one_line_beside_the_future() {
+    fn header_join_state_and_place_take_nine_words_beside_the_future() {
         type Empty = std::future::Ready<()>;
         let stage = size_of::<Stage<Empty>>();
-        assert_eq!(std::mem::offset_of!(Allocation<Empty>, stage), 64);
-        assert!(size_of::<Allocation<Empty>>() <= (64 + stage).next_multiple_of(64));
+        assert_eq!(offset_of!(Allocation<Empty>, stage), 72);
+        assert!(size_of::<Allocation<Empty>>() <= (72 + stage).next_multiple_of(64));
         // The result takes the future's place: what a stage adds is the word that tells them apart.
         assert!(size_of::<Stage<std::future::Ready<[u64; 8]>>>() <= size_of::<std::future::Ready<[u64; 8]>>() + 8);
     }

@@ -10,6 +10,8 @@ mod select;
 mod set;
 mod spawn;
 
+pub(crate) use memory::{ENTRIES, portray};
+
 pub use block_on::block_on;
 pub use handle::{AbortHandle, JoinError, JoinHandle};
 pub use set::JoinSet;

@@ -7,6 +7,7 @@ use crate::processor::roll::{Ending, Roll};
 use crate::processor::spawn::{Origin, SpawnError};
 use crate::processor::with_current;
 use crate::strand::{Priority, Strand};
+use std::panic::Location;
 
 /// Starts a task on the cluster of the caller, which is a fibre or another task.
 ///
@@ -30,7 +31,7 @@ where
 {
     match TaskBuilder::new().spawn(future) {
         Ok(handle) => handle,
-        Err(error) => refused(&error),
+        Err(error) => error.panic("spawn a task"),
     }
 }
 
@@ -61,22 +62,23 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
+    let site = Location::caller();
     let spawned = with_current(|processor| {
         let Some(processor) = processor else { return Err((SpawnError::NoRuntime, future)) };
         let origin = match Origin::admit(None, Some(processor)) {
             Ok(origin) => origin,
             Err(error) => return Err((error, future)),
         };
-        let (ready, taker) = create_bound(&origin, processor, future);
+        let (ready, taker) = create_bound(&origin, processor, site, future);
         if let Some(roll) = origin.cluster().runtime().roll() {
             enter_roll(roll, ready.strand());
         }
-        processor.make_ready(ready);
+        origin.start(ready);
         Ok(JoinHandle::new(taker))
     });
     match spawned {
         Ok(handle) => handle,
-        Err((error, _future)) => refused(&error),
+        Err((error, _future)) => error.panic("spawn a task"),
     }
 }
 
@@ -87,12 +89,6 @@ fn enter_roll(roll: &Roll, task: &Strand) {
     static ENDING: Ending =
         Ending { is_finished: |task| join_of(task.strand()).is_done(), ask: |tasks| tasks.iter().for_each(abort) };
     roll.enter(task, &ENDING);
-}
-
-#[track_caller]
-#[cold]
-fn refused(error: &SpawnError) -> ! {
-    panic!("cannot spawn a task: {error}")
 }
 
 /// Starts tasks with other properties than those of [`spawn`].
@@ -134,18 +130,20 @@ impl TaskBuilder {
     ///
     /// # Errors
     /// [`SpawnError`] says what is wrong. Then `future` has been dropped.
+    #[track_caller]
     #[inline]
     pub fn spawn<F>(self, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let site = Location::caller();
         let spawned = with_current(|processor| {
             let origin = match Origin::admit(self.cluster.as_ref(), processor) {
                 Ok(origin) => origin,
                 Err(error) => return Err((error, future)),
             };
-            let (ready, taker) = create(&origin, self.priority, future);
+            let (ready, taker) = create(&origin, self.priority, site, future);
             if let Some(roll) = origin.cluster().runtime().roll() {
                 enter_roll(roll, ready.strand());
             }
@@ -170,7 +168,7 @@ impl Cluster {
     {
         match TaskBuilder::new().cluster(self).spawn(future) {
             Ok(handle) => handle,
-            Err(error) => refused(&error),
+            Err(error) => error.panic("spawn a task"),
         }
     }
 }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::base::Deadline;
+use crate::wait::Why;
 use crate::wait::budget;
 use crate::wait::{Awaiting, Expiry, Limits, TestClock, Timer, TimerOwner, carried, carrying};
 use std::fmt;
@@ -104,6 +105,7 @@ impl Future for Sleep {
         loop {
             if let Some(owner) = &this.owner {
                 if owner.is_minded() && this.awaiting.poll(context).is_pending() {
+                    Why::SLEEP.leave_in_task();
                     return Poll::Pending;
                 }
                 this.disarm();

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::handover::{Borrowed, Handover, Ours, PutBack, Taken};
-use super::queue::{End, Node, Queue};
+use super::queue::{Node, Place, Queue};
 use super::{Party, Wait};
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::processor::waker::strand_of;
@@ -159,7 +159,7 @@ where
     lock: &'a SpinLock<S>,
     /// The parts that are needed to enter, until it has entered.
     start: Option<(SpinGuard<'a, S>, N, E)>,
-    place: End,
+    place: Place,
     queue: Q,
     abandoned: A,
     awaiting: Awaiting,
@@ -185,7 +185,7 @@ pub(crate) fn wait_in_async<'a, S, N>(
     lock: &'a SpinLock<S>,
     guard: SpinGuard<'a, S>,
     queue: impl Fn(&mut S) -> &mut Queue<N> + 'a,
-    place: End,
+    place: Place,
     note: N,
     entered: impl FnOnce() + 'a,
     abandoned: impl FnMut(bool, N) + 'a,
@@ -209,11 +209,12 @@ where
             let wait = this.awaiting.begin_here(context.waker());
             let node = this.node.insert(Node::unlimited(note));
             // SAFETY: neither moves before a teller or `drop` takes the node out.
-            unsafe { (this.queue)(&mut guard).enter(node, wait, this.place) };
+            unsafe { (this.queue)(&mut guard).enter(node, wait, this.place.end) };
             drop(guard);
             entered();
         }
         if this.awaiting.poll(context).is_pending() {
+            this.place.why.leave_in_task();
             return Poll::Pending;
         }
         Poll::Ready(this.node.take().expect("a future is not polled after it was ready").into_note())

@@ -7,19 +7,21 @@ use super::parker::Parker;
 use super::party::{KERNEL_THREAD, Party};
 use super::stackful::{Stackful, suspend};
 use super::wait::{Outcome, Wait};
+use super::why::Why;
 use crate::base::{Deadline, fork};
 use crate::processor::runs_a_task;
 use crate::stack::{Stack, current_stack};
 use crate::strand::After;
 
 /// Passes the caller's party to `enter`. If that returns `true`, blocks the caller until its party is
-/// signalled.
+/// signalled. `why` is for readers of memory.
 #[inline(always)]
-pub(crate) fn block(enter: impl FnOnce(Party) -> bool) {
+pub(crate) fn block(why: Why, enter: impl FnOnce(Party) -> bool) {
     match current_stack() {
         Some(stack) => {
             let lent = Lent::begin();
             if enter(Party::strand(stack.strand())) {
+                why.leave_in(stack.strand());
                 suspend(stack, After::Waiting);
             }
             lent.returned();
@@ -70,10 +72,11 @@ fn block_thread(enter: impl FnOnce(Party) -> bool) {
 #[inline(always)]
 pub(crate) fn block_within(
     limit: Limit,
+    why: Why,
     enter: impl FnOnce(&Wait) -> bool,
     leave: impl FnOnce(&Wait) -> bool,
 ) -> Outcome {
-    block_within_and(limit, enter, leave, || ())
+    block_within_and(limit, why, enter, leave, || ())
 }
 
 /// As [`block_within`], and calls `clear` at the end, however the wait ended, while the wait is still
@@ -81,6 +84,7 @@ pub(crate) fn block_within(
 #[inline(always)]
 pub(crate) fn block_within_and(
     limit: Limit,
+    why: Why,
     enter: impl FnOnce(&Wait) -> bool,
     leave: impl FnOnce(&Wait) -> bool,
     clear: impl FnOnce(),
@@ -102,8 +106,10 @@ pub(crate) fn block_within_and(
         // No signal comes, and the fibre has not given way.
         budget::spend(budget::MESSAGE);
     } else if limit.deadline().is_never() {
+        why.leave_in(stack.strand());
         suspend(stack, After::Waiting);
     } else {
+        why.leave_in(stack.strand());
         suspend_until(stack, &wait, limit.deadline());
     }
     if limit.may_be_cancelled() {
@@ -112,6 +118,7 @@ pub(crate) fn block_within_and(
     let mut outcome = wait.outcome();
     if outcome != Outcome::Told && !leave(&wait) {
         if wait.await_told() {
+            why.leave_in(stack.strand());
             suspend(stack, After::Waiting);
         }
         outcome = Outcome::Told;
@@ -164,13 +171,14 @@ fn block_thread_within(
 
 /// Blocks the caller until `limit` ends the wait.
 pub(crate) fn sleep(limit: Limit) -> Outcome {
-    block_within(limit, |_| true, |_| true)
+    block_within(limit, Why::SLEEP, |_| true, |_| true)
 }
 
 /// Parks the calling fibre until it has a token, or until `deadline`.
 pub(crate) fn park_until(stack: Stack, deadline: Deadline) {
     let strand = stack.strand();
     let wait = Wait::new(Party::strand(strand));
+    Why::PARK.leave_in(strand);
     strand.cluster().with_timer(&wait, deadline, || suspend(stack, After::Parking));
     // The timer is disarmed. If it went off although there was a token, its signal is still there.
     strand.state().take_signal();

@@ -19,6 +19,7 @@ mod stackful;
 mod timers;
 #[allow(clippy::module_inception)]
 mod wait;
+mod why;
 
 pub(crate) use alarm::Alarm;
 pub(crate) use awaiting::{Awaiting, wait_in_async};
@@ -34,3 +35,9 @@ pub(crate) use stackful::{Stackful, Switches, suspend, with_stackful, yield_now}
 pub use timers::TestClock;
 pub(crate) use timers::{Expiry, Hold, Minder, Timer, TimerOwner, Timers};
 pub(crate) use wait::{Outcome, Wait};
+pub(crate) use why::{Owner, Reason, Why};
+
+use crate::base::describe::Entry;
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[&[Entry]] = &[stackful::ENTRIES, why::REASONS, why::OWNERS];

@@ -15,7 +15,7 @@
 //! the lock. From being taken out to the signal it belongs to the [`Told`], and then to the waiter.
 #![allow(unsafe_code)]
 
-use super::{Limit, Outcome, Party, Resumed, Wait, block_within, call};
+use super::{Limit, Outcome, Party, Resumed, Wait, Why, block_within, call};
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::processor;
 use std::cell::{Cell, UnsafeCell};
@@ -57,6 +57,21 @@ pub(crate) enum End {
     Back,
     /// Before all others: for a waiter that was the first before.
     Front,
+}
+
+/// Where a caller waits: the end of a queue, and what for.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(super) end: End,
+    pub(super) why: Why,
+}
+
+impl End {
+    /// Returns the place at this end of a queue for callers that wait for `why`.
+    #[inline(always)]
+    pub(crate) fn of(self, why: Why) -> Place {
+        Place { end: self, why }
+    }
 }
 
 impl<N> Node<N> {
@@ -372,7 +387,7 @@ pub(crate) fn wait_in<S, N>(
     lock: &SpinLock<S>,
     guard: SpinGuard<'_, S>,
     queue: impl Fn(&mut S) -> &mut Queue<N>,
-    place: End,
+    place: Place,
     note: N,
     limit: Limit,
     entered: impl FnOnce(),
@@ -384,7 +399,7 @@ pub(crate) fn wait_in<S, N>(
         let mut guard = guard;
         // SAFETY: neither moves before `block_within` returns. By then the teller or `leave` has taken
         // the node out.
-        unsafe { queue(&mut guard).enter(&node, wait, place) };
+        unsafe { queue(&mut guard).enter(&node, wait, place.end) };
         drop(guard);
         entered();
         true
@@ -394,6 +409,6 @@ pub(crate) fn wait_in<S, N>(
         unsafe { queue(&mut lock.lock()).leave(&node) };
         true
     };
-    let outcome = block_within(limit, enter, leave);
+    let outcome = block_within(limit, place.why, enter, leave);
     (outcome, node.into_note())
 }

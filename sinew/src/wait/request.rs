@@ -47,6 +47,9 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
+    /// The offset of the requests, for readers of memory.
+    pub(super) const REQUESTS: usize = std::mem::offset_of!(Cancel, requests);
+
     pub(crate) fn new() -> Self {
         Cancel { waiting: AtomicPtr::new(std::ptr::null_mut()), requests: AtomicU32::new(0), busy: Flag::new(false) }
     }

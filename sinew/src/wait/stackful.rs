@@ -5,11 +5,14 @@ use super::limits::Limits;
 use super::request::Cancel;
 use crate::base::Deadline;
 use crate::base::atomic::Relaxed;
+use crate::base::describe::Entry;
 use crate::processor::{Post, with_current};
 use crate::stack::arena::Class;
 use crate::stack::{Stack, current_stack, unwinding};
 use crate::strand::{After, Strand, bound, container};
 use std::cell::Cell;
+use std::mem::offset_of;
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -19,6 +22,7 @@ pub(crate) struct Stackful {
     /// The first field: a pointer to it is a pointer to the whole.
     strand: Strand,
     cancel: Cancel,
+    id: NonZeroU64,
     /// The limits that the strand carries into its waits, in as little space as they need: the deadline
     /// counts unless `carries` is `Nothing`. Owner: the strand.
     deadline: Cell<Deadline>,
@@ -33,20 +37,25 @@ pub(crate) struct Stackful {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 enum Carries {
-    Nothing,
+    Nothing = 0,
     Deadline,
     /// A deadline, and a shield against cancellation.
     Shield,
 }
 
 impl Stackful {
+    /// Where the id is.
+    pub(crate) const ID: usize = offset_of!(Stackful, id);
+
     /// Makes the head of a strand that carries `deadline` from its first wait on.
     #[inline(always)]
-    pub(crate) fn new(strand: Strand, class: Class, is_pinned: bool, deadline: Deadline) -> Stackful {
+    pub(crate) fn new(strand: Strand, id: NonZeroU64, class: Class, is_pinned: bool, deadline: Deadline) -> Stackful {
         Stackful {
             strand,
             cancel: Cancel::new(),
+            id,
             deadline: Cell::new(deadline),
             pins: Cell::new(0),
             is_pinned,
@@ -75,6 +84,11 @@ impl Stackful {
     #[inline(always)]
     pub(crate) fn strand(&self) -> &Strand {
         &self.strand
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(&self) -> NonZeroU64 {
+        self.id
     }
 
     #[inline]
@@ -163,6 +177,15 @@ impl Stackful {
         }
     }
 }
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::number("fibre.id", offset_of!(Stackful, id)),
+    Entry::number("fibre.cancel", offset_of!(Stackful, cancel) + Cancel::REQUESTS),
+    Entry::number("fibre.deadline", offset_of!(Stackful, deadline)),
+    Entry::number("fibre.carries", offset_of!(Stackful, carries)),
+    Entry::number("fibre.class", offset_of!(Stackful, class)),
+];
 
 /// Calls `f` with the calling strand, if it has a stack. `f` must not suspend it.
 #[inline]

@@ -20,7 +20,7 @@ fn unfinished(runtime: &Runtime) {
 #[test]
 fn exit_in_a_fibre_ends_the_process_with_its_code() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         unfinished(&runtime);
         runtime.run(|| std::process::exit(77));
     });
@@ -30,7 +30,7 @@ fn exit_in_a_fibre_ends_the_process_with_its_code() {
 #[test]
 fn exit_in_a_kernel_thread_does_not_wait_for_fibres() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         unfinished(&runtime);
         std::process::exit(78);
     });
@@ -40,7 +40,8 @@ fn exit_in_a_kernel_thread_does_not_wait_for_fibres() {
 #[test]
 fn main_may_return_while_fibres_still_run() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).leftovers(Leftovers::LetRun).build().unwrap();
+        let runtime =
+            Runtime::builder().spares(0).stall_limit(None).processors(2).leftovers(Leftovers::LetRun).build().unwrap();
         unfinished(&runtime);
         drop(runtime);
         println!("returning");
@@ -51,7 +52,7 @@ fn main_may_return_while_fibres_still_run() {
 #[test]
 fn main_may_return_after_forgetting_a_runtime() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         unfinished(&runtime);
         std::mem::forget(runtime);
         println!("returning");

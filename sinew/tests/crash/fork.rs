@@ -53,7 +53,7 @@ fn wait_for(child: libc::pid_t) -> ExitStatus {
 }
 
 fn runtime() -> Runtime {
-    Runtime::builder().spares(0).processors(2).build().unwrap()
+    Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap()
 }
 
 /// Each action runs in a forked child of a fibre.

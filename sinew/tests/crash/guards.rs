@@ -78,7 +78,7 @@ fn look_below(fibres: usize) -> (Vec<JoinHandle<()>>, usize) {
 
 /// Probes below many stacks, then overflows one of the first.
 fn check(prepare: impl FnOnce() + Send) {
-    let runtime = Runtime::builder().spares(0).processors(1).stack_size(STACK).build().unwrap();
+    let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).stack_size(STACK).build().unwrap();
     runtime.run(|| {
         let first = FibreBuilder::new().name("first").spawn(sinew::park).unwrap();
         let second = FibreBuilder::new().name("second").spawn(|| {
@@ -194,7 +194,7 @@ fn a_long_step_down_is_an_overflow_from_any_depth_of_the_stack() {
     // The last step ends in the guard of the stack below.
     for (depth, distance) in [(0, JUMP), (6, JUMP), (12, JUMP), (0, 300 * KIB)] {
         let body = || {
-            Runtime::builder().spares(0).stack_size(STACK).run(|| {
+            Runtime::builder().spares(0).stall_limit(None).stack_size(STACK).run(|| {
                 let neighbours: Vec<_> = (0..8).map(|_| sinew::spawn(sinew::park)).collect();
                 sinew::yield_now();
                 let jumper = FibreBuilder::new().name("jumper").spawn(move || jump_from_below(depth, distance));
@@ -211,7 +211,7 @@ fn a_long_step_down_is_an_overflow_from_any_depth_of_the_stack() {
 #[test]
 fn small_steps_down_are_an_overflow_on_a_kernel_without_guards() {
     let outcome = in_child!(Rerun::new().without("madvise-guards"), || {
-        Runtime::builder().spares(0).stack_size(STACK).run(|| {
+        Runtime::builder().spares(0).stall_limit(None).stack_size(STACK).run(|| {
             let neighbours: Vec<_> = (0..8).map(|_| sinew::spawn(sinew::park)).collect();
             sinew::yield_now();
             overflow(FibreBuilder::new().name("digger"));

@@ -35,7 +35,7 @@ fn exhaust() -> Vec<JoinHandle<usize>> {
 }
 
 fn run_out_of_stacks() {
-    let runtime = Runtime::builder().spares(0).processors(1).stack_size(STACK).build().unwrap();
+    let runtime = Runtime::builder().spares(0).stall_limit(None).processors(1).stack_size(STACK).build().unwrap();
     runtime.run(|| {
         let parked = exhaust();
         let refused = catch_unwind(AssertUnwindSafe(|| sinew::spawn(|| ()))).unwrap_err();
@@ -80,7 +80,7 @@ fn a_limit_on_addresses_is_an_error_of_spawn() {
 fn too_few_addresses_for_any_stack_is_an_error_of_build() {
     let limit = Rerun::new().limit("-v 2097152");
     let outcome = in_child!(limit, || {
-        println!("error: {}", Runtime::builder().spares(0).processors(1).build().unwrap_err());
+        println!("error: {}", Runtime::builder().spares(0).stall_limit(None).processors(1).build().unwrap_err());
     });
     outcome.assert_success("error: no address space for stacks");
 }

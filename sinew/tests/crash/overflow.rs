@@ -52,7 +52,7 @@ fn a_fibre_that_stays_within_its_stack_goes_on() {
 #[test]
 fn an_overflow_on_another_processor_is_noticed_too() {
     let outcome = in_child!(Rerun::new(), || {
-        let runtime = Runtime::builder().spares(0).processors(2).build().unwrap();
+        let runtime = Runtime::builder().spares(0).stall_limit(None).processors(2).build().unwrap();
         runtime.run(|| {
             static BEGUN: AtomicBool = AtomicBool::new(false);
             let digger = FibreBuilder::new().name("elsewhere").spawn(|| {

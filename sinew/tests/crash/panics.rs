@@ -1,6 +1,8 @@
 //! Panics that nothing can receive, and panics that happen at the same time.
 
 use crate::fixture::rerun::{Rerun, SIGABRT};
+use sinew::actor::{self, Actor, Context, Handle};
+use sinew::event::Colour;
 use sinew::{FibreBuilder, JoinHandle, Runtime};
 use std::thread::panicking;
 
@@ -124,7 +126,7 @@ fn fibres_that_unwind_at_once_and_block_keep_their_own_payloads() {
     let outcome = in_child!(Rerun::new(), || {
         for processors in [1, 2] {
             for _ in 0..20 {
-                unwind_at_once(&Runtime::builder().spares(0).processors(processors).build().unwrap());
+                unwind_at_once(&Runtime::builder().spares(0).stall_limit(None).processors(processors).build().unwrap());
             }
         }
         println!("all unwound");
@@ -137,7 +139,7 @@ fn a_fibre_that_unwinds_does_not_migrate() {
     #[allow(unsafe_code)]
     fn migrating(processors: usize) -> Runtime {
         // SAFETY: these fibres hold nothing that is bound to a kernel thread.
-        unsafe { Runtime::builder().spares(0).processors(processors).migrating() }.build().unwrap()
+        unsafe { Runtime::builder().spares(0).stall_limit(None).processors(processors).migrating() }.build().unwrap()
     }
     let outcome = in_child!(Rerun::new(), || {
         for processors in [1, 2, 4] {
@@ -162,7 +164,7 @@ fn a_panic_hook_that_blocks_lets_other_fibres_run_and_panic() {
             log.push(info.payload().downcast_ref::<&str>().unwrap().to_string());
         }));
         for processors in [1, 2] {
-            Runtime::builder().spares(0).processors(processors).build().unwrap().run(|| {
+            Runtime::builder().spares(0).stall_limit(None).processors(processors).build().unwrap().run(|| {
                 let (tx, rx) = mpmc::channel();
                 let fibres: Vec<JoinHandle<()>> = (0..8)
                     .map(|_| {
@@ -213,15 +215,75 @@ fn the_message_of_a_panic_names_the_fibre() {
         println!("both panicked");
     });
     outcome.assert_success("both panicked");
-    let of_fibre = concat!("fibre 'worker' on thread 'sinew-0' panicked at ", file!(), ":");
-    let of_fibre_elsewhere = of_fibre.replace("sinew-0", "sinew-1");
-    assert!(outcome.stderr.contains(of_fibre) || outcome.stderr.contains(&of_fibre_elsewhere), "{outcome:#?}");
+    let line = outcome.stderr.lines().find(|line| line.starts_with("fibre 'worker' (id ")).expect(&outcome.stderr);
+    assert!(line.contains(concat!(" panicked at ", file!(), ":")) && line.contains(") on thread 'sinew-"), "{line}");
     let site = concat!("it failed\nnote: the fibre was spawned at ", file!(), ":");
     for words in [site, "thread 'plain'", "it failed, too", "RUST_BACKTRACE=1"] {
         assert!(outcome.stderr.contains(words), "{words:?} is missing: {outcome:#?}");
     }
     assert!(!outcome.stderr.contains("thread 'sinew-0' ("), "{outcome:#?}");
     assert!(!outcome.stderr.contains("stack backtrace"), "{outcome:#?}");
+}
+
+struct Clumsy;
+
+impl Actor for Clumsy {}
+
+impl Handle<()> for Clumsy {
+    type Reply = ();
+
+    fn handle(&mut self, (): (), _: &mut Context<'_, Self>) {
+        panic!("the actor failed");
+    }
+}
+
+/// An actor whose handlers do not block runs without a fibre.
+struct Quick;
+
+impl Actor for Quick {
+    const BLOCKS: bool = false;
+}
+
+impl Handle<()> for Quick {
+    type Reply = ();
+
+    fn handle(&mut self, (): (), _: &mut Context<'_, Self>) {
+        panic!("the quick actor failed");
+    }
+}
+
+#[test]
+fn the_message_of_a_panic_names_the_task_or_the_actor() {
+    async fn clumsy_task() {
+        panic!("the task failed");
+    }
+    let outcome = in_child!(Rerun::new(), || {
+        sinew::run(|| {
+            assert!(sinew::task::spawn(clumsy_task()).join().is_err());
+            let named = actor::Builder::new().name("ann").spawn(Clumsy);
+            assert!(named.ask(()).is_err());
+            assert!(actor::spawn(Clumsy).ask(()).is_err());
+            actor::spawn(Quick).tell(()).unwrap();
+            let colour = Colour::new();
+            colour.post(|| panic!("the event failed")).unwrap();
+        });
+        println!("all panicked");
+    });
+    outcome.assert_success("all panicked");
+    // The message is the line behind the one that names the strand.
+    let namer = |message: &str| {
+        let before = |pair: &&[&str]| pair[1] == message;
+        let lines: Vec<_> = outcome.stderr.lines().collect();
+        let pair = lines.windows(2).find(before).unwrap_or_else(|| panic!("{message:?} is missing: {outcome:#?}"));
+        pair[0].split(" on thread ").next().unwrap().to_owned()
+    };
+    assert!(namer("the task failed").starts_with("task ("), "{outcome:#?}");
+    assert!(namer("the task failed").ends_with("::clumsy_task::{{closure}})"), "{outcome:#?}");
+    assert!(outcome.stderr.contains(concat!("note: the task was spawned at ", file!(), ":")), "{outcome:#?}");
+    assert!(namer("the actor failed").starts_with("actor 'ann' (") && namer("the actor failed").ends_with("::Clumsy)"));
+    assert!(outcome.stderr.contains("\nactor (crash::panics::Clumsy) on thread "), "{outcome:#?}");
+    assert_eq!(namer("the quick actor failed"), "actor (crash::panics::Quick)");
+    assert_eq!(namer("the event failed"), "event");
 }
 
 #[test]
@@ -231,7 +293,7 @@ fn the_message_of_a_panic_has_a_backtrace_if_that_is_asked_for() {
         println!("it panicked");
     });
     outcome.assert_success("it panicked");
-    for words in ["fibre '<unnamed>' on thread", "stack backtrace:", "the_message_of_a_panic_has_a_backtrace"] {
+    for words in ["fibre '<unnamed>' (id ", "stack backtrace:", "the_message_of_a_panic_has_a_backtrace"] {
         assert!(outcome.stderr.contains(words), "{words:?} is missing: {outcome:#?}");
     }
 }

@@ -6,13 +6,13 @@ use std::future::{Future, ready};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use ::sinew::Cluster;
 use ::sinew::actor::{self, Actor, Address, Context, Handle};
 use ::sinew::sched::{Locality, Random, Woken};
-use ::sinew::{Builder, Cluster};
 
 use super::{AFFINE, Behaviour, Flow, LOCAL, RANDOM, Sum, System};
 use crate::case::Case;
-use crate::peers::fibres::Fibres;
+use crate::peers::fibres::{Fibres, quiet};
 use crate::peers::{DEFAULT, blocking};
 
 pub struct Sinew;
@@ -108,7 +108,7 @@ impl System for Sinew {
             AFFINE => cluster.scheduler(Locality::new(Woken::WhereItRan)),
             other => panic!("no actors on {other}"),
         };
-        Builder::from(cluster).build().expect("a runtime").run(move || blocking(root))
+        quiet(cluster).build().expect("a runtime").run(move || blocking(root))
     }
 
     #[inline]

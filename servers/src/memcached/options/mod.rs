@@ -4,6 +4,7 @@ mod extended;
 
 pub use extended::Extended;
 
+use crate::metrics::MetricsOptions;
 use crate::runtime::RuntimeOptions;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -135,6 +136,10 @@ pub struct Options {
     /// Write what happens to standard error; given twice, commands as well
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub verbose: u8,
+
+    /// Metrics of the runtime and the server.
+    #[command(flatten)]
+    pub metrics: MetricsOptions,
 
     /// Kernel threads and their scheduler.
     #[command(flatten)]

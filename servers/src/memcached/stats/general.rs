@@ -2,9 +2,9 @@
 
 use super::super::{Server, VERSION};
 use super::{Report, yes};
-use crate::descriptors;
 use crate::memcached::input;
 use crate::memcached::store::Totals;
+use crate::{descriptors, metrics};
 
 /// Returns the seconds of user and system time that the process has used.
 fn processor_time() -> (f64, f64) {
@@ -29,6 +29,27 @@ impl Server {
         report.add("dormant_connections", self.lobby.count());
         report.add("item_memory", self.store.totals().in_use);
         report
+    }
+
+    /// Writes the numbers that matter most as metrics.
+    pub fn write_figures(&self, out: &mut String) {
+        let totals = self.store.totals();
+        let (counters, hits) = (totals.counters, totals.all.counters);
+        let mut counter = |name, help, value| metrics::counter(out, &format!("sinew_memcached_{name}"), help, value);
+        counter("connections_accepted", "Connections that were accepted.", self.connections.total());
+        counter("gets", "Keys that were asked for.", counters.cmd_get);
+        counter("get_hits", "Keys that were asked for and found.", hits.get_hits);
+        counter("get_misses", "Keys that were asked for and not found.", counters.get_misses);
+        counter("sets", "Items that were stored.", hits.cmd_set);
+        counter("evictions", "Items that made room for others.", hits.evicted);
+        counter("received_bytes", "Bytes from clients.", self.traffic.received_total());
+        counter("sent_bytes", "Bytes to clients.", self.traffic.sent_total());
+        let mut gauge = |name, help, value| metrics::gauge(out, &format!("sinew_memcached_{name}"), help, value);
+        gauge("connections", "Connections.", self.connections.current());
+        gauge("silent_connections", "Connections without a fibre.", self.lobby.count() as u64);
+        gauge("items", "Items.", totals.all.stock.items);
+        gauge("item_bytes", "Bytes of items.", totals.all.stock.bytes);
+        gauge("limit_bytes", "The largest number of bytes for items.", self.limit());
     }
 
     pub(super) fn general(&self) -> Report {

@@ -12,6 +12,7 @@ use super::session::FAREWELL;
 use super::{GRACE, Server};
 use crate::doors;
 use crate::lobby::Lobby;
+use crate::metrics::MetricsOptions;
 use crate::serving::{self, Serve};
 use connection::{Connection, NEVER};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -160,6 +161,10 @@ impl Serve for &'static World {
 
     fn assist<'scope>(&'scope self, _: &'scope Scope<'scope, '_>) {
         Round::begin(self);
+    }
+
+    fn metrics(&self) -> Option<&MetricsOptions> {
+        Some(&self.server.options.metrics)
     }
 
     fn obey(&self, signal: Signal) -> ControlFlow<()> {

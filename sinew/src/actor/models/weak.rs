@@ -16,8 +16,13 @@ struct Actor {
     freed: Watched<u32>,
 }
 
-static KIND: Kind =
-    Kind { run: |_| crate::base::fatal("a model's strand was run"), free, weigh: Weight::unknown, nature: None };
+static KIND: Kind = Kind {
+    face: crate::strand::Face::new(crate::strand::Class::Task, crate::base::describe::Symbol::NONE),
+    run: |_| crate::base::fatal("a model's strand was run"),
+    free,
+    weigh: Weight::unknown,
+    nature: None,
+};
 
 /// # Safety
 /// The strand is that of an actor that was made below, and no reference is left.

@@ -80,9 +80,9 @@ fn land(user_data: u64, result: i32) -> usize {
 fn wait_for(read: &Read, limit: Limit, misses: u32) -> usize {
     let enter = |wait: &Wait| read.flight.wait(Party::timed(wait));
     let mut room = 0;
-    if wait::block_within(limit, enter, |_| read.flight.withdraw()) != Outcome::Told {
+    if wait::block_within(limit, wait::Why::SLEEP, enter, |_| read.flight.withdraw()) != Outcome::Told {
         room = read.cancel(misses);
-        wait::block(|party| read.flight.wait(party));
+        wait::block(wait::Why::SLEEP, |party| read.flight.wait(party));
     }
     // The kernel is done with the buffer.
     assert_eq!(read.buffer.get(), 7);

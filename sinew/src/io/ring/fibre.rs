@@ -9,6 +9,7 @@ use super::shared::Ring;
 use crate::base::Deadline;
 use crate::io::limit_error;
 use crate::wait::{self, Lent, Limit, Outcome, Party};
+use crate::wait::{Reason, Why};
 use std::io;
 
 /// Operations that the kernel has cancelled unasked are submitted again this number of times at most.
@@ -39,6 +40,7 @@ pub(super) unsafe fn fly(
     deadline: Deadline,
 ) -> Flown {
     let limit = Limit::carried_until(deadline);
+    let why = Why::at(Reason::Ring, flight);
     for round in 0..=MOST_RENEWALS {
         match ring.room().take(flight.idle() * ROOM, limit) {
             Taken::Yes => {}
@@ -51,10 +53,10 @@ pub(super) unsafe fn fly(
         let launched = unsafe { ring.launch(flight, None, &mut plan) };
         launched.expect("a fibre of the cluster is in the ring's event scope");
         let enter = |wait: &wait::Wait| flight.wait(Party::timed(wait));
-        let outcome = wait::block_within(limit, enter, |_| flight.withdraw());
+        let outcome = wait::block_within(limit, why, enter, |_| flight.withdraw());
         if outcome != Outcome::Told {
             ring.cancel(flight);
-            wait::block(|party| flight.wait(party));
+            wait::block(why, |party| flight.wait(party));
         }
         lent.returned();
         if outcome != Outcome::Told {

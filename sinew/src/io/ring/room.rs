@@ -6,6 +6,7 @@
 
 use crate::base::spin::{SpinGuard, SpinLock};
 use crate::wait::{self, End, Limit, Outcome, Queue, Signalled, wait_in, wait_in_async};
+use crate::wait::{Reason, Why};
 
 pub(crate) struct Room {
     state: SpinLock<State>,
@@ -92,7 +93,15 @@ impl Room {
             Found::Taken(taken) => return taken,
             Found::Queue(guard) => guard,
         };
-        match wait_in(&self.state, guard, |state| &mut state.waiting, End::Back, count, limit, || ()) {
+        match wait_in(
+            &self.state,
+            guard,
+            |state| &mut state.waiting,
+            End::Back.of(Why::at(Reason::Room, self)),
+            count,
+            limit,
+            || (),
+        ) {
             (Outcome::Told, 0) => Taken::Closed,
             (Outcome::Told, _) => Taken::Yes,
             (outcome, _) => {
@@ -110,7 +119,15 @@ impl Room {
             Found::Queue(guard) => guard,
         };
         let abandoned = |is_told: bool, count: usize| self.give(if is_told { count } else { 0 });
-        let waits = wait_in_async(&self.state, guard, |state| &mut state.waiting, End::Back, count, || (), abandoned);
+        let waits = wait_in_async(
+            &self.state,
+            guard,
+            |state| &mut state.waiting,
+            End::Back.of(Why::at(Reason::Room, self)),
+            count,
+            || (),
+            abandoned,
+        );
         if waits.await == 0 { Taken::Closed } else { Taken::Yes }
     }
 

@@ -37,8 +37,13 @@ struct Letter {
     content: Watched<u32>,
 }
 
-static KIND: Kind =
-    Kind { run: |_| crate::base::fatal("a model's strand was run"), free, weigh: Weight::unknown, nature: None };
+static KIND: Kind = Kind {
+    face: crate::strand::Face::new(crate::strand::Class::Task, crate::base::describe::Symbol::NONE),
+    run: |_| crate::base::fatal("a model's strand was run"),
+    free,
+    weigh: Weight::unknown,
+    nature: None,
+};
 
 /// # Safety
 /// The strand is that of a mailbox that was made below, and no handle is left.

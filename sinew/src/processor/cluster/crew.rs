@@ -95,7 +95,7 @@ impl ClusterShared {
         crew.dismiss_ended();
         let index = crew.free_number().ok_or(ResizeError::TooMany)?;
         let id = ProcessorId(index as u16);
-        let post = Arc::clone(self.posts[index].get_or_init(|| Arc::new(Post::new(id))));
+        let post = Arc::clone(self.posts[index].get_or_init(|| Post::new(id, std::ptr::from_ref(self).addr())));
         self.posts_used.fetch_max(index + 1, Ordering::Relaxed);
         post.give_order(Order::Serve);
         if !crew.members.is_empty() {

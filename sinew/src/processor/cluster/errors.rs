@@ -130,7 +130,7 @@ pub enum MigrateError {
 impl fmt::Display for MigrateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            MigrateError::NotAFibre => "only a fibre can migrate",
+            MigrateError::NotAFibre => "only a fibre can migrate: call this inside of `sinew::run`, and not in a task",
             MigrateError::NotMigrating => "started fibres of this runtime do not migrate: see `Builder::migrating`",
             MigrateError::Bound => "a fibre that is pinned or unwinding does not migrate",
             MigrateError::OtherRuntime => "the cluster belongs to another runtime",

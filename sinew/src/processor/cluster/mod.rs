@@ -5,7 +5,7 @@ mod errors;
 mod shared;
 
 pub use errors::{BuildError, MigrateError, ResizeError};
-pub(crate) use shared::{ClusterPlan, ClusterShared};
+pub(crate) use shared::{ClusterPlan, ClusterShared, ENTRIES};
 
 use super::post::{Hold, Post};
 use super::shared::RuntimeShared;

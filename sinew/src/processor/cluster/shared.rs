@@ -1,6 +1,8 @@
 //! What the processors of a cluster share.
 
 use super::crew::Crew;
+use crate::base::describe::{Entry, Label};
+use crate::base::directory::{Directory, Number};
 use crate::base::spin::SpinLock;
 use crate::processor::drain::Tally;
 use crate::processor::driver::{Drivers, Threads};
@@ -13,11 +15,16 @@ use crate::stack::arena::Class;
 use crate::strand::{Fifo, Grown, Priority, Ready, Strand};
 use std::any::Any;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// The part of a cluster that its processors share.
 pub(crate) struct ClusterShared {
+    /// Its number in the directory of clusters.
+    number: Number,
+    /// The name, for readers of memory.
+    label: Label,
     pub(super) name: String,
     scheduler: Box<dyn Scheduler>,
     pub(super) idle: Idle,
@@ -45,6 +52,8 @@ pub(crate) struct ClusterShared {
     pub(super) spares: AtomicU32,
     /// The largest number of spare processors.
     pub(super) most_spares: usize,
+    /// The strands that threads other than the runtime's processors have woken.
+    wakeups_from_outside: AtomicU64,
     pub(super) crew: Mutex<Crew>,
     class: Class,
     topology: Arc<Topology>,
@@ -68,9 +77,28 @@ pub(crate) struct ClusterPlan {
     pub(crate) new_carrier: NewCarrier,
 }
 
+/// The clusters, for readers of memory.
+static CLUSTERS: Directory = Directory::new();
+
+/// The entries of the description.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::place("clusters", &CLUSTERS),
+    Entry::number("cluster.name", offset_of!(ClusterShared, label)),
+    Entry::number("cluster.name_length", offset_of!(ClusterShared, label) + Label::LENGTH),
+    Entry::number("cluster.runtime", offset_of!(ClusterShared, runtime)),
+];
+
+impl Drop for ClusterShared {
+    fn drop(&mut self) {
+        CLUSTERS.leave(self.number);
+    }
+}
+
 impl ClusterShared {
     pub(super) fn new(plan: ClusterPlan, runtime: Arc<RuntimeShared>) -> Arc<ClusterShared> {
-        Arc::new_cyclic(|itself| ClusterShared {
+        Arc::new_cyclic(|itself: &Weak<ClusterShared>| ClusterShared {
+            number: CLUSTERS.enter(itself.as_ptr().addr()),
+            label: Label::of(&plan.name),
             name: plan.name,
             weighs: plan.scheduler.weighs(),
             scheduler: plan.scheduler,
@@ -86,6 +114,7 @@ impl ClusterShared {
             serving: AtomicU32::new(0),
             spares: AtomicU32::new(0),
             most_spares: plan.spares,
+            wakeups_from_outside: AtomicU64::new(0),
             crew: Mutex::new(Crew::new(plan.cpus)),
             class: plan.class,
             topology: plan.topology,
@@ -165,6 +194,15 @@ impl ClusterShared {
         self.class
     }
 
+    /// Counts a strand of this cluster that a thread wakes which is no processor of the runtime.
+    pub(crate) fn count_wakeup_from_outside(&self) {
+        self.wakeups_from_outside.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wakeups_from_outside(&self) -> u64 {
+        self.wakeups_from_outside.load(Ordering::Relaxed)
+    }
+
     /// Puts a ready strand of this cluster where a processor finds it: a post's inbox, the deferred
     /// strands, or the scheduler. For callers that cannot push it to their own end of the scheduler.
     pub(crate) fn accept(&self, ready: Ready) {
@@ -214,6 +252,11 @@ impl ClusterShared {
     /// Returns the post of a processor that this cluster has or had.
     pub(crate) fn post(&self, id: ProcessorId) -> Option<&Post> {
         self.posts[id.index()].get().map(|post| &**post)
+    }
+
+    /// Returns the numbers of entries that were written to each ring, and that are left there.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.all_posts().map(|post| post.ring().count())
     }
 
     /// Returns the tallies of all posts, including those whose processors have ended.

@@ -51,7 +51,7 @@ impl Runtime {
     fn end(&self) -> u32 {
         self.drain.close();
         let is_over = || self.drain.live(self.tallies.iter()) == 0;
-        self.drain.wait(is_over, |enter| wait::block(|party| enter(party.number())));
+        self.drain.wait(is_over, |enter| wait::block(wait::Why::SLEEP, |party| enter(party.number())));
         self.memory.iter().map(|memory| memory.change(|value| std::mem::replace(value, 100))).sum()
     }
 }

@@ -98,6 +98,7 @@ impl End {
         }
         self.station.close(mine, &worth);
         let took = stopwatch().saturating_sub(began);
+        self.placement.count(cause, haul.strands as usize);
         self.shared.tally.count(&haul, &self.attempts, took, self.distance_to(victim), cause);
         true
     }

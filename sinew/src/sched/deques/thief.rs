@@ -92,6 +92,7 @@ impl<P: Policy> End<P> {
         let (strands, taken) = taken?;
         let haul = Haul { strands: strands as u64, letters: 0, nanoseconds: 0 };
         let took = stopwatch().saturating_sub(began);
+        self.placement.count(cause, strands);
         self.deques.tally.count(&haul, &self.attempts, took, self.distance_to(victim), cause);
         Some(taken)
     }

@@ -23,6 +23,12 @@ pub(super) struct Taken {
     kept: usize,
 }
 
+impl Taken {
+    pub(super) fn len(&self) -> usize {
+        self.strands.len()
+    }
+}
+
 impl Default for Strands {
     fn default() -> Self {
         Strands {

@@ -18,8 +18,13 @@ use std::ptr::NonNull;
 
 /// A strand that is never run, for queues. `number` is also the time at which it became ready.
 pub(crate) fn ready_strand(number: u64) -> Ready {
-    static KIND: Kind =
-        Kind { run: |_| crate::base::fatal("a model's strand was run"), free, weigh: Weight::unknown, nature: None };
+    static KIND: Kind = Kind {
+        face: crate::strand::Face::new(crate::strand::Class::Task, crate::base::describe::Symbol::NONE),
+        run: |_| crate::base::fatal("a model's strand was run"),
+        free,
+        weigh: Weight::unknown,
+        nature: None,
+    };
     /// # Safety
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(strand: NonNull<Strand>) {

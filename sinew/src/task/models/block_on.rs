@@ -80,7 +80,7 @@ fn a_caller_that_is_woken_twice_for_one_event_is_woken_for_the_next() {
 fn wait_overdue(blocked: &Blocked) -> bool {
     let enter = |wait: &wait::Wait| blocked.enter(Party::timed(wait));
     let limit = Limit::until(Deadline::after(Duration::ZERO));
-    let outcome = wait::block_within(limit, enter, |_| blocked.withdraw());
+    let outcome = wait::block_within(limit, wait::Why::SLEEP, enter, |_| blocked.withdraw());
     blocked.begin_poll();
     outcome == Outcome::Told
 }

@@ -23,8 +23,13 @@ fn freed() -> u32 {
 
 /// Returns a task that is ready for its first poll, and its handle.
 fn task() -> (Ready, Task) {
-    static KIND: Kind =
-        Kind { run: |_| crate::base::fatal("a model's task was run"), free, weigh: Weight::unknown, nature: None };
+    static KIND: Kind = Kind {
+        face: crate::strand::Face::new(crate::strand::Class::Task, crate::base::describe::Symbol::NONE),
+        run: |_| crate::base::fatal("a model's task was run"),
+        free,
+        weigh: Weight::unknown,
+        nature: None,
+    };
     /// # Safety
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(mut strand: NonNull<Strand>) {
@@ -94,7 +99,7 @@ impl Future {
                 retire(ready);
                 return;
             }
-            match ready.stop(After::Parking) {
+            match ready.stop(After::Parking, 0) {
                 Some(woken) => ready = woken,
                 None => return,
             }

@@ -76,7 +76,9 @@ impl TimerOwner {
             None if MINDED.get() > 0 => {
                 TimerOwner::Thread(OWN.with(|own| Arc::clone(own.get_or_init(|| Arc::new(Timers::new())))))
             }
-            None => panic!("no timers here: sleep in a task, or inside of `sinew::block_on`"),
+            None => panic!(
+                "cannot wait for a time: there is no runtime here: await this in a task, or inside of `sinew::block_on`"
+            ),
         }
     }
 

@@ -93,6 +93,11 @@ impl Timers {
         self.wheel().cancel(timer)
     }
 
+    /// Returns the number of armed timers.
+    pub(crate) fn armed(&self) -> usize {
+        self.wheel().len()
+    }
+
     /// Returns the time at which to call `fire_due` next.
     pub(crate) fn next(&self) -> Deadline {
         Deadline::at_ns(self.next_ns.load(Ordering::Relaxed))

@@ -150,7 +150,6 @@ impl<T: Copy> Wheel<T> {
     }
 
     /// Returns the number of armed timers.
-    #[cfg(all(test, not(sinew_loom)))]
     pub(crate) fn len(&self) -> usize {
         self.armed
     }
