@@ -5,6 +5,7 @@ mod census;
 mod clock;
 mod dump;
 mod error;
+mod file;
 mod layout;
 pub mod memory;
 mod module;

@@ -1,9 +1,10 @@
 //! The programs and libraries that a process has mapped.
 
+use crate::file::{FileMap, Piece};
 use crate::memory::Memory;
 use object::elf::{FileHeader64, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{CompressionFormat, Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef, SymbolKind};
+use object::{CompressionFormat, Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
@@ -27,10 +28,10 @@ pub(crate) struct Mapping {
 }
 
 /// A section of a file: where the file says that it is, and its contents.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Section {
     pub(crate) range: Range<u64>,
-    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) bytes: Piece,
 }
 
 /// A program or library in the memory of a process.
@@ -126,29 +127,32 @@ impl Module {
             mappings,
         };
         // Without its file, a module is a name and a range.
-        let is_program = read_magic(&module.file).is_none_or(|magic| magic == *b"\x7fELF");
-        let _ = module.read_file(memory);
-        is_program.then_some(module)
+        match read_magic(&module.file) {
+            Some(magic) if magic != *b"\x7fELF" => return None,
+            Some(_) => _ = module.read_file(memory),
+            None => {}
+        }
+        Some(module)
     }
 
     /// Reads what unwinding needs.
     fn read_file(&mut self, memory: &dyn Memory) -> Option<()> {
-        let cache = ReadCache::new(File::open(&self.file).ok()?);
-        let elf = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
+        let file = Arc::new(FileMap::open(&self.file)?);
+        let elf = ElfFile64::<Endianness, _>::parse(&file[..]).ok()?;
         let endian = elf.endian();
         self.bias = self.mappings.iter().find_map(|mapping| {
             let loads = elf.elf_program_headers().iter().filter(|header| header.p_type(endian) == PT_LOAD);
             let mut same = loads.filter(|header| header.p_offset(endian) / PAGE * PAGE == mapping.offset);
             same.next().map(|header| mapping.start.wrapping_sub(header.p_vaddr(endian) / PAGE * PAGE))
         })?;
-        self.is_same = is_same(memory, &self.mappings, &cache);
+        self.is_same = is_same(memory, &self.mappings, &file);
         if !self.is_same {
             return None;
         }
         let read = |name: &str| {
             let section = elf.section_by_name(name)?;
             let range = section.address()..section.address().checked_add(section.size())?;
-            Some(Section { range, bytes: section.data().ok()?.into() })
+            Some(Section { range, bytes: Piece::of(&file, bytes_of(section.file_range()?)?)? })
         };
         self.eh_frame = read(".eh_frame");
         self.eh_frame_hdr = read(".eh_frame_hdr");
@@ -173,54 +177,49 @@ fn read_magic(path: &Path) -> Option<[u8; 4]> {
 /// Says whether the head of the file, which has the sizes and places of all parts, is that in memory. A
 /// program that was built again almost never has the same. A core file without that page gives no
 /// answer; the file counts as the same then.
-fn is_same(memory: &dyn Memory, mappings: &[Mapping], cache: &ReadCache<File>) -> bool {
+fn is_same(memory: &dyn Memory, mappings: &[Mapping], file: &[u8]) -> bool {
     const HEAD: usize = size_of::<FileHeader64<Endianness>>() + 8 * 56;
     let Some(first) = mappings.iter().find(|mapping| mapping.offset == 0) else { return true };
     let mut mapped = [0; HEAD];
-    let Ok(stored) = cache.read_bytes_at(0, HEAD as u64) else { return false };
+    let Some(stored) = file.get(..HEAD) else { return false };
     memory.read(first.start, &mut mapped).is_err() || mapped[..] == *stored
 }
 
-/// The file of a module, with the sections that give addresses names.
-pub(crate) struct DebugFile {
-    bytes: Vec<u8>,
-    sections: Vec<(String, Range<usize>)>,
-    /// Functions of the symbol table, sorted by address: address, size, name.
-    pub(crate) functions: Vec<(u64, u64, String)>,
+/// Returns the place of a section in its file.
+fn bytes_of((offset, length): (u64, u64)) -> Option<Range<usize>> {
+    let end = offset.checked_add(length)?;
+    Some(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
 }
 
-impl DebugFile {
-    pub(crate) fn read(path: &Path) -> Option<DebugFile> {
-        let bytes = fs::read(path).ok()?;
-        let elf = ElfFile64::<Endianness, _>::parse(&bytes[..]).ok()?;
-        let mut sections = Vec::new();
-        for section in elf.sections() {
-            // A compressed section is as good as none: the symbol table has to do.
-            let is_plain = section.compressed_file_range().is_ok_and(|range| range.format == CompressionFormat::None);
-            if let (Ok(name), Some((offset, length)), true) = (section.name(), section.file_range(), is_plain)
-                && name.starts_with(".debug_")
-            {
-                sections.push((name.to_owned(), offset as usize..offset.saturating_add(length) as usize));
-            }
-        }
-        let functions = functions(&elf);
-        Some(DebugFile { sections, functions, bytes })
+/// The parts of a module's file that give addresses names.
+pub(crate) struct DebugFile<'a> {
+    elf: ElfFile64<'a, Endianness>,
+    /// Functions of the symbol table, sorted by address: address, size, name.
+    pub(crate) functions: Vec<(u64, u64, &'a str)>,
+}
+
+impl<'a> DebugFile<'a> {
+    pub(crate) fn of(file: &'a FileMap) -> Option<DebugFile<'a>> {
+        let elf = ElfFile64::parse(&file[..]).ok()?;
+        Some(DebugFile { functions: functions(&elf), elf })
     }
 
     /// Returns the contents of a section; none if it is not there.
-    pub(crate) fn section(&self, name: &str) -> &[u8] {
-        let range = self.sections.iter().find(|(found, _)| found == name).map(|(_, range)| range.clone());
-        range.and_then(|range| self.bytes.get(range)).unwrap_or_default()
+    pub(crate) fn section(&self, name: &str) -> &'a [u8] {
+        let section = self.elf.section_by_name(name);
+        // A compressed section is as good as none: the symbol table has to do.
+        let bytes = section.and_then(|section| section.compressed_data().ok());
+        bytes.filter(|bytes| bytes.format == CompressionFormat::None).map_or(&[], |bytes| bytes.data)
     }
 }
 
-fn functions<'a>(elf: &ElfFile64<'a, Endianness, &'a [u8]>) -> Vec<(u64, u64, String)> {
+fn functions<'a>(elf: &ElfFile64<'a, Endianness>) -> Vec<(u64, u64, &'a str)> {
     let all = elf.symbols().chain(elf.dynamic_symbols());
-    let mut functions: Vec<(u64, u64, String)> = all
+    let mut functions: Vec<(u64, u64, &str)> = all
         .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.address() != 0)
-        .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?.to_owned())))
+        .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?)))
         .collect();
-    functions.sort();
+    functions.sort_unstable();
     functions.dedup_by_key(|function| function.0);
     functions
 }

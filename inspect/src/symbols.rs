@@ -1,5 +1,6 @@
 //! Names of addresses: functions, files and lines, with the functions that were inlined.
 
+use crate::file::FileMap;
 use crate::module::{DebugFile, Module, module_at};
 use addr2line::Context;
 use gimli::{Dwarf, EndianSlice, LittleEndian, SectionId};
@@ -55,8 +56,8 @@ impl Symbols {
         }
         for (start, (addresses, functions)) in wanted {
             let module = module_at(modules, start);
-            let file = module.filter(|module| module.is_same).and_then(|module| DebugFile::read(&module.file));
-            match (module, file) {
+            let file = module.filter(|module| module.is_same).and_then(|module| FileMap::open(&module.file));
+            match (module, file.as_ref().and_then(DebugFile::of)) {
                 (Some(module), Some(file)) => self.learn_of(module, &file, addresses, functions),
                 (module, _) => {
                     for address in addresses {
@@ -68,7 +69,7 @@ impl Symbols {
         }
     }
 
-    fn learn_of(&mut self, module: &Module, file: &DebugFile, addresses: Vec<u64>, functions: Vec<u64>) {
+    fn learn_of(&mut self, module: &Module, file: &DebugFile<'_>, addresses: Vec<u64>, functions: Vec<u64>) {
         let load = |id: SectionId| Ok::<_, gimli::Error>(Slice::new(file.section(id.name()), LittleEndian));
         let context = Dwarf::load(load).and_then(Context::from_dwarf).ok();
         for address in addresses {
@@ -137,11 +138,11 @@ fn lines(context: &Context<Slice<'_>>, address: u64, offset: u64) -> Vec<Frame> 
 }
 
 /// Returns the mangled name of the function that is at `offset` of a file.
-fn symbol(file: &DebugFile, offset: u64) -> Option<&str> {
+fn symbol<'a>(file: &DebugFile<'a>, offset: u64) -> Option<&'a str> {
     let behind = file.functions.partition_point(|function| function.0 <= offset);
-    let (start, size, name) = file.functions[..behind].last()?;
+    let &(start, size, name) = file.functions[..behind].last()?;
     // Functions of assembly may have no size.
-    (*size == 0 || offset < start + size).then_some(name)
+    (size == 0 || offset < start.saturating_add(size)).then_some(name)
 }
 
 fn demangled(name: &str) -> String {

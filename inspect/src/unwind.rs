@@ -16,13 +16,13 @@
 //! Its frame leads to the stack of the processor, which is another one by now: the walk ends where it
 //! reaches for the link.
 
+use crate::file::Piece;
 use crate::memory::u64_at;
 use crate::module::Module;
 use framehop::{
     CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder,
     UnwinderNative,
 };
-use std::sync::Arc;
 
 /// The distance from the top of a stack down to its link.
 const LINK: u64 = 16;
@@ -127,7 +127,7 @@ impl StackCopy<'_> {
 
 /// Walks stacks. It remembers how to leave each function that it has seen.
 pub struct Walker {
-    unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
+    unwinder: UnwinderNative<Piece, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
 }
 
@@ -144,7 +144,14 @@ impl Walker {
                 eh_frame: Some(frames.bytes.clone()),
                 eh_frame_hdr_svma: Some(index.range.clone()),
                 eh_frame_hdr: Some(index.bytes.clone()),
-                ..ExplicitModuleSectionInfo::default()
+                text: None,
+                stubs_svma: None,
+                stub_helper_svma: None,
+                got_svma: None,
+                unwind_info: None,
+                debug_frame: None,
+                text_segment_svma: None,
+                text_segment: None,
             };
             unwinder.add_module(framehop::Module::new(
                 module.path.clone(),
