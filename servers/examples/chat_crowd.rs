@@ -52,11 +52,11 @@ impl Server {
         Ok(Server { child, address })
     }
 
-    /// Returns the resident bytes.
+    /// Returns the resident bytes that belong to no file.
     fn resident(&self) -> Outcome<u64> {
-        let sizes = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id()))?;
-        let pages: u64 = sizes.split(' ').nth(1).ok_or("no pages")?.parse()?;
-        Ok(pages * rustix::param::page_size() as u64)
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no line RssAnon")?;
+        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
     }
 }
 

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// Returns the resident memory of the process in bytes.
+/// Returns the resident memory of the process that belongs to no file, in bytes.
 fn resident() -> usize {
-    process_bytes("VmRSS")
+    process_bytes("RssAnon")
 }
 
 /// Returns the size of the process's page tables in bytes. The kernel does not count them as

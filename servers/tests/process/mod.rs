@@ -83,11 +83,15 @@ impl Process {
         links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
     }
 
-    /// Returns the resident bytes.
+    /// Returns the resident bytes that belong to no file. Pages of the program come and go with the code that
+    /// runs, so a test that counts them measures the size of the program.
     pub fn resident(&self) -> u64 {
-        let sizes = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).expect("the sizes of the process");
-        let pages: u64 = sizes.split(' ').nth(1).expect("the resident pages").parse().expect("a number");
-        pages * rustix::param::page_size() as u64
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process's status");
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of this name");
+            line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+        };
+        bytes("RssAnon:") + bytes("RssShmem:")
     }
 }
 
