@@ -3,7 +3,7 @@
 
 use super::super::weak::{Anchor, Weak};
 use crate::base::models::{Watched, check};
-use crate::strand::{Kind, Ready, Strand, StrandArc, Weight, container};
+use crate::strand::{Kind, Ready, Strand, StrandArc, container};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -16,13 +16,7 @@ struct Actor {
     freed: Watched<u32>,
 }
 
-static KIND: Kind = Kind {
-    face: crate::strand::Face::new(crate::strand::Class::Task, crate::base::describe::Symbol::NONE),
-    run: |_| crate::base::fatal("a model's strand was run"),
-    free,
-    weigh: Weight::unknown,
-    nature: None,
-};
+static KIND: Kind = Kind::for_model(free);
 
 /// # Safety
 /// The strand is that of an actor that was made below, and no reference is left.

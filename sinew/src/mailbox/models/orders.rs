@@ -4,7 +4,7 @@
 use crate::base::atomic::spin_loop;
 use crate::base::models::{Watched, check};
 use crate::mailbox::word::{Address, Order, Ordered, Posted, Rested, Word};
-use crate::strand::{Kind, Ready, Strand, StrandArc, Weight, container};
+use crate::strand::{Kind, Ready, Strand, StrandArc, container};
 use std::ptr::NonNull;
 
 const LETTERS: usize = 2;
@@ -37,13 +37,7 @@ struct Letter {
     content: Watched<u32>,
 }
 
-static KIND: Kind = Kind {
-    face: crate::strand::Face::new(crate::strand::Class::Task, crate::base::describe::Symbol::NONE),
-    run: |_| crate::base::fatal("a model's strand was run"),
-    free,
-    weigh: Weight::unknown,
-    nature: None,
-};
+static KIND: Kind = Kind::for_model(free);
 
 /// # Safety
 /// The strand is that of a mailbox that was made below, and no handle is left.

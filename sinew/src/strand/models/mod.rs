@@ -13,18 +13,27 @@ mod inbox;
 mod join;
 mod state;
 
-use super::{Kind, Ready, Strand, Weight};
+use super::{Class, Face, Kind, Ready, Strand, Weight};
+use crate::base::describe::Symbol;
+use crate::base::fatal;
 use std::ptr::NonNull;
+
+impl Kind {
+    /// Makes the kind of strands that are never run. `free` is called when no reference to one is left.
+    pub(crate) const fn for_model(free: unsafe fn(NonNull<Strand>)) -> Kind {
+        Kind {
+            face: Face::new(Class::Task, Symbol::NONE),
+            run: |_| fatal("a model's strand was run"),
+            free,
+            weigh: Weight::unknown,
+            nature: None,
+        }
+    }
+}
 
 /// A strand that is never run, for queues. `number` is also the time at which it became ready.
 pub(crate) fn ready_strand(number: u64) -> Ready {
-    static KIND: Kind = Kind {
-        face: crate::strand::Face::new(crate::strand::Class::Task, crate::base::describe::Symbol::NONE),
-        run: |_| crate::base::fatal("a model's strand was run"),
-        free,
-        weigh: Weight::unknown,
-        nature: None,
-    };
+    static KIND: Kind = Kind::for_model(free);
     /// # Safety
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(strand: NonNull<Strand>) {

@@ -3,7 +3,7 @@
 
 use crate::base::models::{Watched, check};
 use crate::strand::models::retire;
-use crate::strand::{After, Kind, Ready, Strand, StrandArc, Weight};
+use crate::strand::{After, Kind, Ready, Strand, StrandArc};
 use crate::task::life::{Begin, Life};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -23,13 +23,7 @@ fn freed() -> u32 {
 
 /// Returns a task that is ready for its first poll, and its handle.
 fn task() -> (Ready, Task) {
-    static KIND: Kind = Kind {
-        face: crate::strand::Face::new(crate::strand::Class::Task, crate::base::describe::Symbol::NONE),
-        run: |_| crate::base::fatal("a model's task was run"),
-        free,
-        weigh: Weight::unknown,
-        nature: None,
-    };
+    static KIND: Kind = Kind::for_model(free);
     /// # Safety
     /// The strand was made below, and no reference to it is left.
     unsafe fn free(mut strand: NonNull<Strand>) {
