@@ -273,7 +273,7 @@ class SinewMemory:
 
     def __init__(self):
         self.description = description = SinewDescription()
-        self.fields, self.kinds, self.sites, self.holders = {}, {}, {}, {}
+        self.fields, self.kinds, self.sites, self.holders, self.innermost = {}, {}, {}, {}, {}
         self.by_scope = self.text = None
         self.fibre_id = self.field("fibre.id", 8)
         self.reasons, self.afters = description.named("reason."), description.named("after.")
@@ -491,6 +491,13 @@ class SinewMemory:
         inside = sorted({word for word in words if bottom <= word < top})
         return SinewStack(bottom, top, inside[0], inside[-1]) if inside else None
 
+    def innermost_of(self, thread):
+        """Returns where the innermost frame of the selected thread is, while no fibre is chosen."""
+        if thread.ptid not in self.innermost:
+            frame = gdb.newest_frame()
+            self.innermost[thread.ptid] = frame.pc(), int(frame.read_register("rsp"))
+        return self.innermost[thread.ptid]
+
     def code(self):
         """Returns where the code of the program is."""
         if self.text is None:
@@ -619,8 +626,7 @@ class SinewChoice:
         if self.stack is None or not (self.is_running or self.stack.has_begun):
             missing = "whose stack is not in this memory: see `help fibre'" if strand.has_stack else "and has no stack"
             raise gdb.GdbError(f"{strand.label} is {strand.state}, {missing}.")
-        frame = gdb.newest_frame()
-        self.place = frame.pc(), int(frame.read_register("rsp"))
+        self.place = strand.memory.innermost_of(self.thread)
 
     def is_here(self):
         """Says whether gdb looks at the thread."""
@@ -676,11 +682,14 @@ class SinewUnwinder(gdb.unwinder.Unwinder):
 
     def __call__(self, frame):
         chosen = SinewSession.chosen
-        if chosen is None or chosen.is_running or not chosen.is_here():
+        if chosen is None or chosen.is_running:
             return None
-        pc, sp = frame.read_register("rip"), frame.read_register("rsp")
+        # gdb asks for each frame that it meets. Most of them are neither the first nor the last.
+        sp, stack = frame.read_register("rsp"), chosen.stack
+        if int(sp) not in (chosen.place[1], stack.last_sp) or not chosen.is_here():
+            return None
+        pc = frame.read_register("rip")
         place = int(pc), int(sp)
-        stack = chosen.stack
         # Functions that are inlined have frames of their own, with the same registers: this is the one that is not.
         if place == chosen.place:
             # gdb wants frames to lie above those that they call.
