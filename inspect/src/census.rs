@@ -54,7 +54,7 @@ pub(crate) struct Strand {
     /// The mailbox that the fibre carries.
     pub(crate) carried: u64,
     pub(crate) scope: u64,
-    /// Whether it carries a deadline into its waits.
+    /// The limits of its waits: 0 if it carries none, and the wait that it is in has none of its own.
     pub(crate) carries: u8,
     pub(crate) cancel: u32,
     /// The address of a location, also of tasks.
@@ -426,6 +426,7 @@ pub(crate) mod tests {
         (o.parked, o.waiting, o.finished) = (4, 8, 16);
         (o.fibre_id, o.fibre_name, o.fibre_name_length, o.fibre_scope) = (64, 72, 80, 88);
         (o.fibre_cancel, o.fibre_carries, o.fibre_spawned_at, o.task_spawned_at) = (96, 100, 104, 64);
+        o.carries_timed = 3;
         (o.mutex_word, o.mutex_locked, o.mutex_owner) = (0, 1, 8);
         (o.rwlock_word, o.rwlock_writing, o.rwlock_owner) = (0, 2, 8);
         (o.owner_fibre, o.owner_task, o.owner_thread) = (0, 1, 2);

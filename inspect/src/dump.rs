@@ -129,6 +129,9 @@ pub struct StrandReport {
     pub is_cancelled: bool,
     /// Whether its waits end at a deadline that it carries.
     pub has_deadline: bool,
+    /// Whether its wait has a time limit of its own, as in `lock_timeout`. It is not known, and false, for a fibre that
+    /// carries a deadline.
+    pub has_time_limit: bool,
     /// The mailbox that a fibre carries; 0 if it carries none.
     pub carries: u64,
     /// Its stack, as a number of [`Dump::stacks`].
@@ -192,7 +195,7 @@ pub struct Deadlock {
     /// The strands, as numbers of [`Dump::strands`]. The last one waits for the first.
     pub strands: Vec<usize>,
     /// Whether it stays for certain. A task may wait for other things as well, and a wait with a deadline
-    /// ends.
+    /// or a time limit ends.
     pub is_certain: bool,
 }
 
@@ -437,6 +440,7 @@ impl Maker<'_> {
         let named = |reason: u64| self.reasons.get(reason).unwrap_or_else(|| format!("reason {reason}").into());
         let waits_for = is_stopped.then(|| named(reason));
         let is_timed = is_stopped || matches!(state, State::Ready | State::New);
+        let has_time_limit = usize::from(strand.carries) == o.carries_timed;
         let is_bound = usize::from(strand.bound) & (o.bound_started | o.bound_pinned) != 0;
         let runs_on = self.running.get(&strand.address).map(|&post| self.census.posts[post].index);
         StrandReport {
@@ -464,7 +468,8 @@ impl Maker<'_> {
             processor: runs_on.or_else(|| posts.get(&strand.post).copied().filter(|_| is_bound)),
             priority: self.priorities.get(u64::from(strand.priority)),
             is_cancelled: strand.cancel != 0,
-            has_deadline: strand.carries != 0,
+            has_deadline: strand.carries != 0 && !has_time_limit,
+            has_time_limit: has_time_limit && is_stopped,
             carries: strand.carried,
             stack: match self.seen[place] {
                 Seen::Stack(number) => Some(number),

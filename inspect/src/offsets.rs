@@ -70,6 +70,7 @@ entries! {
         fibre_scope: "fibre.scope",
         fibre_spawned_at: "fibre.spawned_at",
         fibre_carries: "fibre.carries",
+        carries_timed: "carries.timed",
         fibre_cancel: "fibre.cancel",
         mail_active: "mail.active",
         task_spawned_at: "task.spawned_at",

@@ -71,7 +71,10 @@ impl Dump {
             writeln!(f, "{}{}, {} {}", phrase(member, 1), For(member), held(member), Who(next))?;
         }
         if !deadlock.is_certain {
-            writeln!(f, "  (a task may wait for other things as well, and a wait with a deadline ends)")?;
+            writeln!(
+                f,
+                "  (a task may wait for other things as well, and a wait with a deadline or a time limit ends)"
+            )?;
         }
         // Those who do the same in the same place have one stack.
         let mut stacks: BTreeMap<usize, Vec<String>> = BTreeMap::new();
@@ -203,6 +206,9 @@ fn remarks(strand: &StrandReport) -> Option<String> {
     }
     if strand.has_deadline {
         remarks.push("with a deadline".to_owned());
+    }
+    if strand.has_time_limit && strand.waits_for.as_deref() != Some("sleep") {
+        remarks.push("with a time limit".to_owned());
     }
     if strand.state == State::Running {
         remarks.extend(strand.processor.map(|index| format!("running on processor {index}")));

@@ -284,8 +284,8 @@ impl<'a> Waits<'a> {
         same && self.still_stopped(&places).into_iter().all(|still| still)
     }
 
-    /// Says whether a circle is a deadlock for certain. A task may wait for more than what its word says, and
-    /// a wait with a deadline ends.
+    /// Says whether a circle is a deadlock for certain. A task may wait for more than its word says, and a wait
+    /// with a deadline or a time limit ends.
     pub(crate) fn is_certain(&self, circle: &[Step]) -> bool {
         circle.iter().all(|step| {
             let strand = &self.strands[step.strand];

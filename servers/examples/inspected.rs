@@ -69,6 +69,12 @@ fn take_twice(lock: &Mutex<()>) {
     let _twice = lock.lock();
 }
 
+#[inline(never)]
+fn take_twice_in_time(lock: &Mutex<()>) {
+    let _once = lock.lock();
+    let _twice = lock.lock_timeout(LONG);
+}
+
 fn mixed() {
     let runtime = Runtime::builder().processors(2).spares(0).name("main").build().expect("a runtime");
     let stuck = Cluster::builder().processors(1).spares(0).name("stuck");
@@ -115,9 +121,9 @@ fn mixed() {
 }
 
 /// The strands of `mixed` that count themselves when they begin.
-const BEGUN: u64 = 5 + 3 + 4 + 2 + 7 + 2 + 4;
+const BEGUN: u64 = 5 + 3 + 5 + 2 + 7 + 2 + 4;
 
-/// Three who dine and never finish, and one who waits for himself.
+/// Three fibres that dine and never finish, one that waits for itself, and one that does so for some time.
 fn philosophers(begun: &'static AtomicU64) {
     let forks: [Arc<Mutex<()>>; 3] = std::array::from_fn(|_| Arc::default());
     let all = Arc::new(Barrier::new(3));
@@ -131,6 +137,10 @@ fn philosophers(begun: &'static AtomicU64) {
     named("narcissus", || {
         begun.fetch_add(1, Relaxed);
         take_twice(&Mutex::new(()));
+    });
+    named("echo", || {
+        begun.fetch_add(1, Relaxed);
+        take_twice_in_time(&Mutex::new(()));
     });
 }
 

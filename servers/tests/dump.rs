@@ -73,7 +73,7 @@ impl Subject {
 /// have stopped.
 fn is_settled(dump: &Dump) -> bool {
     let count = |what, state| dump.strands.iter().filter(|strand| (strand.what, strand.state) == (what, state)).count();
-    (count(What::Fibre, State::Stopped), count(What::Task, State::Stopped)) == (25, 4)
+    (count(What::Fibre, State::Stopped), count(What::Task, State::Stopped)) == (26, 4)
         && count(What::Fibre, State::New) == 4
 }
 
@@ -173,11 +173,17 @@ fn check_deadlocks(dump: &Dump) {
         circle.rotate_left(first);
     }
     found.sort();
-    let expected: [&[&str]; 4] =
-        [&["Clerk", "client"], &["hume", "plato", "kant"], &["joiner-0", "joiner-1"], &["narcissus"]];
+    let expected: [&[&str]; 5] =
+        [&["Clerk", "client"], &["echo"], &["hume", "plato", "kant"], &["joiner-0", "joiner-1"], &["narcissus"]];
     assert_eq!(found, expected, "{dump}");
-    assert!(dump.deadlocks.iter().all(|deadlock| deadlock.is_certain));
+    // A wait with a time limit ends.
+    for deadlock in &dump.deadlocks {
+        assert_eq!(deadlock.is_certain, members(dump, deadlock) != ["echo"], "{dump}");
+    }
+    assert!(named(dump, "echo").has_time_limit && !named(dump, "plato").has_time_limit);
     let text = dump.to_string();
+    let echo = format!("PROBABLE DEADLOCK: fibre {} \"echo\"", named(dump, "echo").id);
+    assert!(text.contains(&echo), "no `{echo}` in {text}");
     let (plato, kant) = (named(dump, "plato"), named(dump, "kant"));
     let site = plato.spawned_at.as_deref().expect("a place");
     let line = format!("fibre {} \"plato\" (spawned at {site}) waits for the mutex {:#x}", plato.id, plato.object);
@@ -285,7 +291,7 @@ fn the_command_prints_text_or_json() {
     assert!(none.contains("DEADLOCK") && !none.contains("inspected::dine"), "{none}");
     let json = sinew(&["dump", &pid, "--json"]);
     let json: Value = serde_json::from_slice(&json.stdout).expect("JSON");
-    assert_eq!(json["deadlocks"].as_array().map(Vec::len), Some(4));
+    assert_eq!(json["deadlocks"].as_array().map(Vec::len), Some(5));
     let strands = json["strands"].as_array().expect("strands");
     let plato = strands.iter().find(|strand| strand["name"] == "plato").expect("plato");
     assert_eq!(

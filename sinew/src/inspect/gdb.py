@@ -849,7 +849,10 @@ def sinew_describe(strand):
     lines.append(("priority", description.named("priority.").get(strand.get("strand.priority", 1), "")))
     if strand.kind.name == "fibre":
         lines.append(("cancelled", "yes" if strand.get("fibre.cancel", 4) else ""))
-        lines.append(("deadline", "yes" if strand.get("fibre.carries", 1) else ""))
+        carries = strand.get("fibre.carries", 1)
+        is_timed = carries == description["carries.timed"]
+        lines.append(("deadline", "yes" if carries and not is_timed else ""))
+        lines.append(("time limit", "yes" if is_timed and strand.is_stopped else ""))
         mailbox = memory.by_address.get(strand.carried)
         lines.append(("carries", mailbox.label if mailbox else ""))
         scope = strand.get("fibre.scope")

@@ -135,7 +135,8 @@ fn suspend_until(stack: Stack, wait: &Wait, deadline: Deadline) {
     if cluster.timers().has_come(deadline) && wait.settle(Outcome::TimedOut).is_some() {
         return budget::spend(budget::MESSAGE);
     }
-    cluster.with_timer(wait, deadline, || suspend(stack, After::Waiting));
+    let suspend = || Stackful::on(stack).while_timed(|| suspend(stack, After::Waiting));
+    cluster.with_timer(wait, deadline, suspend);
 }
 
 #[cold]
@@ -179,7 +180,8 @@ pub(crate) fn park_until(stack: Stack, deadline: Deadline) {
     let strand = stack.strand();
     let wait = Wait::new(Party::strand(strand));
     Why::PARK.leave_in(strand);
-    strand.cluster().with_timer(&wait, deadline, || suspend(stack, After::Parking));
+    let suspend = || Stackful::on(stack).while_timed(|| suspend(stack, After::Parking));
+    strand.cluster().with_timer(&wait, deadline, suspend);
     // The timer is disarmed. If it went off although there was a token, its signal is still there.
     strand.state().take_signal();
 }

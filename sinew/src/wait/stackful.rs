@@ -43,6 +43,9 @@ enum Carries {
     Deadline,
     /// A deadline, and a shield against cancellation.
     Shield,
+    /// Nothing, and the wait that the strand is in has a time limit. Only readers of memory care: to the strand
+    /// it is a deadline that never comes.
+    Timed,
 }
 
 impl Stackful {
@@ -109,6 +112,16 @@ impl Stackful {
             Carries::Nothing => Limits::NONE,
             carries => Limits { deadline: self.deadline.get(), shielded: carries == Carries::Shield },
         }
+    }
+
+    /// Shows readers of memory that the wait in `f` ends at a certain time. By the strand.
+    pub(super) fn while_timed(&self, f: impl FnOnce()) {
+        let carries = self.carries.get();
+        if carries == Carries::Nothing {
+            self.carries.set(Carries::Timed);
+        }
+        f();
+        self.carries.set(carries);
     }
 
     /// Makes the strand carry these limits. Returns those before. By the strand.
@@ -184,6 +197,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry::number("fibre.cancel", offset_of!(Stackful, cancel) + Cancel::REQUESTS),
     Entry::number("fibre.deadline", offset_of!(Stackful, deadline)),
     Entry::number("fibre.carries", offset_of!(Stackful, carries)),
+    Entry::number("carries.timed", Carries::Timed as usize),
     Entry::number("fibre.class", offset_of!(Stackful, class)),
 ];
 
