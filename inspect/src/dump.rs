@@ -138,7 +138,7 @@ pub struct StrandReport {
     pub stack: Option<usize>,
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -179,7 +179,7 @@ pub struct Lock {
     pub address: u64,
     /// `mutex` or `rwlock`.
     pub what: &'static str,
-    /// Who holds it, if that is known.
+    /// The holder, if it is known.
     pub owner: Option<OwnerReport>,
     /// The number of strands that wait for it.
     pub waiters: usize,
@@ -206,9 +206,9 @@ pub struct Deadlock {
 pub struct Group {
     /// The strands, as numbers of [`Dump::strands`]; those that have waited longest first.
     pub strands: Vec<usize>,
-    /// What they do.
+    /// The state that all of them are in.
     pub state: State,
-    /// What they wait for.
+    /// The reason for which they wait.
     pub waits_for: Option<Arc<str>>,
     /// The type of the futures, actors or colours.
     pub type_name: Option<Arc<str>>,

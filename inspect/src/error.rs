@@ -20,7 +20,7 @@ pub enum Error {
     OtherVersion(u64),
     /// The description has no entry of this name.
     Missing(&'static str),
-    /// What the description points to cannot be read.
+    /// The description points to memory that cannot be read.
     Unreadable(&'static str),
     /// The file is no core file that can be read; the text says why.
     NoCore(PathBuf, String),

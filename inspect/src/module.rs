@@ -40,7 +40,7 @@ pub struct Module {
     pub path: String,
     /// The addresses from its first mapping to its last.
     pub range: Range<u64>,
-    /// What is added to an address in the file to get the address in the process.
+    /// The difference between an address in the process and the same address in the file.
     pub bias: u64,
     /// Whether the file on the disk is the one that was mapped. If not, it is not used.
     pub is_same: bool,

@@ -7,7 +7,7 @@ use crate::symbols::{Frame, Symbols, without_outer_end};
 use crate::unwind::{Registers, StackCopy, Walker};
 use std::sync::{Mutex, PoisonError};
 
-/// What is known of the calling process.
+/// The modules, tables and names of the calling process.
 struct Own {
     modules: Vec<Module>,
     walker: Walker,

@@ -28,7 +28,7 @@ pub(crate) struct Stack {
     pub(crate) is_complete: bool,
 }
 
-/// What became of a fibre's stack.
+/// The result of reading a fibre's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// It is the stack of this number.

@@ -28,7 +28,7 @@ pub struct Frame {
     pub module: Option<String>,
 }
 
-/// What is known of addresses. Each is looked up once.
+/// The names of addresses. Each address is looked up once.
 #[derive(Default)]
 pub struct Symbols {
     frames: HashMap<u64, Arc<[Frame]>>,
@@ -168,7 +168,7 @@ fn is_whole(name: &str) -> bool {
 pub(crate) fn type_of_function(name: &str) -> &str {
     let dropped = name.strip_prefix("core::ptr::drop_in_place<").and_then(|rest| rest.strip_suffix('>'));
     if let Some(dropped) = dropped {
-        // What the runtime keeps of an actor, around its value.
+        // The runtime's record of an actor is around the actor's value.
         let value = dropped.strip_prefix("sinew::actor::cell::Cell<").and_then(|rest| rest.strip_suffix('>'));
         return value.unwrap_or(dropped);
     }

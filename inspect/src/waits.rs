@@ -1,4 +1,4 @@
-//! Who waits for whom: owners of locks, and circles of strands that wait for each other.
+//! Waits between strands: owners of locks, and circles of strands that wait for each other.
 //!
 //! A live process goes on while it is read. So a wait and an owner count only if the strand that waits had
 //! stopped before the owner was read, and is stopped with the same stamp afterwards: then there was a
@@ -27,7 +27,7 @@ pub(crate) struct Reasons {
     pub(crate) mail_room: Option<u64>,
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     /// A fibre, by its id.

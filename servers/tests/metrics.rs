@@ -209,7 +209,7 @@ fn requests_that_are_wrong_are_refused_and_others_answered() {
         let answer = server.ask(request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
-    // Whatever else comes, the next client is served, and the server keeps no memory of it.
+    // No other input keeps the next client from being served, and the server keeps no memory of it.
     let endless = [b"GET /metrics HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat();
     let long_target = [b"GET /".as_slice(), &vec![b'x'; 1 << 16], b" HTTP/1.1\r\n\r\n"].concat();
     let garbage: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();

@@ -321,7 +321,7 @@ fn a_trace_of_a_process_tells_what_its_fibres_did_and_waited_for() {
     let output = sinew(&["trace", &program.pid().to_string(), "--seconds", "0.2", "--output", trace.path()]);
     assert!(output.status.success(), "{output:?}");
     check(&trace.0, program.pid());
-    // What the recorder has kept, on standard output.
+    // The past that the recorder has kept, on standard output.
     let output = sinew(&["trace", &program.pid().to_string(), "--seconds", "0"]);
     assert!(output.status.success(), "{output:?}");
     std::fs::write(&trace.0, &output.stdout).expect("a file");

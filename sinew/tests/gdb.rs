@@ -23,7 +23,7 @@ const PATIENT: &str = "SINEW_TEST_PATIENT";
 /// gdb that takes longer than this is taken to hang.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// What the process says when its fibres are about to wait.
+/// The line that the process prints when its fibres are about to wait.
 const SAID: &str = "look at me";
 
 struct Clerk;

@@ -1,4 +1,4 @@
-//! What a runtime counts: numbers after known work, states that add up, and the text.
+//! Counters of a runtime: numbers after known work, states that add up, and the text.
 
 mod fixture;
 

@@ -1,4 +1,4 @@
-//! What needs a runtime says so outside of one, and says what to do.
+//! Functions that need a runtime say so outside of one, and say what to do.
 
 use sinew::actor::{self, Actor, Restart};
 use sinew::event::Colour;

@@ -38,7 +38,7 @@ pub struct CoreFile {
     file: File,
     /// Sorted by address, and none overlaps the next.
     segments: Vec<Segment>,
-    /// What was mapped from files, in the order of addresses.
+    /// The mappings of files, in the order of addresses.
     mapped: Vec<MappedFile>,
     files: HashMap<String, File>,
     pid: u32,

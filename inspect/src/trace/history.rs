@@ -1,4 +1,4 @@
-//! What a processor did, from the entries of its ring.
+//! The history of a processor, from the entries of its ring.
 //!
 //! An entry of a dispatch says when it ended, by the last reading of the processor's clock. It began at the time of
 //! the entry before. While dispatches are short, the processor reads its clock at every 16th only. The time between
@@ -51,7 +51,7 @@ pub(super) struct Run {
     pub(super) began: Option<(u64, u64)>,
 }
 
-/// Who did something.
+/// The origin of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// The strand of the dispatch of this number.
@@ -71,7 +71,7 @@ pub(super) struct Note {
     pub(super) by: By,
 }
 
-/// What a processor did.
+/// The history of a processor.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) runs: Vec<Run>,
@@ -266,7 +266,7 @@ impl Teller<'_> {
                 }
                 Item::Note(number) => {
                     let note = &mut self.told.notes[number];
-                    // What comes after a sleep came when it ended.
+                    // An entry behind a sleep was written when the sleep ended.
                     note.at = if is_asleep { now } else { at };
                     is_asleep |= note.code == self.codes.slept;
                 }

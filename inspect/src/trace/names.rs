@@ -1,4 +1,4 @@
-//! What strands are called, as far as their memory tells while they live.
+//! The names of strands, as far as their memory tells while they live.
 
 use crate::error::Error;
 use crate::layout::Layout;
@@ -26,7 +26,7 @@ struct Places {
     line: u64,
 }
 
-/// What is known of a strand.
+/// The id and the label of a strand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     /// The id of a fibre; 0 for all others.

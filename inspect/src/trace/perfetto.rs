@@ -76,7 +76,7 @@ impl Message {
     }
 }
 
-/// What a track is.
+/// The kind of a track.
 pub(super) enum Kind {
     Process,
     /// A kernel thread of this number.
@@ -92,7 +92,7 @@ pub(super) struct Track<'a> {
     pub(super) kind: Kind,
 }
 
-/// What an event is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     Begin = 1,

@@ -1,4 +1,4 @@
-//! What a descriptor of another process is connected to.
+//! The peers of the sockets of another process.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub struct Sockets(HashMap<u64, String>);
 
 impl Sockets {
-    /// Reads the kernel's tables. What cannot be read is missing.
+    /// Reads the kernel's tables. A table that cannot be read counts as empty.
     pub fn read(process: u32) -> Sockets {
         let mut sockets = HashMap::new();
         for table in ["tcp", "tcp6", "udp", "udp6"] {

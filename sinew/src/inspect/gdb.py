@@ -34,7 +34,7 @@ SINEW_STATES = ["running", "ready", "parked", "waiting", "new", "finished", "idl
 
 SINEW_OBJECT = (1 << 56) - 1
 
-# What symbols have around the name of a type.
+# The text that symbols have around the name of a type.
 SINEW_AROUND_TYPES = [
     r"core::ptr::drop_in_place(?:::)?<(.*)>",
     r"<(.*) as core::future::.*>::poll",
@@ -176,7 +176,7 @@ class SinewStrand:
 
     @property
     def label(self):
-        """What the strand is called in the text about another one."""
+        """The name of the strand in the text about another one."""
         name = f" '{self.name}'" if self.name else ""
         number = self.id or f"{self.address:#x}"
         return f"{self.kind.name} {number}{name}"
@@ -193,7 +193,7 @@ class SinewStrand:
 
     @property
     def place(self):
-        """What a processor that runs the strand names: the stack, or the task itself."""
+        """The address by which a processor names the strand that it runs: of the stack, or of the task itself."""
         return self.get("strand.own") if self.kind.name == "fibre" else self.address
 
     @property
@@ -219,7 +219,7 @@ class SinewStrand:
 
     @property
     def wait(self):
-        """What it waits for, in words."""
+        """The wait, in words."""
         memory = self.memory
         if self.state == "running":
             thread = memory.running.get(self.place, 0)
@@ -555,7 +555,7 @@ def sinew_some(things, noun):
 
 
 class SinewSession:
-    """What is kept between commands: the strands, until the program goes on, and the fibre that is chosen."""
+    """The state between commands: the strands, until the program goes on, and the fibre that is chosen."""
 
     memory = None
     key = None

@@ -30,7 +30,7 @@ pub fn record(is_on: bool) {
     recorder::order(is_on);
 }
 
-/// What the flight recorders of a cluster have recorded. All numbers count from the start.
+/// Counters of the flight recorders of a cluster. All numbers count from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recorded {
@@ -40,7 +40,7 @@ pub struct Recorded {
     pub overwritten: u64,
 }
 
-/// Returns what the flight recorders of a cluster have recorded.
+/// Returns the counters of the flight recorders of a cluster.
 pub fn recorded(cluster: &Cluster) -> Recorded {
     let count = |sum: Recorded, (written, left): (u64, u64)| Recorded {
         entries: sum.entries + written,

@@ -17,7 +17,7 @@ pub(super) struct Clock {
     now: Cell<u64>,
     /// The number of dispatches until the clock is read again.
     until_reading: Cell<u32>,
-    /// What `until_reading` was when the dispatches were last taken.
+    /// The value of `until_reading` when the dispatches were last taken.
     taken_at: Cell<u32>,
     /// The dispatches before that which have not been taken.
     dispatches: Cell<u32>,

@@ -56,7 +56,7 @@ pub(crate) struct Post {
     meters: CachePadded<Meters>,
     /// The ring of the flight recorder, if the processor has recorded.
     ring: RingPlace,
-    /// What the warden sees of the strand that runs.
+    /// The part of the running strand that the warden sees.
     window: Window,
 }
 

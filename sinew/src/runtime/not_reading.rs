@@ -1,4 +1,4 @@
-//! What takes the place of `reading.rs` without the feature `inspect`.
+//! Takes the place of `reading.rs` without the feature `inspect`.
 
 use crate::processor::stall::CopiedStack;
 

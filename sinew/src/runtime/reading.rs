@@ -10,7 +10,7 @@ const MOST_FRAMES: usize = 64;
 /// The largest distance from the stack pointer to the frame pointer that is looked for, in bytes.
 const FARTHEST_GUESS: usize = 4096;
 
-/// What is known of this process's code.
+/// The modules, tables and names of this process's code.
 struct Reader {
     target: Target,
     walker: Walker,

@@ -1,4 +1,4 @@
-//! What the runtime plugs into the watch for stalls.
+//! The functions that the runtime plugs into the watch for stalls.
 
 use super::reading::walk;
 use crate::fibre::record::Record;

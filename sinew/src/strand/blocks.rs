@@ -93,7 +93,7 @@ pub(crate) fn take_record(own: Option<&Blocks>, layout: Layout) -> NonNull<u8> {
     if size_for(layout).is_some() { take(own, layout) } else { take_large(layout) }
 }
 
-/// Gives the memory of a strand back. What is not a strand any more does not look like one.
+/// Gives the memory of a strand back. To readers of memory, it is no strand from then on.
 ///
 /// # Safety
 /// The memory came from `take_record` with the same layout, and is not used any more.

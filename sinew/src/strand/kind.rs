@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 /// A kind of strand: how it runs, and how it is freed.
 #[repr(C)]
 pub(crate) struct Kind {
-    /// What readers of memory see of it.
+    /// The part that readers of memory see.
     pub(crate) face: Face,
     /// Runs the strand on the calling processor, until it gives up the processor.
     pub(crate) run: fn(&Strand) -> After,
@@ -25,7 +25,7 @@ pub(crate) struct Kind {
     pub(crate) nature: Option<&'static (dyn Any + Send + Sync)>,
 }
 
-/// What readers of memory see of a kind.
+/// The part of a kind that readers of memory see.
 #[repr(C)]
 pub(crate) struct Face {
     /// Says that this is a kind.
@@ -38,7 +38,7 @@ pub(crate) struct Face {
 
 const MAGIC: usize = 0x5111_e3ff_ac1e_57a9;
 
-/// What a strand is, to a reader of memory.
+/// The class of a strand, for readers of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Class {

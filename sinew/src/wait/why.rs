@@ -1,4 +1,4 @@
-//! What a strand waits for, and who holds a lock: for readers of memory.
+//! The reason for which a strand waits, and the holder of a lock: for readers of memory.
 //!
 //! A strand that stops leaves a word in its header, in the link that only a queue would use. It says why the strand has
 //! stopped, and for which object. The processor adds the time when it commits the stop. So a wait costs three
@@ -74,7 +74,7 @@ reasons! {
     Duplex = 30, "duplex";
 }
 
-/// What a strand waits for.
+/// The reason for which a strand waits, and the object.
 #[derive(Clone, Copy)]
 pub(crate) struct Why(u64);
 
@@ -110,7 +110,7 @@ impl Why {
     }
 }
 
-/// Who holds a lock. Readers of memory see the holder between two changes of the word, and nobody while it is being
+/// The holder of a lock. Readers of memory see the holder between two changes of the word, and nobody while it is being
 /// taken or released. Not part of a lock's protocol: so it is never loom's.
 #[repr(transparent)]
 pub(crate) struct Owner(AtomicU64);

@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use watch::{Dispatch, Reading, Watch};
 
-/// What is done with a report, instead of writing it to standard error.
+/// Takes a report, which is not written to standard error then.
 pub(crate) type Hook = Arc<dyn Fn(&Stall) + Send + Sync>;
 
-/// What the runtime gives to its warden.
+/// The warden's orders about stalls. The runtime makes them.
 pub(crate) struct StallPlan {
     /// A strand that keeps its processor for longer is reported.
     pub(crate) limit: Duration,

@@ -1,4 +1,4 @@
-//! What can be said of a strand that runs on another thread, read without its help.
+//! The description of a strand that runs on another thread, read without its help.
 //!
 //! The strand may end while it is looked at, and its memory may be used for something else. So all is read
 //! by [`peek`], as words. A [`Portrait`] has a meaning only if the strand is known to have stayed
@@ -14,7 +14,7 @@ use std::panic::Location;
 /// The longest part of a name that is shown, in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// What a processor runs at a moment: addresses.
+/// The addresses of the stack and the task that a processor runs at a moment.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Present {
     /// The top of the stack that is in use; 0 if that is the kernel thread's own one.

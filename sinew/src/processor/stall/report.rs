@@ -1,4 +1,4 @@
-//! What is said of a stall.
+//! The report of a stall.
 
 use crate::sched::ProcessorId;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::panic::Location;
 use std::time::Duration;
 
-/// What sort of strand it is that stalls its processor.
+/// The kind of strand that stalls its processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StrandKind {
@@ -37,7 +37,7 @@ impl fmt::Display for StrandKind {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stall {
-    /// What stalls the processor. `None` if no strand runs there: a waker or a destructor, which a processor
+    /// The kind of strand that stalls the processor. `None` if no strand runs there: a waker or a destructor, which a processor
     /// calls between two strands, or a strand that could not be looked at.
     pub kind: Option<StrandKind>,
     /// The name of the fibre or the actor, if it has one.

@@ -1,5 +1,5 @@
-//! Turns what was seen of stalls into reports, on a kernel thread of its own: to find the names of functions may
-//! take longer than a stall.
+//! Makes reports of stalls, on a kernel thread of its own: to find the names of functions may take longer than
+//! a stall.
 
 use super::quiet::{Quiet, Site};
 use super::report::Stall;
@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// The largest number of stalls that wait for their report. What comes then is not reported.
+/// The largest number of stalls that wait for their report. Further ones are not reported.
 const WAITING: usize = 16;
 
-/// What was seen of a stall.
+/// A stall as the warden saw it.
 pub(super) struct Sight {
     /// Without its functions.
     pub(super) stall: Stall,

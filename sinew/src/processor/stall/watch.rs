@@ -1,8 +1,8 @@
 //! When a dispatch is a stall.
 //!
 //! A processor whose kernel thread does not get a CPU dispatches nothing either, and nobody is to blame. So
-//! the age of a dispatch proves nothing. What counts is what the kernel says of the thread between two
-//! looks at the same dispatch:
+//! the age of a dispatch proves nothing. The kernel's account of the thread counts, between two looks at the
+//! same dispatch:
 //!
 //! | the thread, at the second look | it has kept its processor for |
 //! | --- | --- |
@@ -25,7 +25,7 @@ pub(crate) struct Dispatch {
     pub(crate) spawned: u64,
 }
 
-/// What the kernel says of a processor's thread.
+/// The kernel's account of a processor's thread.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
     pub(super) at: Instant,
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(held(20, Some(0), false), 20 * MS);
         assert_eq!(held(0, None, true), 20 * MS);
         assert_eq!(held(8, Some(2), true), 18 * MS);
-        // What cannot be known does not count.
+        // Time of which nothing is known does not count.
         assert_eq!(held(8, None, true), 8 * MS);
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Window {
     lane: AtomicUsize,
     /// The end of the kernel thread's own stack, as far as strands can use it.
     end: AtomicUsize,
-    /// What the signal handler is to fill in; null if nothing. The warden puts it there, and the handler or
+    /// The request that the signal handler fills in; null if there is none. The warden puts it there, and the handler or
     /// the warden takes it away.
     pub(super) request: AtomicPtr<Capture>,
 }
@@ -36,7 +36,8 @@ impl Window {
         self.end.store(view.end, Relaxed);
     }
 
-    /// Returns the dispatch of the processor, whose pulse this is, and which has spawned so many strands.
+    /// Returns the processor's dispatch. `pulse` is its last reading of the clock, and `spawned` the number of
+    /// strands that were spawned on it.
     pub(super) fn dispatch(&self, pulse: u64, spawned: u64) -> Option<Dispatch> {
         Some(Dispatch { pulse, left: peek::half(self.until_reading.load(Relaxed))?, spawned })
     }

@@ -1,4 +1,4 @@
-//! What a runtime counts: always on, and cheap to read.
+//! Counters of a runtime: always on, and cheap to read.
 //!
 //! [`Runtime::metrics`] reads the numbers of a runtime, and [`Metrics::current`] those of the runtime that runs
 //! the caller. A reading takes some microseconds. It does not walk fibres, so it takes the same time with a
@@ -70,7 +70,7 @@ pub struct Strands {
     pub stopped: u64,
 }
 
-/// What is counted for a cluster.
+/// The counters of a cluster.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClusterMetrics {
@@ -85,14 +85,14 @@ pub struct ClusterMetrics {
     /// The stopped strands of this cluster that became ready elsewhere than on a processor of the runtime: a
     /// kernel thread or another runtime has woken them.
     pub wakeups_from_outside: u64,
-    /// What its polling thread has done, if it has one ([`Polling::Thread`](crate::io::Polling::Thread)).
+    /// The work of its polling thread, if it has one ([`Polling::Thread`](crate::io::Polling::Thread)).
     pub polling_thread: Option<Looks>,
-    /// What is counted for each processor number that it has used. A number and its counters go on when another
+    /// The counters of each processor number that it has used. A number and its counters go on when another
     /// processor takes it.
     pub processors: Vec<ProcessorMetrics>,
 }
 
-/// What is counted for a processor.
+/// The counters of a processor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProcessorMetrics {
