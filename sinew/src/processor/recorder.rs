@@ -418,6 +418,7 @@ impl Processor {
             let ring = self.post.ring().get_or_map(entries);
             self.recorder.is_refused.set(ring.is_none());
             self.recorder.ring.set(ring);
+            self.open_direct_ways();
             self.set_recording(1);
             self.note(Event::Started, 0, 0);
         } else if entries == 0 && self.recorder.is_on() {
@@ -431,6 +432,7 @@ impl Processor {
         self.note(Event::Stopped, 0, 0);
         self.set_recording(0);
         self.recorder.ring.set(None);
+        self.open_direct_ways();
     }
 
     fn set_recording(&self, is_recording: u64) {
