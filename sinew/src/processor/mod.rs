@@ -259,6 +259,7 @@ impl Processor {
             let is_read = self.clock.count_dispatch();
             if R::IS_ON && is_read {
                 self.look_for_stall();
+                self.recorder.tell_time(self.clock.now());
             }
             next = if is_read && self.look_around(after) {
                 let next = self.settle_and_sample::<P, R>(strand, after, recording);
@@ -277,10 +278,10 @@ impl Processor {
     fn settle<P: Plug, R: Recording>(&self, strand: Ready, after: After, recording: R) -> Option<Ready> {
         // Few enough cases for branches: more of them are a jump through a table, and the CPU predicts branches better.
         if after == After::Yielded {
-            recording.yielded(&strand, self.clock.now());
+            recording.yielded(&strand);
             self.swap::<R>(strand)
         } else if matches!(after, After::Parking | After::Waiting) {
-            recording.stopped(&strand, after, self.clock.now());
+            recording.stopped(&strand, after);
             self.stop::<R>(strand, after)
         } else {
             self.let_go::<P, R>(strand, after, recording)
@@ -290,7 +291,7 @@ impl Processor {
     /// As [`settle`](Processor::settle), for a strand that neither yields nor stops.
     #[inline(never)]
     fn let_go<P: Plug, R: Recording>(&self, strand: Ready, after: After, recording: R) -> Option<Ready> {
-        recording.gave_up(&strand, after, self.clock.now());
+        recording.gave_up(&strand, after);
         if after == After::Finished {
             self.finish(strand);
             self.signal_joiner::<P, R>()
@@ -346,7 +347,7 @@ impl Processor {
             After::Left => {
                 strand.let_go();
                 let (carrier, after) = self.carriers.take_leaving()?;
-                recording.gave_up(&carrier, after, self.clock.now());
+                recording.gave_up(&carrier, after);
                 match after {
                     After::Yielded => self.swap::<R>(carrier),
                     After::Parking | After::Waiting => self.stop::<R>(carrier, after),
