@@ -83,10 +83,9 @@ pub fn run(options: Options) -> io::Result<()> {
     }
     if trace.lost > 0 {
         message::say(format_args!(
-            "sinew: {} of {} entries were overwritten before they were read; a larger ring loses fewer \
+            "sinew: {} slots of entries were overwritten before they were read, {} entries were read; a larger ring loses fewer \
              (SINEW_RECORD=1000000)",
-            trace.lost,
-            trace.lost + trace.entries
+            trace.lost, trace.entries
         ));
     }
     match &options.output {

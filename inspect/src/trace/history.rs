@@ -67,8 +67,11 @@ pub(super) struct Note {
     pub(super) code: u64,
     pub(super) strand: u64,
     pub(super) argument: u64,
-    pub(super) ready: u64,
+    /// As the event says.
+    pub(super) word: u64,
     pub(super) by: By,
+    /// The number of its slot.
+    number: u64,
 }
 
 /// The history of a processor.
@@ -78,7 +81,7 @@ pub(super) struct History {
     pub(super) notes: Vec<Note>,
     /// When the processor slept.
     pub(super) sleeps: Vec<(u64, u64)>,
-    /// When entries were lost, and their number.
+    /// When slots were lost, and their number.
     pub(super) lost: Vec<(u64, u64)>,
     /// The last reading of the clock; 0 if there is none.
     pub(super) last: u64,
@@ -87,7 +90,7 @@ pub(super) struct History {
 }
 
 enum Item {
-    /// A run, and the number of its entry.
+    /// A run, and the number of its slot.
     Run(usize, u64),
     /// A run of which no time is known: the first one, or the carrier of a mailbox that has just run.
     Stop(usize),
@@ -110,7 +113,7 @@ struct Teller<'a> {
     /// Whether the last entry was that of a mailbox that has left.
     has_left: bool,
     lost: u64,
-    /// The dispatch that has held the processor up is the first one whose entry has this number, or a larger one.
+    /// The dispatch that has held the processor up is the first one whose slot has this number, or a larger one.
     held: Option<u64>,
 }
 
@@ -177,12 +180,12 @@ impl Teller<'_> {
             return self.settle(By::Processor);
         }
         let number = self.told.runs.len();
-        let Entry { strand, ready, code, argument, .. } = *entry;
+        let Entry { strand, word: ready, code, argument, .. } = *entry;
         let argument = if code == self.codes.parked || code == self.codes.waited { argument } else { 0 };
         let mut run = Run { strand, begin: self.now, end: self.now, ready, code, argument, began: None };
         for note in &self.told.notes[self.settled..] {
             if note.code == self.codes.began && note.strand == strand {
-                run.began = Some((note.argument, note.ready));
+                run.began = Some((note.argument, note.word));
             }
         }
         self.told.runs.push(run);
@@ -194,12 +197,12 @@ impl Teller<'_> {
         let codes = *self.codes;
         let (code, notes) = (entry.code, &mut self.told.notes);
         if code == codes.looked {
-            let first = notes.len().saturating_sub(entry.argument as usize);
             // Those before them are of the dispatch that is about to end.
-            notes[first..].iter_mut().for_each(|note| note.by = By::Processor);
+            let of_drivers = notes.iter_mut().rev().take_while(|note| note.number >= entry.word);
+            of_drivers.for_each(|note| note.by = By::Processor);
         }
         if code == codes.stalled {
-            self.held = Some(entry.ready);
+            self.held = Some(entry.word);
         }
         if code == codes.slept || code == codes.resumed {
             self.settle(By::Processor);
@@ -215,8 +218,8 @@ impl Teller<'_> {
         let of_last = code == codes.readied && entry.argument == 1 && runs > 0;
         let by = if of_last { By::Run(runs - 1) } else { By::Run(usize::MAX) };
         self.pending.push(Item::Note(self.told.notes.len()));
-        let Entry { strand, argument, ready, .. } = *entry;
-        self.told.notes.push(Note { at: self.now, code, strand, argument, ready, by });
+        let Entry { strand, argument, word, number, .. } = *entry;
+        self.told.notes.push(Note { at: self.now, code, strand, argument, word, by, number });
     }
 
     /// Says who did what nobody is known to have done.
@@ -315,10 +318,10 @@ mod tests {
     /// A millisecond has 4,000,000 cycles, so that a short dispatch takes up to 1,000.
     const PER_MS: u64 = 4_000_000;
 
-    /// Makes the history of entries: code, strand, time, the word for when it was ready, and the argument.
+    /// Makes the history of entries: code, strand, time, word and argument.
     fn told(entries: &[(u64, u64, u64, u64, u64)]) -> History {
-        let entry = |(number, &(code, strand, at, ready, argument)): (usize, _)| {
-            Piece::Entry(Entry { number: number as u64, code, strand, at, ready, argument })
+        let entry = |(number, &(code, strand, at, word, argument)): (usize, _)| {
+            Piece::Entry(Entry { number: number as u64, code, strand, at, word, argument })
         };
         tell(&entries.iter().enumerate().map(entry).collect::<Vec<_>>(), &CODES, PER_MS)
     }
@@ -357,7 +360,7 @@ mod tests {
             (22, 0, 1000, 0, 0),
             (18, 128, 1000, 0, 0),
             (18, 192, 1000, 0, 0),
-            (27, 0, 1000, 0, 1),
+            (27, 0, 1000, 2, 0),
             (6, 64, 2000, 0, 0),
             (18, 256, 2000, 0, 1),
             (2, 128, 3000, 0, 0),
@@ -371,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_first_dispatch_after_a_gap_takes_no_time() {
-        let entry = |at| Piece::Entry(Entry { number: 0, code: 1, strand: 64, at, ready: 0, argument: 0 });
+        let entry = |at| Piece::Entry(Entry { number: 0, code: 1, strand: 64, at, word: 0, argument: 0 });
         let history = tell(&[entry(1000), entry(2000), Piece::Lost(7), entry(9000), entry(9500)], &CODES, PER_MS);
         assert_eq!(times(&history), [(1000, 1000), (1000, 2000), (9000, 9000), (9000, 9500)]);
         assert_eq!(history.lost, [(9000, 7)]);

@@ -57,7 +57,7 @@ pub struct Trace {
     pub processors: usize,
     /// The number of entries that were read.
     pub entries: u64,
-    /// The number of entries that were overwritten before they could be read.
+    /// The number of slots that were overwritten before they could be read: an entry has one or two.
     pub lost: u64,
     /// Whether the trace ended early, because it became too large.
     pub is_cut: bool,

@@ -60,14 +60,14 @@ unsafe impl Send for Name {}
 unsafe impl Sync for Name {}
 
 impl Name {
+    #[inline(always)]
     fn new(name: Option<Box<str>>) -> Name {
-        match name {
-            None => Name { text: std::ptr::null(), length: AtomicUsize::new(0) },
-            Some(name) => {
-                let length = AtomicUsize::new(name.len());
-                Name { text: Box::into_raw(name).cast(), length }
-            }
-        }
+        // Two words, not a `Name`: one of two `Name`s is copied through memory.
+        let (text, length) = name.map_or((std::ptr::null(), 0), |name| {
+            let length = name.len();
+            (Box::into_raw(name).cast_const().cast(), length)
+        });
+        Name { text, length: AtomicUsize::new(length) }
     }
 
     fn get(&self) -> Option<&str> {
@@ -76,6 +76,7 @@ impl Name {
         Some(unsafe { &*text })
     }
 
+    #[inline(always)]
     fn raw(&self) -> Option<*mut str> {
         let bytes = std::ptr::slice_from_raw_parts_mut(self.text.cast_mut(), self.length.load(Relaxed));
         (!self.text.is_null()).then_some(bytes as *mut str)

@@ -10,9 +10,9 @@ use crate::processor::recorder;
 /// slept. `sinew trace` makes a trace of it, of a process that runs or of a core. Nothing is sent anywhere, and the
 /// program does not stop for a reader.
 ///
-/// A processor follows at its next beat, every 16 µs while it runs, or when it has work again. Rings have 65,536 entries
-/// of 32 bytes, unless [`Builder::record`](crate::Builder::record) or the variable `SINEW_RECORD` of the environment
-/// says otherwise. With `SINEW_RECORD=1` runtimes record from their start; a larger number is the number of entries.
+/// A processor follows at its next beat, every 16 µs while it runs, or when it has work again. Rings have 32,768 slots
+/// of 16 bytes, unless [`Builder::record`](crate::Builder::record) or the variable `SINEW_RECORD` of the environment
+/// says otherwise. With `SINEW_RECORD=1` runtimes record from their start; a larger number is the number of slots.
 ///
 /// ```
 /// use sinew::{Cluster, inspect};
@@ -34,9 +34,9 @@ pub fn record(is_on: bool) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// The number of entries that were written.
+    /// The number of entries that were written, each counted by its slots: one or two, and one for the time of several.
     pub entries: u64,
-    /// The number of these entries that were overwritten since. A reader that did not read them in time has lost them.
+    /// The number of these slots that were overwritten since. A reader that did not read them in time has lost them.
     pub overwritten: u64,
 }
 

@@ -55,7 +55,7 @@ impl Lane {
     }
 
     /// Does `push` and `pop` in one step.
-    #[inline]
+    #[inline(always)]
     pub(super) fn exchange(&self, ready: Ready) -> Ready {
         let mut levels = self.levels.borrow_mut();
         let next = levels.exchange(ready);

@@ -88,8 +88,11 @@ pub(crate) struct Processor {
     /// Whether the processor has given up its end of the scheduler.
     detached: Cell<bool>,
     /// The cluster whose strands go straight to the scheduler's end; null unless all strands come
-    /// from there.
+    /// from there, and null while the processor records.
     pushes_for: Cell<*const ClusterShared>,
+    /// The processor's post, whose strands go straight to the lane; an address without a post while the processor
+    /// records. Not null: that is what a strand has that is not bound.
+    keeps_for: Cell<*const Post>,
     migrating: bool,
 }
 
@@ -119,10 +122,11 @@ enum LoopLeft {
 #[inline]
 pub(crate) fn make_ready(ready: Ready) {
     with_current(|processor| match processor {
-        Some(processor) if processor.may_push(&ready) => processor.note_wakeup(&ready).push(ready),
-        Some(processor) if processor.may_keep(&ready) => processor.note_wakeup(&ready).keep(ready),
+        Some(processor) if processor.pushes(&ready) => processor.count_wakeup().push(ready),
+        Some(processor) if processor.keeps(&ready) => processor.count_wakeup().keep(ready),
         Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => {
-            processor.note_wakeup(&ready).make_ready_slow(ready);
+            processor.note_strand(Event::Readied, ready.strand(), 0, 0);
+            processor.count_wakeup().make_ready_slow(ready);
         }
         _ => make_ready_from_outside(ready),
     });
@@ -132,7 +136,7 @@ pub(crate) fn make_ready(ready: Ready) {
 #[inline(never)]
 pub(crate) fn enqueue(ready: Ready) {
     with_current(|processor| match processor {
-        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.enqueue(ready),
+        Some(processor) if processor.is_of_runtime(ready.strand().cluster()) => processor.enqueue(ready, None),
         _ => enqueue_from_outside(ready),
     });
 }
@@ -178,6 +182,7 @@ impl Processor {
             local: cluster.scheduler().attach(placement),
             migrating: is_migrating,
             pushes_for: Cell::new(Arc::as_ptr(&cluster)),
+            keeps_for: Cell::new(Arc::as_ptr(&post)),
             batching: Batching::new(cluster.drivers().takes_calls()),
             cluster,
             post,
@@ -254,6 +259,7 @@ impl Processor {
             let is_read = self.clock.count_dispatch();
             if R::IS_ON && is_read {
                 self.look_for_stall();
+                self.recorder.tell_time(self.clock.now());
             }
             next = if is_read && self.look_around(after) {
                 let next = self.settle_and_sample::<P, R>(strand, after, recording);
@@ -270,25 +276,31 @@ impl Processor {
     /// Does what a strand asked for that gave up the processor. Returns the next strand if it is at hand.
     #[inline(always)]
     fn settle<P: Plug, R: Recording>(&self, strand: Ready, after: After, recording: R) -> Option<Ready> {
-        // Not a `match`: that is a jump through a table, and the CPU predicts branches better.
+        // Few enough cases for branches: more of them are a jump through a table, and the CPU predicts branches better.
         if after == After::Yielded {
-            recording.yielded(&strand, self.clock.now());
-            self.swap(strand)
+            recording.yielded(&strand);
+            self.swap::<R>(strand)
         } else if matches!(after, After::Parking | After::Waiting) {
-            recording.stopped(&strand, after, self.clock.now());
-            self.stop(strand, after)
-        } else if after == After::Finished {
-            recording.gave_up(&strand, after, self.clock.now());
+            recording.stopped(&strand, after);
+            self.stop::<R>(strand, after)
+        } else {
+            self.let_go::<P, R>(strand, after, recording)
+        }
+    }
+
+    /// As [`settle`](Processor::settle), for a strand that neither yields nor stops.
+    #[inline(never)]
+    fn let_go<P: Plug, R: Recording>(&self, strand: Ready, after: After, recording: R) -> Option<Ready> {
+        recording.gave_up(&strand, after);
+        if after == After::Finished {
             self.finish(strand);
-            self.signal_joiner::<P>()
+            self.signal_joiner::<P, R>()
         } else if after == After::Idle {
-            recording.gave_up(&strand, after, self.clock.now());
             strand.let_go();
             self.count_finished();
             None
         } else {
-            recording.gave_up(&strand, after, self.clock.now());
-            self.dispose(strand, after)
+            self.dispose(strand, after, recording)
         }
     }
 
@@ -303,18 +315,11 @@ impl Processor {
         next
     }
 
-    /// Counts and records a stopped strand that becomes ready here. Returns the processor, which is to make it ready.
-    #[inline(always)]
-    fn note_wakeup(&self, ready: &Ready) -> &Processor {
-        self.note_strand(Event::Readied, ready.strand(), 0, 0);
-        self.count_wakeup()
-    }
-
     /// Stops a strand, unless it has been woken meanwhile. Returns the next strand if it is at hand.
     #[inline]
-    fn stop(&self, strand: Ready, after: After) -> Option<Ready> {
+    fn stop<R: Recording>(&self, strand: Ready, after: After) -> Option<Ready> {
         if let Some(woken) = strand.stop(after, self.clock.now()) {
-            return self.swap(woken);
+            return self.swap::<R>(woken);
         }
         self.pending.count_stop();
         None
@@ -337,18 +342,16 @@ impl Processor {
     /// Does what a strand asked for that gave up the processor for a rare reason. Returns the next strand
     /// if it is at hand.
     #[inline(never)]
-    fn dispose(&self, strand: Ready, after: After) -> Option<Ready> {
+    fn dispose<R: Recording>(&self, strand: Ready, after: After, recording: R) -> Option<Ready> {
         match after {
             After::Left => {
                 strand.let_go();
                 let (carrier, after) = self.carriers.take_leaving()?;
-                if let Some(on) = self.recorder.on() {
-                    on.gave_up(&carrier, after, self.clock.now());
-                }
+                recording.gave_up(&carrier, after);
                 match after {
-                    After::Yielded => self.swap(carrier),
-                    After::Parking | After::Waiting => self.stop(carrier, after),
-                    _ => self.dispose(carrier, after),
+                    After::Yielded => self.swap::<R>(carrier),
+                    After::Parking | After::Waiting => self.stop::<R>(carrier, after),
+                    _ => self.dispose(carrier, after, recording),
                 }
             }
             After::Resting => {
@@ -466,15 +469,29 @@ impl Processor {
     fn draw_from(&self, supply: Supply) {
         let supply = if self.batching.has_resumed() { Supply::Resumed } else { supply };
         self.supply.set(supply);
-        let is_scheduler = supply == Supply::Scheduler;
-        self.pushes_for.set(if is_scheduler { Arc::as_ptr(&self.cluster) } else { std::ptr::null() });
+        self.open_way_to_scheduler();
+    }
+
+    /// Sets whether strands go straight to the scheduler's end.
+    #[inline]
+    fn open_way_to_scheduler(&self) {
+        let is_open = self.supply.get() == Supply::Scheduler && !self.recorder.is_on();
+        self.pushes_for.set(if is_open { Arc::as_ptr(&self.cluster) } else { std::ptr::null() });
+    }
+
+    /// Opens the direct ways for strands, or closes them while the processor records. So a wake-up and a spawn have
+    /// no test of their own for the recorder.
+    fn open_direct_ways(&self) {
+        self.open_way_to_scheduler();
+        self.keeps_for.set(if self.recorder.is_on() { std::ptr::dangling() } else { Arc::as_ptr(&self.post) });
     }
 
     /// Makes a strand of this cluster ready. Returns the next strand if it is at hand.
     #[inline]
-    fn swap(&self, strand: Ready) -> Option<Ready> {
+    fn swap<R: Recording>(&self, strand: Ready) -> Option<Ready> {
         let now = self.clock.now();
-        if self.may_push(&strand) {
+        let is_pushed = if R::IS_ON { self.may_push(&strand) } else { self.pushes(&strand) };
+        if is_pushed {
             strand.stamp(now);
             return match self.local.exchange(strand, now) {
                 Ok(next) => Some(next),
@@ -484,46 +501,68 @@ impl Processor {
                 }
             };
         }
-        if self.supply.get() == Supply::Lane && self.may_keep(&strand) {
+        let is_kept = if R::IS_ON { self.may_keep(&strand) } else { self.keeps(&strand) };
+        if !is_kept {
+            self.make_ready_slow(strand);
+            return None;
+        }
+        if self.supply.get() == Supply::Lane {
             strand.stamp(now);
             return Some(self.lane.exchange(strand));
         }
-        self.enqueue(strand);
+        self.keep(strand);
         None
     }
 
     /// Signals the party that joined the strand which has just ended. If that makes a strand of this
     /// cluster ready, returns the next strand if it is at hand.
-    fn signal_joiner<P: Plug>(&self) -> Option<Ready> {
+    fn signal_joiner<P: Plug, R: Recording>(&self) -> Option<Ready> {
         let ready = P::signal(self.running.take_owed()?)?;
         if std::ptr::eq(ready.strand().cluster(), &*self.cluster) {
-            self.note_strand(Event::Readied, ready.strand(), 0, 1);
-            return self.count_wakeup().swap(ready);
+            if R::IS_ON {
+                self.note_strand(Event::Readied, ready.strand(), 0, 1);
+            }
+            return self.count_wakeup().swap::<R>(ready);
         }
         make_ready(ready);
         None
     }
 
-    /// As the function [`enqueue`], for a strand of this runtime.
+    /// As the function [`enqueue`], for a strand of this runtime. Records `event`, if the processor records.
     #[inline(always)]
-    pub(crate) fn enqueue(&self, ready: Ready) {
-        if self.may_push(&ready) {
+    pub(crate) fn enqueue(&self, ready: Ready, event: Option<Event>) {
+        if self.pushes(&ready) {
             self.push(ready);
-        } else if self.may_keep(&ready) {
+        } else if self.keeps(&ready) {
             self.keep(ready);
         } else {
+            if let Some(event) = event {
+                self.note_strand(event, ready.strand(), 0, 0);
+            }
             self.make_ready_slow(ready);
         }
+    }
+
+    /// Says whether the strand goes straight to this processor's end of the scheduler. Not while the processor records.
+    #[inline(always)]
+    fn pushes(&self, ready: &Ready) -> bool {
+        std::ptr::eq(ready.strand().cluster(), self.pushes_for.get()) && Processor::competes_anywhere(ready)
+    }
+
+    /// Says whether the strand goes straight to this processor's lane. Not while the processor records.
+    #[inline(always)]
+    fn keeps(&self, ready: &Ready) -> bool {
+        std::ptr::eq(ready.strand().post_address(), self.keeps_for.get().cast())
+            && ready.priority() != Priority::Background
     }
 
     /// Says whether the strand goes to this processor's end of the scheduler, and all strands come from
     /// there.
     #[inline(always)]
     fn may_push(&self, ready: &Ready) -> bool {
-        let strand = ready.strand();
-        std::ptr::eq(strand.cluster(), self.pushes_for.get())
-            && !strand.is_bound(u8::MAX)
-            && ready.priority() != Priority::Background
+        self.supply.get() == Supply::Scheduler
+            && std::ptr::eq(ready.strand().cluster(), Arc::as_ptr(&self.cluster))
+            && Processor::competes_anywhere(ready)
     }
 
     /// Says whether the strand goes to this processor's lane, and competes there.
@@ -531,6 +570,12 @@ impl Processor {
     fn may_keep(&self, ready: &Ready) -> bool {
         std::ptr::eq(ready.strand().post_address(), Arc::as_ptr(&self.post).cast())
             && ready.priority() != Priority::Background
+    }
+
+    /// Says whether the strand is not bound, and no background strand.
+    #[inline(always)]
+    fn competes_anywhere(ready: &Ready) -> bool {
+        !ready.strand().is_bound(u8::MAX) && ready.priority() != Priority::Background
     }
 
     #[inline(always)]
@@ -551,12 +596,19 @@ impl Processor {
         }
     }
 
+    /// Makes a strand ready that takes no direct way.
     #[inline(never)]
     fn make_ready_slow(&self, ready: Ready) {
         let now = self.clock.now();
         ready.stamp(now);
         match ready.strand().bound_to() {
-            Some(post) if std::ptr::eq(post, &*self.post) => self.lane.push_background(ready),
+            Some(post) if std::ptr::eq(post, &*self.post) => {
+                if ready.priority() == Priority::Background {
+                    self.lane.push_background(ready)
+                } else {
+                    self.keep(ready)
+                }
+            }
             None if self.is_for_scheduler(&ready) => {
                 let wake = self.local.push(ready, now);
                 if self.supply.get() == Supply::Lane {

@@ -17,18 +17,22 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// The number of entries of a ring, unless another is asked for: 2 MiB. A server of 200,000 requests a second
-/// and processor fills it in about 0.1 seconds, one of 2,000 in 10.
-const USUAL_ENTRIES: usize = 64 * 1024;
+/// The number of slots of a ring, unless another is asked for: 512 KiB. Of 4 Ki to 64 Ki slots, 16 Ki and 32 Ki cost a yield
+/// least where the second cache has 1 MiB.
+const USUAL_SLOTS: usize = 32 * 1024;
 
-/// The smallest and the largest number of entries. The largest ring takes 2 GiB.
-const FEWEST_ENTRIES: usize = 256;
-const MOST_ENTRIES: usize = 1 << 26;
+/// The smallest and the largest number of slots. The largest ring takes 1 GiB.
+const FEWEST_SLOTS: usize = 256;
+const MOST_SLOTS: usize = 1 << 26;
+
+/// After this number of slots an event that is no dispatch is told with the time again, so that a reader finds the time in
+/// every part of a ring. Unmeasured.
+const SLOTS_PER_TIME: u64 = 128;
 
 /// "sinewrec", as a number.
 const MAGIC: u64 = u64::from_le_bytes(*b"sinewrec");
 
-/// What a processor did. The number stands in the low bits of an entry's first word, where the address of
+/// What a processor did. The number stands in the low bits of a slot's first word, where the address of
 /// a strand has zeros.
 ///
 /// Strands that gave up the processor have the numbers of [`After`], plus one.
@@ -56,15 +60,15 @@ pub(crate) enum Event {
     Rested = After::Resting as u8 + 1,
     /// A strand that runs here has spawned the strand.
     Spawned = 16,
-    /// A fibre runs for the first time. The word for the time has where it was spawned, and the argument its id.
+    /// A fibre runs for the first time. The word has where it was spawned, and the argument its id.
     Began = 17,
     /// The strand that runs here, or a driver, has made the strand ready. The argument is 1 if the strand did whose
     /// end is in the entry before.
     Readied = 18,
     /// The processor has taken the strand from another one.
     Stole = 19,
-    /// A dispatch has held the processor up since the last reading of its clock. The argument is a `Hold`. The word for
-    /// the time has a number: the dispatch is the first one whose entry has that number, or a larger one.
+    /// A dispatch has held the processor up since the last reading of its clock. The argument is a `Hold`. The word is
+    /// the number of a slot: the dispatch is the first one whose entry is there or behind it.
     Stalled = 20,
     /// The processor sleeps.
     Slept = 21,
@@ -74,50 +78,54 @@ pub(crate) enum Event {
     Polled = 23,
     /// A batch of calls was made. The argument is the number of calls.
     Called = 24,
-    /// Drivers have done what is due at a beat. The argument is the number of entries before this one that tell what.
+    /// Drivers have done what is due at a beat. The word is the number of a slot: the entries from there on tell what.
     Looked = 27,
     /// Recording begins, or goes on.
     Started = 25,
     /// Recording stops.
     Stopped = 26,
+    /// No entry: the word is the time of the entries that follow, in cycles.
+    Time = 28,
+    /// No entry: the word is the argument of the entry in the slot before.
+    Argument = 29,
 }
 
-/// The bits of an entry's first word that have the number of the event.
+/// The bits of a slot's first word that have the number of the event.
 const EVENT_BITS: usize = 63;
 
-/// The head of a ring, in front of its entries. A reader relies on the layout.
+/// The head of a ring, in front of its slots. A reader relies on the layout.
 #[repr(C, align(64))]
 pub(crate) struct Ring {
     magic: u64,
-    /// The number of entries, a power of two.
+    /// The number of slots, a power of two.
     capacity: u64,
-    /// The number of entries that were ever written. Entry `n` is at place `n % capacity`. Written after the
+    /// The number of slots that were ever written. Slot `n` is at place `n % capacity`. Written after all slots of an
     /// entry, so the entry that is being written is not counted, and is at the place of the oldest one.
     written: AtomicU64,
     /// 1 while the processor records.
     is_recording: AtomicU64,
-    /// The number of entries, less one. For the processor.
+    /// The number of slots, less one. For the processor.
     mask: u64,
-    /// The number of entries when the processor was last found to be held up. Written by the warden only.
+    /// The number of slots that were written when the processor was last found to be held up. Written by the warden only.
     held: AtomicU64,
 }
 
-/// What a processor did at one moment. A reader relies on the layout.
+/// A part of an entry. A reader relies on the layout.
+///
+/// An entry is what a processor did at one moment. It takes one slot, and a second one if it has an argument other
+/// than 0. Its time is that of the last slot with [`Event::Time`] before it.
 #[repr(C)]
-struct Entry {
+struct Slot {
     /// The address of a strand or 0, and an [`Event`] in the low bits.
     what: AtomicU64,
-    /// The last reading of the processor's clock, in cycles.
-    at: AtomicU64,
-    /// For dispatches: when the strand became ready, in cycles; 0 if that is not known.
-    ready: AtomicU64,
-    argument: AtomicU64,
+    /// For dispatches: when the strand became ready, in cycles; 0 if that is not known. Otherwise as the event says.
+    word: AtomicU64,
 }
 
 impl Ring {
     /// Maps a ring. Returns `None` if there is no memory.
-    fn map(entries: usize) -> Option<NonNull<Ring>> {
-        let capacity = entries.clamp(FEWEST_ENTRIES, MOST_ENTRIES).next_power_of_two();
+    fn map(slots: usize) -> Option<NonNull<Ring>> {
+        let capacity = slots.clamp(FEWEST_SLOTS, MOST_SLOTS).next_power_of_two();
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: the kernel chooses the place.
         let mapped = unsafe { libc::mmap(std::ptr::null_mut(), Ring::bytes(capacity), access, flags, -1, 0) };
@@ -141,29 +149,28 @@ impl Ring {
     }
 
     fn bytes(capacity: usize) -> usize {
-        size_of::<Ring>() + capacity * size_of::<Entry>()
+        size_of::<Ring>() + capacity * size_of::<Slot>()
     }
 
-    /// Writes an entry. By the processor.
+    /// Writes slots, each of them a first word and a second one. By the processor.
     ///
     /// # Safety
     /// [`map`](Ring::map) has made the ring, and it is mapped.
     #[inline(always)]
-    unsafe fn write(ring: NonNull<Ring>, what: u64, at: u64, ready: u64, argument: Option<u64>) {
+    unsafe fn write<const SLOTS: usize>(ring: NonNull<Ring>, slots: [(u64, u64); SLOTS]) {
         // SAFETY: by the contract.
         let head = unsafe { ring.as_ref() };
-        let written = head.written.load(Relaxed);
-        let place = (written & head.mask) as usize;
-        // SAFETY: `map` has made room for `capacity` entries behind the head. Zeros are entries as well.
-        let entry = unsafe { ring.add(1).cast::<Entry>().add(place).as_ref() };
-        entry.what.store(what, Relaxed);
-        entry.at.store(at, Relaxed);
-        entry.ready.store(ready, Relaxed);
-        if let Some(argument) = argument {
-            entry.argument.store(argument, Relaxed);
+        let mut written = head.written.load(Relaxed);
+        for (what, word) in slots {
+            let place = (written & head.mask) as usize;
+            // SAFETY: `map` has made room for `capacity` slots behind the head. Zeros are slots as well.
+            let slot = unsafe { ring.add(1).cast::<Slot>().add(place).as_ref() };
+            slot.what.store(what, Relaxed);
+            slot.word.store(word, Relaxed);
+            written += 1;
         }
-        // Release: a reader that sees the number sees the entry.
-        head.written.store(written + 1, Release);
+        // Release: a reader that sees the number sees the slots.
+        head.written.store(written, Release);
     }
 }
 
@@ -177,11 +184,11 @@ impl RingPlace {
     }
 
     /// Returns the ring. Maps it if there is none.
-    fn get_or_map(&self, entries: usize) -> Option<NonNull<Ring>> {
+    fn get_or_map(&self, slots: usize) -> Option<NonNull<Ring>> {
         if let Some(ring) = NonNull::new(self.0.load(Relaxed)) {
             return Some(ring);
         }
-        let ring = Ring::map(entries)?;
+        let ring = Ring::map(slots)?;
         // Release: a reader that sees the address sees the head.
         self.0.store(ring.as_ptr(), Release);
         Some(ring)
@@ -193,7 +200,7 @@ impl RingPlace {
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
-    /// Returns the number of entries that were ever written, and the number of those that are left.
+    /// Returns the number of slots that were ever written, and the number of those that are left.
     pub(super) fn count(&self) -> (u64, u64) {
         let Some(head) = self.head() else { return (0, 0) };
         let written = head.written.load(Relaxed);
@@ -207,7 +214,7 @@ impl RingPlace {
         }
     }
 
-    /// Returns the number of entries at the last [`hold`](RingPlace::hold).
+    /// Returns the number of slots at the last [`hold`](RingPlace::hold).
     fn held(&self) -> u64 {
         self.head().map_or(0, |head| head.held.load(Relaxed))
     }
@@ -227,13 +234,13 @@ pub(super) trait Recording: Copy {
     const IS_ON: bool;
 
     /// Records that a strand has yielded.
-    fn yielded(self, strand: &Ready, now: u64);
+    fn yielded(self, strand: &Ready);
 
     /// Records that a strand parks or waits.
-    fn stopped(self, strand: &Ready, after: After, now: u64);
+    fn stopped(self, strand: &Ready, after: After);
 
     /// Records why a strand gave up the processor.
-    fn gave_up(self, strand: &Ready, after: After, now: u64);
+    fn gave_up(self, strand: &Ready, after: After);
 }
 
 /// Records nothing.
@@ -248,42 +255,43 @@ impl Recording for Off {
     const IS_ON: bool = false;
 
     #[inline(always)]
-    fn yielded(self, _: &Ready, _: u64) {}
+    fn yielded(self, _: &Ready) {}
 
     #[inline(always)]
-    fn stopped(self, _: &Ready, _: After, _: u64) {}
+    fn stopped(self, _: &Ready, _: After) {}
 
     #[inline(always)]
-    fn gave_up(self, _: &Ready, _: After, _: u64) {}
+    fn gave_up(self, _: &Ready, _: After) {}
 }
 
 impl Recording for On {
     const IS_ON: bool = true;
 
     #[inline(always)]
-    fn yielded(self, strand: &Ready, now: u64) {
+    fn yielded(self, strand: &Ready) {
         let what = strand.address() as u64 + Event::Yielded as u64;
         // SAFETY: the post keeps the ring.
-        unsafe { Ring::write(self.0, what, now, strand.ready_at(), None) };
+        unsafe { Ring::write(self.0, [(what, strand.ready_at())]) };
     }
 
     #[inline(always)]
-    fn stopped(self, strand: &Ready, after: After, now: u64) {
+    fn stopped(self, strand: &Ready, after: After) {
         let what = strand.address() as u64 + after as u64 + 1;
+        let argument = (Event::Argument as u64, strand.strand().wait());
         // SAFETY: as above.
-        unsafe { Ring::write(self.0, what, now, strand.ready_at(), Some(strand.strand().wait())) };
+        unsafe { Ring::write(self.0, [(what, strand.ready_at()), argument]) };
     }
 
-    fn gave_up(self, strand: &Ready, after: After, now: u64) {
+    fn gave_up(self, strand: &Ready, after: After) {
         let what = strand.address() as u64 + after as u64 + 1;
-        let (ready_at, argument) = match after {
-            After::Parking | After::Waiting => (strand.ready_at(), strand.strand().wait()),
+        match after {
+            After::Parking | After::Waiting => self.stopped(strand, after),
             // The mailbox may be gone.
-            After::Idle | After::Left => (0, 0),
-            _ => (strand.ready_at(), 0),
-        };
-        // SAFETY: as above.
-        unsafe { Ring::write(self.0, what, now, ready_at, Some(argument)) };
+            // SAFETY: as above.
+            After::Idle | After::Left => unsafe { Ring::write(self.0, [(what, 0)]) },
+            // SAFETY: as above.
+            _ => unsafe { Ring::write(self.0, [(what, strand.ready_at())]) },
+        }
     }
 }
 
@@ -300,9 +308,9 @@ pub(crate) fn order(is_on: bool) {
 
 /// Whether the processors of a runtime record: as the runtime was built, until the next order.
 pub(super) struct Setting {
-    /// The number of entries in a ring; 0 if processors do not record without an order. Written when the runtime is
+    /// The number of slots in a ring; 0 if processors do not record without an order. Written when the runtime is
     /// built.
-    entries: AtomicUsize,
+    slots: AtomicUsize,
     /// The last order before the runtime was built.
     order: u64,
 }
@@ -311,34 +319,34 @@ impl Setting {
     pub(super) fn new() -> Setting {
         let order = ORDER.load(Relaxed);
         let asked = asked_by_environment();
-        let entries = if asked == 0 && order & 1 == 1 { USUAL_ENTRIES } else { asked };
-        Setting { entries: AtomicUsize::new(entries), order }
+        let slots = if asked == 0 && order & 1 == 1 { USUAL_SLOTS } else { asked };
+        Setting { slots: AtomicUsize::new(slots), order }
     }
 
-    /// Lets processors record in rings of this number of entries; not at all if it is 0.
-    pub(super) fn set(&self, entries: usize) {
-        self.entries.store(entries, Relaxed);
+    /// Lets processors record in rings of this number of slots; not at all if it is 0.
+    pub(super) fn set(&self, slots: usize) {
+        self.slots.store(slots, Relaxed);
     }
 
-    /// Returns the number of entries that a ring is to have; 0 if processors are not to record.
-    fn entries_wanted(&self) -> usize {
-        let (entries, order) = (self.entries.load(Relaxed), ORDER.load(Relaxed));
+    /// Returns the number of slots that a ring is to have; 0 if processors are not to record.
+    fn slots_wanted(&self) -> usize {
+        let (slots, order) = (self.slots.load(Relaxed), ORDER.load(Relaxed));
         match order & 1 {
-            _ if order == self.order => entries,
+            _ if order == self.order => slots,
             0 => 0,
-            _ if entries == 0 => USUAL_ENTRIES,
-            _ => entries,
+            _ if slots == 0 => USUAL_SLOTS,
+            _ => slots,
         }
     }
 }
 
-/// Returns the number of entries that the environment asks for: `SINEW_RECORD` is a number, and 1 stands
+/// Returns the number of slots that the environment asks for: `SINEW_RECORD` is a number, and 1 stands
 /// for the usual one. 0 if it does not ask for the recorder.
 fn asked_by_environment() -> usize {
     static ASKED: OnceLock<usize> = OnceLock::new();
     let parse = |value: String| match value.trim().parse() {
-        Ok(1) => USUAL_ENTRIES,
-        Ok(entries) => entries,
+        Ok(1) => USUAL_SLOTS,
+        Ok(slots) => slots,
         Err(_) => 0,
     };
     *ASKED.get_or_init(|| std::env::var("SINEW_RECORD").map_or(0, parse))
@@ -359,13 +367,15 @@ pub(super) struct Recorder {
     /// The ring, while the processor records. It stays as long as the post, which the processor has a
     /// reference to.
     ring: Cell<Option<NonNull<Ring>>>,
+    /// The time that was written last, and the number of the slot behind it.
+    time: Cell<(u64, u64)>,
     /// Whether there was no memory for a ring.
     is_refused: Cell<bool>,
 }
 
 impl Recorder {
     pub(super) fn new() -> Recorder {
-        Recorder { ring: Cell::new(None), is_refused: Cell::new(false) }
+        Recorder { ring: Cell::new(None), time: Cell::new((0, 0)), is_refused: Cell::new(false) }
     }
 
     #[inline(always)]
@@ -378,49 +388,71 @@ impl Recorder {
         self.ring.get().map(On)
     }
 
-    /// Returns the number of entries that were ever written; 0 while the processor does not record.
+    /// Returns the number of slots that were ever written; 0 while the processor does not record.
     pub(super) fn written(&self) -> u64 {
         // SAFETY: as in `write`.
         self.ring.get().map_or(0, |ring| unsafe { ring.as_ref() }.written.load(Relaxed))
     }
 
     #[inline(always)]
-    fn write(&self, what: u64, at: u64, ready: u64, argument: Option<u64>) {
+    fn write<const SLOTS: usize>(&self, slots: [(u64, u64); SLOTS]) {
         if let Some(ring) = self.ring.get() {
             // SAFETY: the post keeps the ring as long as the processor lives.
-            unsafe { Ring::write(ring, what, at, ready, argument) };
+            unsafe { Ring::write(ring, slots) };
         }
     }
 
-    /// Records an event at the time `now`.
+    /// Records the time of the entries that follow, if the processor records.
+    pub(super) fn tell_time(&self, now: u64) {
+        self.write([(Event::Time as u64, now)]);
+        self.time.set((now, self.written()));
+    }
+
+    /// Records an event at the time `now`, if the processor records.
     #[inline]
-    fn happened(&self, event: Event, strand: usize, now: u64, ready: u64, argument: u64) {
-        self.write((strand | event as usize) as u64, now, ready, Some(argument));
+    fn happened(&self, event: Event, strand: usize, now: u64, word: u64, argument: u64) {
+        if self.is_on() {
+            self.happened_slow((strand | event as usize) as u64, now, word, argument);
+        }
+    }
+
+    #[inline(never)]
+    fn happened_slow(&self, what: u64, now: u64, word: u64, argument: u64) {
+        let (told, behind) = self.time.get();
+        if told != now || self.written() - behind >= SLOTS_PER_TIME {
+            self.tell_time(now);
+        }
+        if argument == 0 {
+            self.write([(what, word)]);
+        } else {
+            self.write([(what, word), (Event::Argument as u64, argument)]);
+        }
     }
 }
 
 impl Processor {
-    /// Returns the number of entries that the processor's ring is to have; 0 if the processor is not to record.
-    fn entries_wanted(&self) -> usize {
-        if self.recorder.is_refused.get() { 0 } else { self.cluster.runtime().recording().entries_wanted() }
+    /// Returns the number of slots that the processor's ring is to have; 0 if the processor is not to record.
+    fn slots_wanted(&self) -> usize {
+        if self.recorder.is_refused.get() { 0 } else { self.cluster.runtime().recording().slots_wanted() }
     }
 
     /// Says whether the processor is to record.
     pub(super) fn is_to_record(&self) -> bool {
-        self.entries_wanted() > 0
+        self.slots_wanted() > 0
     }
 
     /// Begins to record, or stops, as it is to be. Returns the recorder if it is on.
     #[cold]
     pub(super) fn switch_recorder(&self) -> Option<On> {
-        let entries = self.entries_wanted();
-        if entries > 0 && !self.recorder.is_on() {
-            let ring = self.post.ring().get_or_map(entries);
+        let slots = self.slots_wanted();
+        if slots > 0 && !self.recorder.is_on() {
+            let ring = self.post.ring().get_or_map(slots);
             self.recorder.is_refused.set(ring.is_none());
             self.recorder.ring.set(ring);
+            self.open_direct_ways();
             self.set_recording(1);
             self.note(Event::Started, 0, 0);
-        } else if entries == 0 && self.recorder.is_on() {
+        } else if slots == 0 && self.recorder.is_on() {
             self.end_record();
         }
         self.recorder.on()
@@ -431,6 +463,7 @@ impl Processor {
         self.note(Event::Stopped, 0, 0);
         self.set_recording(0);
         self.recorder.ring.set(None);
+        self.open_direct_ways();
     }
 
     fn set_recording(&self, is_recording: u64) {
@@ -442,24 +475,20 @@ impl Processor {
 
     /// Records an event that has no strand, if the processor records.
     #[inline]
-    pub(crate) fn note(&self, event: Event, ready: u64, argument: u64) {
-        self.recorder.happened(event, 0, self.clock.now(), ready, argument);
+    pub(crate) fn note(&self, event: Event, word: u64, argument: u64) {
+        self.recorder.happened(event, 0, self.clock.now(), word, argument);
     }
 
     /// Records an event of a strand, if the processor records.
     #[inline]
-    pub(crate) fn note_strand(&self, event: Event, strand: &Strand, ready: u64, argument: u64) {
-        if self.recorder.is_on() {
-            let address = std::ptr::from_ref(strand).addr();
-            self.recorder.happened(event, address, self.clock.now(), ready, argument);
-        }
+    pub(crate) fn note_strand(&self, event: Event, strand: &Strand, word: u64, argument: u64) {
+        self.recorder.happened(event, std::ptr::from_ref(strand).addr(), self.clock.now(), word, argument);
     }
 
-    /// Records that drivers have written the entries behind the first `written` ones.
-    pub(super) fn note_looked(&self, written: u64) {
-        let entries = self.recorder.written() - written;
-        if entries > 0 {
-            self.note(Event::Looked, 0, entries);
+    /// Records that drivers have written the slots from the number `first` on.
+    pub(super) fn note_looked(&self, first: u64) {
+        if self.recorder.written() > first {
+            self.note(Event::Looked, first, 0);
         }
     }
 
@@ -489,12 +518,10 @@ pub(crate) const ENTRIES: &[describe::Entry] = &[
     describe::Entry::number("ring.capacity", offset_of!(Ring, capacity)),
     describe::Entry::number("ring.written", offset_of!(Ring, written)),
     describe::Entry::number("ring.recording", offset_of!(Ring, is_recording)),
-    describe::Entry::number("ring.entries", size_of::<Ring>()),
-    describe::Entry::number("event.bytes", size_of::<Entry>()),
-    describe::Entry::number("event.what", offset_of!(Entry, what)),
-    describe::Entry::number("event.at", offset_of!(Entry, at)),
-    describe::Entry::number("event.ready", offset_of!(Entry, ready)),
-    describe::Entry::number("event.argument", offset_of!(Entry, argument)),
+    describe::Entry::number("ring.slots", size_of::<Ring>()),
+    describe::Entry::number("slot.bytes", size_of::<Slot>()),
+    describe::Entry::number("slot.what", offset_of!(Slot, what)),
+    describe::Entry::number("slot.word", offset_of!(Slot, word)),
     describe::Entry::number("event.bits", EVENT_BITS),
     describe::Entry::number("code.yielded", Event::Yielded as usize),
     describe::Entry::number("code.parked", Event::Parked as usize),
@@ -517,6 +544,8 @@ pub(crate) const ENTRIES: &[describe::Entry] = &[
     describe::Entry::number("code.looked", Event::Looked as usize),
     describe::Entry::number("code.started", Event::Started as usize),
     describe::Entry::number("code.stopped", Event::Stopped as usize),
+    describe::Entry::number("code.time", Event::Time as usize),
+    describe::Entry::number("code.argument", Event::Argument as usize),
 ];
 
 #[cfg(all(test, not(sinew_loom)))]
@@ -530,18 +559,23 @@ mod tests {
         let ring = NonNull::new(post.ring().0.load(Relaxed)).expect("a ring");
         // SAFETY: the post keeps the ring.
         let written = unsafe { ring.as_ref() }.written.load(Acquire);
-        let entry = |number: u64| {
+        let mut entries: Vec<(usize, Event, u64, u64)> = Vec::new();
+        for number in 0..written {
             // SAFETY: as above; the ring was not filled.
-            let entry = unsafe { ring.add(1).cast::<Entry>().add(number as usize).as_ref() };
-            let what = entry.what.load(Relaxed) as usize;
+            let slot = unsafe { ring.add(1).cast::<Slot>().add(number as usize).as_ref() };
+            let (what, word) = (slot.what.load(Relaxed) as usize, slot.word.load(Relaxed));
             let event = ALL.iter().find(|event| **event as usize == what & EVENT_BITS);
-            let strand = what & !EVENT_BITS;
-            (strand, *event.expect("an event"), entry.ready.load(Relaxed), entry.argument.load(Relaxed))
-        };
-        (0..written).map(entry).filter(|(strand, ..)| *strand != 0).collect()
+            match event.expect("an event") {
+                Event::Time => {}
+                Event::Argument => entries.last_mut().expect("an entry before its argument").3 = word,
+                event => entries.push((what & !EVENT_BITS, *event, word, 0)),
+            }
+        }
+        entries.retain(|(strand, ..)| *strand != 0);
+        entries
     }
 
-    const ALL: [Event; 21] = [
+    const ALL: [Event; 23] = [
         Event::Yielded,
         Event::Parked,
         Event::Waited,
@@ -563,6 +597,8 @@ mod tests {
         Event::Started,
         Event::Stopped,
         Event::Looked,
+        Event::Time,
+        Event::Argument,
     ];
 
     #[test]

@@ -51,9 +51,9 @@ impl RuntimeShared {
         self.roll.get_or_init(Roll::new);
     }
 
-    /// Makes processors record, in rings of this number of entries; 0 if they are not to. Before the first cluster.
-    pub(crate) fn record(&self, entries: usize) {
-        self.recording.set(entries);
+    /// Makes processors record, in rings of this number of slots; 0 if they are not to. Before the first cluster.
+    pub(crate) fn record(&self, slots: usize) {
+        self.recording.set(slots);
     }
 
     pub(super) fn recording(&self) -> &Setting {

@@ -204,10 +204,7 @@ impl<'a> Origin<'a> {
     pub(crate) fn start(&self, ready: Ready) {
         probe::spawn(std::ptr::from_ref(ready.strand()).cast());
         match self {
-            Origin::Strand(processor, _) => {
-                processor.note_strand(Event::Spawned, ready.strand(), 0, 0);
-                processor.enqueue(ready);
-            }
+            Origin::Strand(processor, _) => processor.enqueue(ready, Some(Event::Spawned)),
             // The caller may be a waker that a processor of the cluster calls: the strand stays there.
             Origin::Outside(_) => enqueue(ready),
         }

@@ -363,11 +363,11 @@ impl Builder {
         self
     }
 
-    /// Lets each processor of the runtime record what it does, in a ring of this number of entries of 32 bytes, rounded
+    /// Lets each processor of the runtime record what it does, in a ring of this number of slots of 16 bytes, rounded
     /// up to a power of two; 0 to record nothing. Without this, the variable `SINEW_RECORD` of the environment says
     /// it; see [`inspect::record`](crate::inspect::record).
-    pub fn record(mut self, entries: usize) -> Self {
-        self.recorded = Some(entries);
+    pub fn record(mut self, slots: usize) -> Self {
+        self.recorded = Some(slots);
         self
     }
 
@@ -446,8 +446,8 @@ impl Builder {
             stall::install(plan.signal);
         }
         let shared = Arc::new(RuntimeShared::new(self.migrating, stalls::portray, stalls, Party::signal_owed));
-        if let Some(entries) = self.recorded {
-            shared.record(entries);
+        if let Some(slots) = self.recorded {
+            shared.record(slots);
         }
         if matches!(self.leftovers, Leftovers::Cancel(_)) {
             shared.keep_roll();

@@ -94,6 +94,8 @@ pub(crate) fn block_within_and(
     };
     let waiter = Stackful::on(stack);
     let wait = Wait::new(Party::strand(stack.strand()));
+    // Now: later it would have to be kept in a register meanwhile.
+    why.leave_in(stack.strand());
     let lent = Lent::begin();
     if !enter(&wait) {
         clear();
@@ -106,10 +108,8 @@ pub(crate) fn block_within_and(
         // No signal comes, and the fibre has not given way.
         budget::spend(budget::MESSAGE);
     } else if limit.deadline().is_never() {
-        why.leave_in(stack.strand());
         suspend(stack, After::Waiting);
     } else {
-        why.leave_in(stack.strand());
         suspend_until(stack, &wait, limit.deadline());
     }
     if limit.may_be_cancelled() {
@@ -118,7 +118,8 @@ pub(crate) fn block_within_and(
     let mut outcome = wait.outcome();
     if outcome != Outcome::Told && !leave(&wait) {
         if wait.await_told() {
-            why.leave_in(stack.strand());
+            // It is about to be told, so nobody misses the reason.
+            Why::UNKNOWN.leave_in(stack.strand());
             suspend(stack, After::Waiting);
         }
         outcome = Outcome::Told;

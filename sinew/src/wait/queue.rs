@@ -392,6 +392,7 @@ pub(crate) fn wait_in<S, N>(
     limit: Limit,
     entered: impl FnOnce(),
 ) -> (Outcome, N) {
+    let Place { end, why } = place;
     let node = Node::new(note);
     node.is_limited.set(!limit.is_none());
     let queue = &queue;
@@ -399,7 +400,7 @@ pub(crate) fn wait_in<S, N>(
         let mut guard = guard;
         // SAFETY: neither moves before `block_within` returns. By then the teller or `leave` has taken
         // the node out.
-        unsafe { queue(&mut guard).enter(&node, wait, place.end) };
+        unsafe { queue(&mut guard).enter(&node, wait, end) };
         drop(guard);
         entered();
         true
@@ -409,6 +410,6 @@ pub(crate) fn wait_in<S, N>(
         unsafe { queue(&mut lock.lock()).leave(&node) };
         true
     };
-    let outcome = block_within(limit, place.why, enter, leave);
+    let outcome = block_within(limit, why, enter, leave);
     (outcome, node.into_note())
 }

@@ -79,6 +79,7 @@ reasons! {
 pub(crate) struct Why(u64);
 
 impl Why {
+    pub(crate) const UNKNOWN: Why = Why::of(Reason::Unknown, 0);
     pub(crate) const PARK: Why = Why::of(Reason::Park, 0);
     pub(crate) const SLEEP: Why = Why::of(Reason::Sleep, 0);
 
