@@ -180,6 +180,9 @@ pub enum Kind {
 /// The peer that a user gets by default: the runtime of `sinew::run`.
 pub const DEFAULT: &str = "sinew/default";
 
+/// The peer whose fibres have thread-local variables of their own.
+pub const THREADS: &str = "sinew/threads";
+
 /// The end of the name of a peer that is Sinew without io_uring.
 pub const BY_EPOLL: &str = "/epoll";
 
@@ -208,6 +211,12 @@ pub static ALL: &[Contender] = &[
         ..SINEW
     },
     Contender { name: "sinew/fair", about: "the same scheduler, but fibres migrate: one unsafe line", ..SINEW },
+    Contender {
+        name: THREADS,
+        about: "the same scheduler; fibres have thread-local variables of their own and migrate, without unsafe",
+        in_tour: false,
+        ..SINEW
+    },
     Contender {
         name: "sinew/inverted",
         about: "Sinew's migrating fibres, the inverted ready stack",

@@ -7,6 +7,11 @@ pub mod cancel;
 pub mod event;
 mod fibre;
 pub mod fs;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+mod identity;
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+#[path = "identity/absent.rs"]
+mod identity;
 pub mod inspect;
 pub mod io;
 mod mailbox;

@@ -12,7 +12,7 @@ use sinew::sync::mpsc::{Receiver, Sender, channel};
 use sinew::sync::{Mutex, Policy, Semaphore};
 use sinew::{Builder, Cluster, ClusterBuilder, Fibre, JoinHandle, Runtime};
 
-use super::{BY_EPOLL, DEFAULT, Peer, blocking};
+use super::{BY_EPOLL, DEFAULT, Peer, THREADS, blocking};
 
 /// The names of the locks' policies.
 pub const POLICIES: &[&str] = &["default", "spin", "hand-over"];
@@ -33,7 +33,7 @@ pub fn builder(processors: usize, name: &str) -> ClusterBuilder {
     let (name, engine) = engine_of(name);
     let builder = Cluster::builder().processors(processors).io(engine);
     match name {
-        DEFAULT => builder,
+        DEFAULT | THREADS => builder,
         "sinew/fair" => builder.scheduler(Fair::default()),
         "sinew/inverted" => builder.scheduler(Inverted::default()),
         "sinew/shared" => builder.scheduler(Shared::default()),
@@ -56,6 +56,7 @@ impl Fibres {
         let staying = quiet(builder(processors, name).polling(polling));
         let chosen = match engine_of(name).0 {
             DEFAULT => staying,
+            THREADS => staying.own_thread_locals(),
             // SAFETY: no fibre of the lab keeps anything that belongs to a kernel
             // thread across a suspension. The only thread-local variable, that of
             // `window::ran_last`, is read and written inside one call that is never

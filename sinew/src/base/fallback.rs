@@ -23,9 +23,11 @@ pub(crate) enum Facility {
     IoUring,
     /// Calls on files that fail instead of waiting. Fallback: the pool of threads.
     CachedFiles,
+    /// Thread-local variables of a fibre's own. No fallback: a runtime that asks for them is refused.
+    OwnThreadLocals,
 }
 
-const NAMES: [(&str, Facility); 7] = [
+const NAMES: [(&str, Facility); 8] = [
     ("membarrier", Facility::Membarrier),
     ("madvise-guards", Facility::MadviseGuards),
     ("batched-madvise", Facility::BatchedMadvise),
@@ -33,6 +35,7 @@ const NAMES: [(&str, Facility); 7] = [
     ("pidfd", Facility::Pidfd),
     ("io-uring", Facility::IoUring),
     ("cached-files", Facility::CachedFiles),
+    ("own-thread-locals", Facility::OwnThreadLocals),
 ];
 
 /// Says whether `SINEW_WITHOUT` names `facility`.

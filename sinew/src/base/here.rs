@@ -1,4 +1,5 @@
-//! Two words of each kernel thread: the processor that it is, and the stack of the fibre that it runs.
+//! Three words of each thread: the processor that it is, the stack of the fibre that it runs, and the kernel thread
+//! below it if it is a fibre with an [identity](crate::identity) of its own.
 //!
 //! A fibre may continue on another kernel thread after any suspension. Compilers do not know that. They
 //! compute the address of a `thread_local!` variable once in a function, keep it across the suspension,
@@ -27,6 +28,28 @@ pub(crate) fn stack() -> *mut () {
     words::read::<STACK>() as *mut ()
 }
 
+/// Returns the address of the identity of the kernel thread that runs the caller, if the caller is a fibre with an
+/// identity of its own; 0 if not.
+#[inline(always)]
+pub(crate) fn thread() -> usize {
+    words::read::<THREAD>()
+}
+
+/// The words, as they lie in memory.
+#[repr(C)]
+pub(crate) struct Words {
+    pub(crate) processor: *const (),
+    pub(crate) stack: *mut (),
+    pub(crate) thread: usize,
+}
+
+/// Returns the distance of the words from the address that thread-local variables are relative to.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn offset() -> isize {
+    words::offset()
+}
+
 /// Returns the address of the word with the stack, for readers of memory.
 pub(crate) fn stack_word() -> usize {
     words::address() + STACK
@@ -44,12 +67,13 @@ pub(crate) fn set_stack(stack: *mut ()) {
 /// The offsets of the words, in bytes.
 const PROCESSOR: usize = 0;
 const STACK: usize = 8;
+const THREAD: usize = 16;
 
 #[cfg(target_arch = "x86_64")]
 mod words {
     use std::arch::{asm, global_asm};
 
-    // The two words, zero in a new thread. The name has the version, because two versions of the
+    // The three words, zero in a new thread. The name has the version, because two versions of the
     // crate may be linked into one program.
     macro_rules! symbol {
         () => {
@@ -62,9 +86,9 @@ mod words {
         ".p2align 4",
         concat!(".globl ", symbol!()),
         concat!(".type ", symbol!(), ",@object"),
-        concat!(".size ", symbol!(), ", 16"),
+        concat!(".size ", symbol!(), ", 24"),
         concat!(symbol!(), ":"),
-        ".zero 16",
+        ".zero 24",
         ".popsection",
     );
 
@@ -83,6 +107,20 @@ mod words {
             );
         }
         word
+    }
+
+    #[inline(always)]
+    pub(super) fn offset() -> isize {
+        let offset;
+        // SAFETY: reads a constant of the program, which the linker or the loader has filled in.
+        unsafe {
+            asm!(
+                concat!("mov {offset}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
+                offset = out(reg) offset,
+                options(pure, nostack, preserves_flags, readonly),
+            );
+        }
+        offset
     }
 
     /// Returns the address of the words of this thread.
@@ -121,7 +159,7 @@ mod words {
     use std::cell::Cell;
     use std::hint::black_box;
 
-    thread_local!(static WORDS: [Cell<usize>; 2] = const { [Cell::new(0), Cell::new(0)] });
+    thread_local!(static WORDS: [Cell<usize>; 3] = const { [const { Cell::new(0) }; 3] });
 
     #[inline(never)]
     pub(super) fn read<const OFFSET: usize>() -> usize {

@@ -1,6 +1,7 @@
 //! Moving a fibre to another cluster.
 
 use super::with_record;
+use crate::base::here;
 use crate::processor::cluster::{Cluster, MigrateError};
 use crate::stack::current_stack;
 use crate::strand::{After, bound};
@@ -19,7 +20,8 @@ pub fn migrate_to(cluster: &Cluster) -> Result<(), MigrateError> {
         if strand.is_bound(bound::STARTED) {
             return Err(MigrateError::NotMigrating);
         }
-        if strand.is_bound(u8::MAX) || std::thread::panicking() {
+        // The panics of a fibre with an identity of its own go with it.
+        if strand.is_bound(u8::MAX) || (std::thread::panicking() && here::thread() == 0) {
             return Err(MigrateError::Bound);
         }
         let elsewhere = !std::ptr::eq(strand.cluster(), cluster.shared());

@@ -11,6 +11,7 @@ use crate::base::Deadline;
 use crate::base::atomic::{AtomicU64, Relaxed};
 use crate::base::describe::{self, Symbol};
 use crate::base::peek;
+use crate::identity::{self, Identities};
 use crate::processor::cluster::ClusterShared;
 use crate::processor::stall::{Portrait, StrandKind};
 use crate::processor::{self, Event, Processor, put_record};
@@ -302,7 +303,22 @@ impl Record {
 
     /// Runs the fibre as [`run`](Record::run) does, for a processor's loop that does not know fibres.
     fn run_here(strand: &Strand) -> After {
-        processor::with_current(|processor| Record::run(strand, processor.expect("strands run on processors")))
+        processor::with_current(|processor| {
+            let processor = processor.expect("strands run on processors");
+            match processor.identities() {
+                None => Record::run(strand, processor),
+                Some(identities) => Record::run_with_identity(strand, processor, identities),
+            }
+        })
+    }
+
+    /// As [`run`](Record::run), on a processor whose fibres have identities of their own.
+    #[inline(always)]
+    pub(crate) fn run_with_identity(strand: &Strand, processor: &Processor, identities: &Identities) -> After {
+        Record::run_by(strand, processor, |stack| {
+            // SAFETY: `begin_here` gives one to each fibre of such a processor, and fibres stay in their runtime.
+            unsafe { stack.resume_with_identity(strand, identities.libc()) }
+        })
     }
 
     /// Runs the fibre that `strand` is.
@@ -311,6 +327,11 @@ impl Record {
     /// returns one off. The loop never returns, so it is the best place for that.
     #[inline(always)]
     pub(crate) fn run(strand: &Strand, processor: &Processor) -> After {
+        Record::run_by(strand, processor, |stack| stack.resume(strand))
+    }
+
+    #[inline(always)]
+    fn run_by(strand: &Strand, processor: &Processor, resume: impl FnOnce(Stack) -> After) -> After {
         // SAFETY: only strands of the kind `FIBRE` come here.
         let record = unsafe { Record::of(strand) };
         let stack = match record.stack() {
@@ -320,7 +341,7 @@ impl Record {
                 None => return After::Declined,
             },
         };
-        let after = stack.resume(strand);
+        let after = resume(stack);
         if after == After::Finished {
             record.end(processor, stack);
         }
@@ -341,7 +362,7 @@ impl Record {
             self.head.is_measured().set(true);
             stack.forget_use();
         }
-        stack.begin::<Record>(self.strand());
+        stack.begin::<Record>(self.strand(), processor.identities().map(Identities::take));
         self.set_stack(Some(stack));
         let spawned_at = std::ptr::from_ref(self.spawned_at).addr() as u64;
         processor.note_strand(Event::Began, self.strand(), spawned_at, self.id().get());
@@ -358,14 +379,21 @@ impl Record {
         if self.head.is_measured().get() {
             high_water::note(self.spawned_at, self.class(), stack.used());
         }
+        if let Some(identities) = processor.identities() {
+            // SAFETY: as in `run_with_identity`.
+            identities.put(unsafe { stack.identity() });
+        }
         processor.stacks().put(self.class(), stack);
         self.strand().unbind(u8::MAX);
     }
 
     fn execute(&self) {
+        let libc = processor::with_current(|processor| processor?.identities().map(Identities::libc));
+        libc.into_iter().for_each(identity::begin);
         // SAFETY: `create` paired this record with its types.
         unsafe { (self.typed.execute)(self) };
         self.locals.clear();
+        libc.into_iter().for_each(identity::end);
         match self.join().complete() {
             Completed::Kept => {}
             Completed::Unwanted => self.drop_result(),

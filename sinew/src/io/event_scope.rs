@@ -13,6 +13,7 @@
 
 use super::blocking::Workers;
 use crate::base::kernel;
+use crate::identity::as_kernel_thread;
 use crate::processor::cluster::ClusterShared;
 use crate::processor::driver::Threads;
 use std::cell::Cell;
@@ -227,6 +228,11 @@ pub(crate) fn here() -> ScopeId {
 #[cold]
 #[inline(never)]
 fn here_slow() -> ScopeId {
+    as_kernel_thread(of_thread)
+}
+
+/// Returns the event scope that the calling kernel thread is in.
+fn of_thread() -> ScopeId {
     SCOPE.get().unwrap_or_else(|| {
         // A thread that Sinew did not start.
         let is_its = |keeper: &Arc<Keeper>| kernel::share_descriptors(keeper.thread);

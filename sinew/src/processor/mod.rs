@@ -42,6 +42,7 @@ pub(crate) use shared::RuntimeShared;
 
 use crate::base::describe::Entry;
 use crate::base::{clock::cycles, fork, here, kernel};
+use crate::identity::Identities;
 use crate::sched::{Local, Placement, Wake};
 use crate::stack::pool::Stacks;
 use crate::strand::blocks::Blocks;
@@ -83,6 +84,8 @@ pub(crate) struct Processor {
     batching: Batching,
     carriers: Carriers,
     stacks: Stacks,
+    /// The identities of fibres, if they have their own.
+    identities: Option<Identities>,
     blocks: Blocks,
     recorder: Recorder,
     /// Whether the processor has given up its end of the scheduler.
@@ -180,6 +183,7 @@ impl Processor {
         let is_migrating = cluster.runtime().is_migrating();
         let processor = Processor {
             local: cluster.scheduler().attach(placement),
+            identities: cluster.runtime().libc().map(Identities::new),
             migrating: is_migrating,
             pushes_for: Cell::new(Arc::as_ptr(&cluster)),
             keeps_for: Cell::new(Arc::as_ptr(&post)),
@@ -799,6 +803,12 @@ impl Processor {
     #[inline]
     pub(crate) fn runs_a_strand(&self) -> bool {
         !here::stack().is_null() || self.running.task().is_some()
+    }
+
+    /// Returns the identities of fibres, if they have their own.
+    #[inline]
+    pub(crate) fn identities(&self) -> Option<&Identities> {
+        self.identities.as_ref()
     }
 
     /// Says whether started fibres may leave this processor.

@@ -6,6 +6,7 @@ use super::recorder::Setting;
 use super::roll::Roll;
 use super::stall::{Portray, StallPlan};
 use super::warden::Warden;
+use crate::identity::Libc;
 use crate::strand::Owed;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// The part of a runtime that its clusters share.
 pub(crate) struct RuntimeShared {
     migrating: bool,
+    /// What fibres need that have identities of their own, if they have.
+    libc: Option<&'static Libc>,
     clusters: Mutex<Vec<Arc<ClusterShared>>>,
     drain: Drain,
     warden: Warden,
@@ -28,9 +31,16 @@ pub(crate) struct RuntimeShared {
 }
 
 impl RuntimeShared {
-    pub(crate) fn new(migrating: bool, portray: Portray, stalls: Option<StallPlan>, signal: fn(Owed)) -> RuntimeShared {
+    pub(crate) fn new(
+        migrating: bool,
+        libc: Option<&'static Libc>,
+        portray: Portray,
+        stalls: Option<StallPlan>,
+        signal: fn(Owed),
+    ) -> RuntimeShared {
         RuntimeShared {
             migrating,
+            libc,
             clusters: Mutex::default(),
             drain: Drain::new(),
             warden: Warden::new(),
@@ -44,6 +54,11 @@ impl RuntimeShared {
 
     pub(crate) fn is_migrating(&self) -> bool {
         self.migrating
+    }
+
+    /// Returns what fibres need that have identities of their own, if they have.
+    pub(crate) fn libc(&self) -> Option<&'static Libc> {
+        self.libc
     }
 
     /// Makes the runtime keep a roll of its strands. Before the first strand is spawned.

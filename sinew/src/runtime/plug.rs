@@ -3,13 +3,15 @@
 use crate::fibre::carrier;
 use crate::fibre::record::{FIBRE, Record};
 use crate::mailbox::{self, Carrying};
-use crate::processor::{Plug, Processor};
+use crate::processor::cluster::ClusterShared;
+use crate::processor::{Plug, Post, Processor};
 use crate::strand::{After, Kind, Owed, Ready, Strand};
 use crate::wait::Party;
 use std::io;
+use std::sync::Arc;
 
 /// Makes fibres the usual kind of strand.
-pub(super) struct Fibres;
+struct Fibres;
 
 impl Plug for Fibres {
     const USUAL: &'static Kind = &FIBRE;
@@ -22,6 +24,34 @@ impl Plug for Fibres {
     #[inline(always)]
     fn signal(party: Owed) -> Option<Ready> {
         Party::signal_owed_strand(party)
+    }
+}
+
+/// Makes fibres that have identities of their own the usual kind of strand.
+struct Threads;
+
+impl Plug for Threads {
+    const USUAL: &'static Kind = &FIBRE;
+
+    #[inline(always)]
+    fn run_usual(strand: &Strand, processor: &Processor) -> After {
+        match processor.identities() {
+            Some(identities) => Record::run_with_identity(strand, processor, identities),
+            None => unreachable!("`serve` has asked"),
+        }
+    }
+
+    #[inline(always)]
+    fn signal(party: Owed) -> Option<Ready> {
+        Party::signal_owed_strand(party)
+    }
+}
+
+/// Runs a processor on the calling kernel thread.
+pub(super) fn serve(cluster: Arc<ClusterShared>, post: Arc<Post>) {
+    match cluster.runtime().libc() {
+        None => Processor::serve::<Fibres>(cluster, post),
+        Some(_) => Processor::serve::<Threads>(cluster, post),
     }
 }
 

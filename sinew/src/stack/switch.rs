@@ -4,6 +4,7 @@
 
 use super::arena::{self, PAGE, Slot};
 use crate::base::{describe, here, peek};
+use crate::identity::{Identity, Libc};
 use crate::strand::{After, Strand};
 use corosensei::stack::StackPointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -46,19 +47,24 @@ pub(crate) const ENTRIES: &[describe::Entry] = &[
 
 /// What corosensei is told of a slot: the memory that the coroutine may use.
 pub(crate) struct Room {
-    top: NonNull<Top>,
+    /// The end of that memory: the record, or the identity's word below it.
+    base: StackPointer,
 }
+
+/// The bytes below the record of a stack whose strand has an identity: its address, and what keeps the stack aligned.
+const IDENTITY_WORDS: usize = 16;
 
 // SAFETY: a slot has a guard from `limit` on and at least 16 KiB above it, and one coroutine at a
 // time uses it.
 unsafe impl corosensei::stack::Stack for Room {
     #[inline(always)]
     fn base(&self) -> StackPointer {
-        self.top.addr()
+        self.base
     }
 
     fn limit(&self) -> StackPointer {
-        StackPointer::new(Stack { top: self.top }.slot().bottom()).expect("the arena is not at address 0")
+        let slot = arena::slot_at(self.base.get()).expect("stacks are in the arena");
+        StackPointer::new(slot.bottom()).expect("the arena is not at address 0")
     }
 }
 
@@ -104,11 +110,16 @@ impl Stack {
     }
 
     /// Sets the stack up to execute `strand` at the first resume.
-    pub(crate) fn begin<E: Entry>(self, strand: &Strand) {
+    pub(crate) fn begin<E: Entry>(self, strand: &Strand, identity: Option<Identity>) {
         self.marks().iter().for_each(|word| word.set(MARK));
         let top = self.top();
         top.strand.set(strand);
-        let body = Body::with_stack(Room { top: self.top }, |yielder, ()| {
+        let mut base = self.top.addr();
+        if let Some(identity) = identity {
+            self.identity_word().set(identity.into_raw());
+            base = StackPointer::new(base.get() - IDENTITY_WORDS).expect("the arena is not at address 0");
+        }
+        let body = Body::with_stack(Room { base }, |yielder, ()| {
             let stack = current_stack().expect("this is the fibre's stack");
             stack.top().yielder.set(yielder);
             E::execute(stack.strand());
@@ -125,15 +136,48 @@ impl Stack {
         unsafe { &*self.top().strand.get() }
     }
 
+    /// Returns the word for the identity, of a stack whose strand has one.
+    fn identity_word(&self) -> &Cell<usize> {
+        // SAFETY: the slot is carved. Only the one thread that owns the stack at a time accesses the word, and the
+        // coroutine has no memory there.
+        unsafe { self.top.byte_sub(IDENTITY_WORDS).cast().as_ref() }
+    }
+
+    /// Returns the identity of the strand.
+    ///
+    /// # Safety
+    /// The strand [began](Stack::begin) with one.
+    #[inline(always)]
+    pub(crate) unsafe fn identity(self) -> Identity {
+        // SAFETY: by the contract.
+        unsafe { Identity::from_raw(self.identity_word().get()) }
+    }
+
     /// Runs the strand until it gives up the processor.
     #[inline(always)]
     pub(crate) fn resume(self, strand: &Strand) -> After {
+        self.resume_by(strand, |body| body.resume(()))
+    }
+
+    /// As [`resume`](Stack::resume), of a strand that has an identity of its own.
+    ///
+    /// # Safety
+    /// The strand [began](Stack::begin) with one.
+    #[inline(always)]
+    pub(crate) unsafe fn resume_with_identity(self, strand: &Strand, libc: &Libc) -> After {
+        // SAFETY: by the contract.
+        let identity = unsafe { self.identity() };
+        self.resume_by(strand, |body| identity.lend_to(libc, self.into_raw(), || body.resume(())))
+    }
+
+    #[inline(always)]
+    fn resume_by(self, strand: &Strand, resume: impl FnOnce(&mut Body) -> CoroutineResult<(), ()>) -> After {
         const { assert!(size_of::<Top>() == 48) };
         let top = self.top();
         // SAFETY: `begin` wrote the body; we own the stack.
         let body = unsafe { (*top.body.get()).assume_init_mut() };
         here::set_stack(self.into_raw());
-        let result = body.resume(());
+        let result = resume(body);
         here::set_stack(std::ptr::null_mut());
         match result {
             CoroutineResult::Yield(()) => strand.after().get(),

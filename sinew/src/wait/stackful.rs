@@ -3,9 +3,9 @@
 
 use super::limits::Limits;
 use super::request::Cancel;
-use crate::base::Deadline;
 use crate::base::atomic::Relaxed;
 use crate::base::describe::Entry;
+use crate::base::{Deadline, here};
 use crate::processor::{Post, with_current};
 use crate::stack::arena::Class;
 use crate::stack::{Stack, current_stack, unwinding};
@@ -268,8 +268,14 @@ fn suspend_slow(stack: Stack, after: After) {
     }
 }
 
-/// Takes the panics of the strand along; see [`unwinding`].
+/// Takes the panics of the strand along; see [`unwinding`]. They are where they belong if the strand has an identity of
+/// its own.
 fn suspend_unwinding(stack: Stack, after: After) {
+    if here::thread() != 0 {
+        // SAFETY: as in `suspend`.
+        unsafe { stack.switch(after) };
+        return;
+    }
     let waiter = Stackful::on(stack);
     waiter.pin();
     let panics = unwinding::lay_down();

@@ -25,6 +25,8 @@ pub enum BuildError {
     Kernel(io::Error),
     /// The kernel refused the range of addresses for stacks.
     NoAddressSpace(io::Error),
+    /// Fibres cannot have thread-local variables of their own here. The text says why.
+    NoThreadLocals(&'static str),
 }
 
 impl fmt::Display for BuildError {
@@ -45,6 +47,12 @@ impl fmt::Display for BuildError {
             BuildError::NoAddressSpace(error) => {
                 write!(f, "no address space for stacks: {error}; raise the limit on it (ulimit -v)")
             }
+            BuildError::NoThreadLocals(reason) => {
+                write!(
+                    f,
+                    "fibres cannot have thread-local variables of their own: {reason}; do without `own_thread_locals`"
+                )
+            }
         }
     }
 }
@@ -63,6 +71,7 @@ impl BuildError {
         match self {
             BuildError::Kernel(error) => error.kind(),
             BuildError::NoAddressSpace(_) => io::ErrorKind::OutOfMemory,
+            BuildError::NoThreadLocals(_) => io::ErrorKind::Unsupported,
             _ => io::ErrorKind::InvalidInput,
         }
     }
