@@ -3,8 +3,8 @@
 mod fixture;
 
 use fixture::{
-    SOON, Scheduling, everywhere, happens_while_spinning, happens_within, kernel_thread, spin_until, wait_until,
-    wherever,
+    SOON, Scheduling, everywhere, happens_while_spinning, happens_within, kernel_thread, kernel_thread_name,
+    spin_until, wait_until, wherever,
 };
 use sinew::sched::{Fair, Inverted, Shared};
 use sinew::{Cluster, FibreBuilder, MigrateError, Runtime, migrate_to, pinned};
@@ -12,12 +12,6 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// Returns the name of the kernel thread that runs the caller at this moment.
-#[inline(never)]
-fn thread_name() -> String {
-    std::hint::black_box(std::thread::current().name().unwrap_or_default().to_owned())
-}
 
 fn three_clusters(rt: &Runtime) -> [Cluster; 3] {
     let builder = |name: &str| Cluster::builder().processors(2).name(name);
@@ -38,7 +32,7 @@ fn a_cluster_runs_its_fibres_with_its_own_scheduler() {
             assert_eq!(cluster.processors(), 2);
             let fibre = || {
                 // A child stays on its parent's cluster.
-                let child = sinew::spawn(|| (Cluster::current().unwrap(), thread_name()));
+                let child = sinew::spawn(|| (Cluster::current().unwrap(), kernel_thread_name()));
                 (Cluster::current().unwrap(), child.join().unwrap())
             };
             let from_outside: Vec<_> = (0..20).map(|_| cluster.spawn(fibre)).collect();
@@ -100,7 +94,7 @@ fn a_fibre_moves_to_another_cluster_and_back() {
                     for cluster in clusters.iter().chain([rt.main_cluster()]) {
                         migrate_to(cluster).unwrap();
                         assert_eq!(Cluster::current().as_ref(), Some(cluster));
-                        assert!(thread_name().starts_with(cluster.name()));
+                        assert!(kernel_thread_name().starts_with(cluster.name()));
                         // All blocking calls work on the new cluster.
                         match round % 4 {
                             0 => sinew::yield_now(),
@@ -280,7 +274,7 @@ fn ask_each<T: Send + 'static>(
                 // Each fibre keeps its processor until every processor has one.
                 begun.fetch_add(1, Ordering::Relaxed);
                 happens_while_spinning(Duration::from_secs(20), || begun.load(Ordering::Relaxed) == count);
-                (thread_name(), question())
+                (kernel_thread_name(), question())
             })
         })
         .collect();

@@ -35,9 +35,13 @@ fn two_clusters(processors: usize) -> (Runtime, [Cluster; 2]) {
 }
 
 /// Returns the number of this kernel thread from a thread-local variable. Never inlined, and
-/// returns a value: code that may continue on another thread must read it like this.
+/// returns a value: code that may continue on another thread must read it like this. If the variable is the fibre's own,
+/// returns the kernel's number of the thread.
 #[inline(never)]
 fn thread_number() -> usize {
+    if std::env::var_os("SINEW_OWN_THREAD_LOCALS").is_some_and(|value| value == "1") {
+        return rustix::thread::gettid().as_raw_nonzero().get() as usize;
+    }
     static LAST: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static NUMBER: usize = LAST.fetch_add(1, Ordering::Relaxed) + 1);
     black_box(NUMBER.with(|number| *number))

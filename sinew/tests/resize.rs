@@ -2,7 +2,9 @@
 
 mod fixture;
 
-use fixture::{Random, SOON, everywhere, happens_within, kernel_thread, let_others_wait, wait_until, wherever};
+use fixture::{
+    Random, SOON, everywhere, happens_within, kernel_thread, kernel_thread_name, let_others_wait, wait_until, wherever,
+};
 use sinew::sched::ProcessorId;
 use sinew::{Cluster, FibreBuilder, ResizeError, Runtime, pinned};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -10,9 +12,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Returns the processor that runs the caller at this moment. It serves its cluster.
-#[inline(never)]
 fn my_processor() -> ProcessorId {
-    let name = std::thread::current().name().unwrap().to_owned();
+    let name = kernel_thread_name();
     let index: usize = name.rsplit_once('-').unwrap().1.parse().unwrap();
     let serving = Cluster::current().unwrap().processor_ids();
     serving.into_iter().find(|id| id.index() == index).unwrap()

@@ -125,7 +125,11 @@ pub(crate) struct Identities {
 }
 
 impl Identities {
+    /// Makes the pool of the calling processor.
     pub(crate) fn new(libc: &'static Libc) -> Identities {
+        // The C library's allocator makes what it keeps for the kernel thread, so that fibres can borrow it.
+        // SAFETY: what is allocated is freed.
+        unsafe { libc::free(std::hint::black_box(libc::malloc(1))) };
         Identities { libc, free: RefCell::new(Vec::new()) }
     }
 
