@@ -12,8 +12,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, transmute_copy};
 use std::ptr::NonNull;
 
-/// The versions with which all tests have passed.
-const CHECKED: &[&str] = &["2.36", "2.41"];
+/// The versions with which all tests have passed, each with what [`Libc::beginning`] is there.
+const CHECKED: &[(&str, bool)] = &[("2.36", true), ("2.41", false), ("2.43", false), ("2.44", false)];
+
+/// Why other versions are refused.
+const UNCHECKED: Refusal = "this version of the GNU C library has not been checked (2.36, 2.41, 2.43 and 2.44 have)";
 
 /// Why fibres cannot have identities here.
 pub(crate) type Refusal = &'static str;
@@ -46,6 +49,11 @@ struct Value {
 pub(crate) struct Libc {
     allocate: unsafe extern "C" fn(*mut u8) -> *mut u8,
     initialise: unsafe extern "C" fn(*mut u8, bool) -> *mut u8,
+    /// What `initialise` is told of a thread that begins. First the argument meant that variables of all namespaces
+    /// are to be initialised. Later versions ask whether this is the first thread of the process. With that they
+    /// would leave out the other namespaces, and would believe that a library which is being loaded has initialised
+    /// its variables in all threads.
+    beginning: bool,
     deallocate: unsafe extern "C" fn(*mut u8, bool),
     call_destructors: unsafe extern "C" fn(),
     begin_characters: unsafe extern "C" fn(),
@@ -111,9 +119,8 @@ impl Libc {
         }
         // SAFETY: returns a string that stays.
         let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
-        if !CHECKED.iter().any(|checked| version.to_str() == Ok(*checked)) {
-            return Err("this version of the GNU C library has not been checked (2.36 and 2.41 have)");
-        }
+        let checked = CHECKED.iter().find(|(checked, _)| version.to_str() == Ok(checked));
+        let &(_, beginning) = checked.ok_or(UNCHECKED)?;
         let get_size: unsafe extern "C" fn(*mut usize, *mut usize) = private(c"_dl_get_tls_static_info")?;
         let (mut size, mut align) = (0, 0);
         // SAFETY: it writes the two numbers.
@@ -134,6 +141,7 @@ impl Libc {
         let learnt = Libc {
             allocate: private(c"_dl_allocate_tls")?,
             initialise: private(c"_dl_allocate_tls_init")?,
+            beginning,
             deallocate: private(c"_dl_deallocate_tls")?,
             call_destructors: private(c"__call_tls_dtors")?,
             begin_characters: private(c"__ctype_init")?,
@@ -161,6 +169,15 @@ impl Libc {
         let ends =
             [self.thread, self.list + 8, self.robust + 16, self.values + 8, self.parts + 8 * PARTS, self.resolver.1];
         if !ends.iter().all(|end| *end < self.record) || self.record > self.size || !self.align.is_power_of_two() {
+            return false;
+        }
+        // What lies among the variables: the words of the allocator are searched for in the last of them.
+        let (first, length) = self.variables;
+        let variables = [(self.resolver.0, 8), (self.sequences, 8), (first, length as isize)];
+        let is_inside = |(start, length): &(isize, isize)| {
+            -(self.before() as isize) <= *start && *start + *length <= self.record as isize
+        };
+        if !variables.iter().all(is_inside) {
             return false;
         }
         let word = |offset: usize| {
@@ -271,7 +288,7 @@ impl Libc {
             word(self.robust).write(address + self.robust);
             word(self.robust - 8).write(address + self.robust);
             word(self.parts).write(address + self.values);
-            (self.initialise)(pointer, true);
+            (self.initialise)(pointer, self.beginning);
             pointer.offset(self.resolver.0).cast::<usize>().write(address + self.resolver.1);
             // The CPU's number: not known, so the library asks the kernel.
             pointer.offset(self.sequences).cast::<[i32; 2]>().write([0, -2]);
@@ -425,4 +442,15 @@ fn variables(own: *mut u8) -> Result<(isize, usize), Refusal> {
     let end = start + length;
     let start = start.next_multiple_of(size_of::<usize>());
     Ok((start as isize - own.addr() as isize, end.saturating_sub(start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHECKED, UNCHECKED};
+
+    #[test]
+    fn a_refusal_names_the_versions_that_were_checked() {
+        assert!(CHECKED.iter().all(|(version, _)| UNCHECKED.contains(version)));
+        assert_eq!(UNCHECKED.matches("2.").count(), CHECKED.len());
+    }
 }
