@@ -35,6 +35,12 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
+/// Returns the kernel's number of the calling thread.
+pub fn thread_number() -> usize {
+    // SAFETY: takes nothing, and always succeeds.
+    unsafe { libc::gettid() as usize }
+}
+
 /// Lets this process end when its parent ends, also after `exec`.
 pub fn end_with_parent(parent: u32) -> io::Result<()> {
     // SAFETY: takes a number.

@@ -8,14 +8,13 @@
 //! After the window an [`Audit`] can follow, which finds the share of *void*
 //! operations: those that were meant to let other strands run, and did not.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::case::Reading;
-use crate::kernel::cpu_time;
+use crate::kernel::{cpu_time, thread_number};
 
 const LONGEST_WARM_UP: Duration = Duration::from_millis(50);
 const LONGEST_AUDIT: Duration = Duration::from_millis(30);
@@ -256,17 +255,14 @@ impl Tally {
     }
 }
 
-thread_local! {
-    static RAN_LAST: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
 /// Returns the strand that called this last on the calling kernel thread.
 ///
-/// Never inlined and returning a value: a caller that was suspended and moved
-/// must not use the address of another thread's variable.
-#[inline(never)]
+/// Not by a thread-local variable: that may be the strand's own. Kernel threads of a run have numbers that follow each
+/// other, so each has a place of its own here.
 fn ran_last(strand: usize) -> Option<usize> {
-    RAN_LAST.with(|last| last.replace(Some(strand)))
+    static LAST: [AtomicUsize; 4096] = [const { AtomicUsize::new(usize::MAX) }; 4096];
+    let last = LAST[thread_number() % LAST.len()].swap(strand, Relaxed);
+    (last != usize::MAX).then_some(last)
 }
 
 #[cfg(test)]

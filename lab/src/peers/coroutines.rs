@@ -32,8 +32,7 @@ impl Coroutines {
 fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
     // SAFETY: may asks that a coroutine keep no thread-local variable across a
     // suspension and not outgrow its stack. The bodies here are a few frames
-    // deep, and `window::ran_last` is the only thread-local they touch, inside
-    // one call that is never inlined.
+    // deep, and touch none.
     unsafe { coroutine::spawn(body) }
 }
 

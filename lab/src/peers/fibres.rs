@@ -58,9 +58,7 @@ impl Fibres {
             DEFAULT => staying,
             THREADS => staying.own_thread_locals(),
             // SAFETY: no fibre of the lab keeps anything that belongs to a kernel
-            // thread across a suspension. The only thread-local variable, that of
-            // `window::ran_last`, is read and written inside one call that is never
-            // inlined and returns a plain number.
+            // thread across a suspension, nor uses a thread-local variable.
             _ => unsafe { staying.migrating() },
         };
         let runtime = chosen.build().expect("a runtime");

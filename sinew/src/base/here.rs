@@ -1,5 +1,5 @@
-//! Three words of each thread: the processor that it is, the stack of the fibre that it runs, and the kernel thread
-//! below it if it is a fibre with an [identity](crate::identity) of its own.
+//! Words of each thread: the processor that it is, the stack of the fibre that it runs, and the kernel thread below it if
+//! it is a fibre with an [identity](crate::identity) of its own.
 //!
 //! A fibre may continue on another kernel thread after any suspension. Compilers do not know that. They
 //! compute the address of a `thread_local!` variable once in a function, keep it across the suspension,
@@ -41,6 +41,9 @@ pub(crate) struct Words {
     pub(crate) processor: *const (),
     pub(crate) stack: *mut (),
     pub(crate) thread: usize,
+    /// The processor that has written the words of a fibre's identity, by a number that is never used again; 0 if none
+    /// has.
+    pub(crate) writer: usize,
 }
 
 /// Returns the distance of the words from the address that thread-local variables are relative to.
@@ -73,7 +76,7 @@ const THREAD: usize = 16;
 mod words {
     use std::arch::{asm, global_asm};
 
-    // The three words, zero in a new thread. The name has the version, because two versions of the
+    // The words, zero in a new thread. The name has the version, because two versions of the
     // crate may be linked into one program.
     macro_rules! symbol {
         () => {
@@ -86,9 +89,9 @@ mod words {
         ".p2align 4",
         concat!(".globl ", symbol!()),
         concat!(".type ", symbol!(), ",@object"),
-        concat!(".size ", symbol!(), ", 24"),
+        concat!(".size ", symbol!(), ", 32"),
         concat!(symbol!(), ":"),
-        ".zero 24",
+        ".zero 32",
         ".popsection",
     );
 
@@ -159,7 +162,7 @@ mod words {
     use std::cell::Cell;
     use std::hint::black_box;
 
-    thread_local!(static WORDS: [Cell<usize>; 3] = const { [const { Cell::new(0) }; 3] });
+    thread_local!(static WORDS: [Cell<usize>; 4] = const { [const { Cell::new(0) }; 4] });
 
     #[inline(never)]
     pub(super) fn read<const OFFSET: usize>() -> usize {

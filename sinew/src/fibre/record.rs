@@ -317,7 +317,7 @@ impl Record {
     pub(crate) fn run_with_identity(strand: &Strand, processor: &Processor, identities: &Identities) -> After {
         Record::run_by(strand, processor, |stack| {
             // SAFETY: `begin_here` gives one to each fibre of such a processor, and fibres stay in their runtime.
-            unsafe { stack.resume_with_identity(strand, identities.libc()) }
+            unsafe { stack.resume_with_identity(strand, identities) }
         })
     }
 

@@ -35,7 +35,7 @@ impl Identity {
         unreachable!("there are no identities")
     }
 
-    pub(crate) fn lend_to<R>(self, _: &Libc, _: *mut (), _: impl FnOnce() -> R) -> R {
+    pub(crate) fn lend_to<R>(self, _: &Identities, _: *mut (), _: impl FnOnce() -> R) -> R {
         match self.0 {}
     }
 }

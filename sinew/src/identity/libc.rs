@@ -306,11 +306,24 @@ impl Libc {
         for _ in 0..ROUNDS {
             // SAFETY: the library calls it at the end of each thread.
             unsafe { (self.call_destructors)() };
-            if !self.drop_values() {
+            if !self.has_values() || !self.drop_values() {
                 break;
             }
         }
-        self.free_parts();
+        if self.has_values() {
+            self.free_parts();
+        }
+    }
+
+    /// Says whether there may be values for keys. Most fibres have none: this looks at all places without a branch.
+    fn has_values(&self) -> bool {
+        let own = base::present();
+        // SAFETY: both are in the record.
+        let (values, parts) = unsafe {
+            (&*own.add(self.values).cast::<[Value; KEYS_IN_PART]>(), &*own.add(self.parts).cast::<[usize; PARTS]>())
+        };
+        let values = values.iter().fold(0, |any, value| any | value.value.addr());
+        parts[1..].iter().fold(values, |any, part| any | part) != 0
     }
 
     /// Drops the values for keys. Returns whether there was one.

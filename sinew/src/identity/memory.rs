@@ -8,7 +8,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The largest number of free identities that a processor keeps. It exchanges half of them with the shared pool at
@@ -121,6 +121,8 @@ fn pool() -> MutexGuard<'static, Vec<Identity>> {
 /// A processor's own pool of identities. Owner: the processor.
 pub(crate) struct Identities {
     libc: &'static Libc,
+    /// No other pool has, had or will have it.
+    number: usize,
     free: RefCell<Vec<Identity>>,
 }
 
@@ -130,7 +132,14 @@ impl Identities {
         // The C library's allocator makes what it keeps for the kernel thread, so that fibres can borrow it.
         // SAFETY: what is allocated is freed.
         unsafe { libc::free(std::hint::black_box(libc::malloc(1))) };
-        Identities { libc, free: RefCell::new(Vec::new()) }
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        let number = LAST.fetch_add(1, Relaxed) + 1;
+        Identities { libc, number, free: RefCell::new(Vec::new()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn number(&self) -> usize {
+        self.number
     }
 
     pub(crate) fn libc(&self) -> &'static Libc {

@@ -23,16 +23,18 @@ pub(crate) fn learn() -> Result<&'static Libc, Refusal> {
 }
 
 impl Identity {
-    /// Calls `f`, which resumes a fibre, with this identity as the present one. `stack` is the fibre's. By a processor.
+    /// Calls `f`, which resumes a fibre, with this identity as the present one. `stack` is the fibre's. By the processor
+    /// that the pool belongs to.
     ///
     /// The identity is the fibre's alone: nobody else runs with it. `f` comes back on the same kernel thread, when the
     /// fibre is suspended or has ended.
     #[inline(always)]
-    pub(crate) fn lend_to<R>(self, libc: &Libc, stack: *mut (), f: impl FnOnce() -> R) -> R {
+    pub(crate) fn lend_to<R>(self, pool: &Identities, stack: *mut (), f: impl FnOnce() -> R) -> R {
         let own = base::present();
         // SAFETY: nobody runs with the identity, so the words are ours.
-        unsafe { self.words().write(here::Words { processor: here::processor(), stack, thread: own.addr() }) };
-        self.borrow_allocator(libc);
+        if unsafe { (*self.words()).writer } != pool.number() {
+            self.settle_in(pool, stack);
+        }
         // SAFETY: the identity is whole, and ours until the fibre gives up the processor. `f` only switches to the
         // fibre's stack and back.
         unsafe { base::change_to(self.pointer()) };
@@ -40,6 +42,15 @@ impl Identity {
         // SAFETY: it was the present one before, and is this kernel thread's.
         unsafe { base::change_to(own) };
         result
+    }
+
+    /// Writes what a fibre has to know of the kernel thread below it. It is there already if the fibre ran here last.
+    #[inline(never)]
+    fn settle_in(self, pool: &Identities, stack: *mut ()) {
+        let (processor, thread) = (here::processor(), base::present().addr());
+        // SAFETY: as in `lend_to`.
+        unsafe { self.words().write(here::Words { processor, stack, thread, writer: pool.number() }) };
+        self.borrow_allocator(pool.libc());
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::arena::{self, PAGE, Slot};
 use crate::base::{describe, here, peek};
-use crate::identity::{Identity, Libc};
+use crate::identity::{Identities, Identity};
 use crate::strand::{After, Strand};
 use corosensei::stack::StackPointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -164,10 +164,10 @@ impl Stack {
     /// # Safety
     /// The strand [began](Stack::begin) with one.
     #[inline(always)]
-    pub(crate) unsafe fn resume_with_identity(self, strand: &Strand, libc: &Libc) -> After {
+    pub(crate) unsafe fn resume_with_identity(self, strand: &Strand, pool: &Identities) -> After {
         // SAFETY: by the contract.
         let identity = unsafe { self.identity() };
-        self.resume_by(strand, |body| identity.lend_to(libc, self.into_raw(), || body.resume(())))
+        self.resume_by(strand, |body| identity.lend_to(pool, self.into_raw(), || body.resume(())))
     }
 
     #[inline(always)]
