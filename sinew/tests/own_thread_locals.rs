@@ -11,6 +11,7 @@ use fixture::rerun::Rerun;
 use fixture::{Scratch, wait_until};
 use sinew::{BuildError, Builder, Cluster, Runtime, migrate_to};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -526,6 +527,18 @@ fn resident() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
 }
 
+/// Makes the C library allocate what it frees when a thread ends.
+fn use_what_c_keeps_for_a_thread() {
+    // std asks for random numbers once in a thread.
+    hint::black_box(HashMap::<u32, u32>::new());
+    // SAFETY: calls that a thread may make.
+    unsafe {
+        assert!(!libc::strerror(1_000_000).is_null());
+        assert!(libc::dlsym(libc::RTLD_DEFAULT, c"there_is_no_such_symbol".as_ptr()).is_null());
+        libc::res_init();
+    }
+}
+
 #[test]
 fn nothing_is_left_of_a_hundred_thousand_fibres() {
     let rerun = Rerun::new();
@@ -538,6 +551,7 @@ fn nothing_is_left_of_a_hundred_thousand_fibres() {
                             sinew::spawn(move || {
                                 LAZY.with_borrow_mut(|lazy| lazy.extend(0..100));
                                 let text = hint::black_box(vec![own; 100 + own]);
+                                use_what_c_keeps_for_a_thread();
                                 let id = thread::current().id();
                                 sinew::yield_now();
                                 assert_eq!(thread::current().id(), id);

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::base::call_with;
-use super::libc::{Libc, MOST_SHARED, Refusal};
+use super::libc::{Libc, Refusal, allocate, randomise};
 use super::memory::Identity;
 use super::setxid;
 use crate::base::fallback::{Facility, denied};
@@ -20,7 +20,8 @@ pub(super) fn learn() -> Result<Libc, Refusal> {
     // On a thread that the C library has begun as any other. The first one of a process is set up differently.
     let trial = std::thread::Builder::new().name("sinew-trial".to_owned()).spawn(|| {
         let mut libc = Libc::learn()?;
-        find_allocator(&mut libc)?;
+        Libc::prepare_lender();
+        find_shared(&mut libc)?;
         try_out(&libc)?;
         setxid::install();
         Ok(libc)
@@ -32,33 +33,31 @@ fn make(libc: &Libc) -> Result<Identity, Refusal> {
     Identity::make(libc).ok_or("there is no memory for thread-local variables")
 }
 
-/// Finds the words in which the C library's allocator keeps what belongs to a thread: those that change when a new
-/// identity allocates for the first time. A program with another allocator has none.
-fn find_allocator(libc: &mut Libc) -> Result<(), Refusal> {
+/// Finds the words in which the C library's allocator and its source of random numbers keep what belongs to a thread:
+/// those that change when a new identity uses them for the first time. The allocator's are variables. A program with
+/// another allocator has none; that one's values for keys in the record are not borrowed. The word for random numbers
+/// is in the record. Older libraries and kernels have none.
+fn find_shared(libc: &mut Libc) -> Result<(), Refusal> {
+    type Words = unsafe fn(&Libc, *const u8) -> Vec<(isize, usize)>;
+    type Use = fn(&mut ());
+    let uses: [(Words, Use); 2] = [(Libc::own_variables, |()| allocate()), (Libc::own_record, |()| randomise())];
     // Not freed: the allocator's cache of this identity would be lost with it. It is the only one.
     let identity = make(libc)?;
     identity.renew(libc);
-    // SAFETY: it is ours, and nobody runs with it.
-    let before = unsafe { libc.own_variables(identity.pointer()) };
-    // SAFETY: it is whole and ours, and `allocate` comes back.
-    unsafe { call_with(identity, allocate, &mut ()) };
-    // SAFETY: as above.
-    let after = unsafe { libc.own_variables(identity.pointer()) };
-    let mut changed = before.iter().zip(&after).filter(|(before, after)| before != after).map(|(before, _)| before.0);
-    for (place, offset) in libc.shared.iter_mut().zip(changed.by_ref()) {
-        *place = offset;
-        libc.shares += 1;
+    for (words, call) in uses {
+        // SAFETY: it is ours, and nobody runs with it.
+        let before = unsafe { words(libc, identity.pointer()) };
+        // SAFETY: it is whole and ours, and `call` comes back.
+        unsafe { call_with(identity, call, &mut ()) };
+        // SAFETY: as above.
+        let after = unsafe { words(libc, identity.pointer()) };
+        for ((offset, _), _) in before.iter().zip(&after).filter(|(before, after)| before != after) {
+            let place = libc.shared.get_mut(libc.shares);
+            *place.ok_or("the C library keeps more for a thread than was expected")? = *offset;
+            libc.shares += 1;
+        }
     }
-    const { assert!(MOST_SHARED > 2) };
-    if changed.next().is_some() { Err("the allocator keeps more for a thread than was expected") } else { Ok(()) }
-}
-
-/// Allocates and frees by the C library.
-fn allocate(_: &mut ()) {
-    for size in [24, 24, 200, 5000] {
-        // SAFETY: what is allocated is freed.
-        unsafe { libc::free(std::hint::black_box(libc::malloc(size))) };
-    }
+    Ok(())
 }
 
 /// The destructors that were called.
@@ -82,7 +81,7 @@ fn try_out(libc: &Libc) -> Result<(), Refusal> {
     struct Trial<'a>(&'a Libc, bool);
     fn live(trial: &mut Trial<'_>) {
         trial.0.begin();
-        allocate(&mut ());
+        Libc::prepare_lender();
         // SAFETY: the address is this identity's.
         let errno = unsafe { &mut *libc::__errno_location() };
         // SAFETY: the string ends; characters have a class.
@@ -104,20 +103,13 @@ fn try_out(libc: &Libc) -> Result<(), Refusal> {
     let identity = make(libc)?;
     for round in 1..=2 {
         identity.renew(libc);
-        identity.borrow_allocator(libc);
-        // SAFETY: it is ours.
-        let before = unsafe { libc.own_variables(identity.pointer()) };
+        identity.borrow_shared(libc);
+        let lent = identity.shared(libc);
         let mut trial = Trial(libc, false);
         // SAFETY: it is whole and ours, and `live` comes back.
         unsafe { call_with(identity, live, &mut trial) };
-        // SAFETY: it is ours.
-        let after = unsafe { libc.own_variables(identity.pointer()) };
-        let is_same = |offset: &isize| {
-            let word = |words: &[(isize, usize)]| words.iter().find(|(known, _)| known == offset).map(|word| word.1);
-            word(&before) == word(&after)
-        };
-        if !libc.shared[..libc.shares].iter().all(is_same) {
-            return Err("the allocator does not keep what it was lent");
+        if identity.shared(libc) != lent {
+            return Err("the C library does not keep what it was lent");
         }
         // SAFETY: the address is this thread's.
         let errno = unsafe { *libc::__errno_location() };

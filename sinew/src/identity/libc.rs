@@ -27,8 +27,11 @@ const KEYS_IN_PART: usize = 32;
 /// The number of parts.
 const PARTS: usize = 32;
 
-/// The words of the allocator in an identity: more would mean that something else was found.
-pub(super) const MOST_SHARED: usize = 3;
+/// The largest number of words that an identity borrows: more would mean that something else was found.
+const MOST_SHARED: usize = 4;
+
+/// A number that is neither an error's nor a signal's: the library makes up a text, and keeps it for the thread.
+const UNKNOWN: c_int = 1_000_000;
 
 /// An entry of the library's table of keys.
 #[repr(C)]
@@ -57,6 +60,7 @@ pub(crate) struct Libc {
     deallocate: unsafe extern "C" fn(*mut u8, bool),
     call_destructors: unsafe extern "C" fn(),
     begin_characters: unsafe extern "C" fn(),
+    close_resolver: unsafe extern "C" fn(*mut u8, bool),
     keys: *const Key,
     /// The size of an identity, and its alignment: thread-local variables, then the record.
     pub(super) size: usize,
@@ -78,7 +82,9 @@ pub(crate) struct Libc {
     sequences: isize,
     /// The thread-local variables of the C library, and their length.
     variables: (isize, usize),
-    /// The allocator's words: an identity borrows those of the kernel thread.
+    /// The words with the last text that the library made up for an error, and for a signal.
+    texts: [usize; 2],
+    /// The words of the allocator and of the source of random numbers: an identity borrows those of the kernel thread.
     pub(super) shared: [isize; MOST_SHARED],
     pub(super) shares: usize,
 }
@@ -145,6 +151,7 @@ impl Libc {
             deallocate: private(c"_dl_deallocate_tls")?,
             call_destructors: private(c"__call_tls_dtors")?,
             begin_characters: private(c"__ctype_init")?,
+            close_resolver: private(c"__res_iclose")?,
             keys: private(c"__pthread_keys")?,
             size,
             align,
@@ -157,6 +164,7 @@ impl Libc {
             resolver,
             sequences: sequences()?,
             variables: variables(own)?,
+            texts: texts(own, record)?,
             shared: [0; MOST_SHARED],
             shares: 0,
         };
@@ -306,6 +314,8 @@ impl Libc {
         for _ in 0..ROUNDS {
             // SAFETY: the library calls it at the end of each thread.
             unsafe { (self.call_destructors)() };
+            // Before the values: an allocator may have one, and would begin anew if it were called after its destructor.
+            self.free_rest();
             if !self.has_values() || !self.drop_values() {
                 break;
             }
@@ -373,21 +383,83 @@ impl Libc {
         }
     }
 
+    /// Frees what the library would free at the end of a thread, by a function that it does not export.
+    fn free_rest(&self) {
+        const IS_OPEN: usize = 1;
+        let own = base::present();
+        // SAFETY: the resolver's state, whose layout is public, and the words of texts are in the record. A text was
+        // allocated by the library, which allocates a new one when the word is null.
+        unsafe {
+            // A message that was returned is freed by the next call.
+            while !libc::dlerror().is_null() {}
+            let resolver = own.add(self.resolver.1);
+            if resolver.add(RESOLVER_OPTIONS).cast::<usize>().read() & IS_OPEN != 0 {
+                (self.close_resolver)(resolver, true);
+            }
+            for text in self.texts {
+                let text = own.add(text).cast::<*mut c_void>().replace(std::ptr::null_mut());
+                if !text.is_null() {
+                    libc::free(text);
+                }
+            }
+        }
+    }
+
+    /// Lets the library set up, for the present thread, what it keeps from the first use on and identities borrow: the
+    /// allocator's cache, and the state of random numbers.
+    pub(super) fn prepare_lender() {
+        allocate();
+        randomise();
+    }
+
     /// Returns the words of the C library's own thread-local variables in an identity, with their offsets.
     ///
     /// # Safety
     /// The identity exists, and nobody else runs with it.
     pub(super) unsafe fn own_variables(&self, pointer: *const u8) -> Vec<(isize, usize)> {
         let (start, length) = self.variables;
-        let offsets = (0..length / size_of::<usize>()).map(|number| start + (number * size_of::<usize>()) as isize);
         // SAFETY: by the contract; the variables are words, or parts of them.
-        offsets.map(|offset| (offset, unsafe { pointer.offset(offset).cast::<usize>().read_volatile() })).collect()
+        unsafe { words(pointer, start, length) }
+    }
+
+    /// As [`own_variables`](Libc::own_variables), of the record.
+    ///
+    /// # Safety
+    /// As above.
+    pub(super) unsafe fn own_record(&self, pointer: *const u8) -> Vec<(isize, usize)> {
+        // SAFETY: by the contract.
+        unsafe { words(pointer, 0, self.record) }
     }
 
     /// Returns the offset of the identity within its memory.
     pub(super) fn before(&self) -> usize {
         self.size - self.record
     }
+}
+
+/// Returns the whole words of a part of an identity, with their offsets.
+///
+/// # Safety
+/// The part is within the identity, and nobody else runs with it.
+unsafe fn words(pointer: *const u8, start: isize, length: usize) -> Vec<(isize, usize)> {
+    let offsets = (0..length / size_of::<usize>()).map(|number| start + (number * size_of::<usize>()) as isize);
+    // SAFETY: by the contract.
+    offsets.map(|offset| (offset, unsafe { pointer.offset(offset).cast::<usize>().read_volatile() })).collect()
+}
+
+/// Allocates and frees by the C library, or the allocator that replaces its own.
+pub(super) fn allocate() {
+    for size in [24, 24, 200, 5000] {
+        // SAFETY: what is allocated is freed.
+        unsafe { libc::free(std::hint::black_box(libc::malloc(size))) };
+    }
+}
+
+/// Asks for a random number.
+pub(super) fn randomise() {
+    let mut random = [0u8; 8];
+    // SAFETY: it writes the bytes, or none.
+    unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), libc::GRND_NONBLOCK) };
 }
 
 /// The fields of the record that the ABI of x86-64 has: the table of variables, the record itself.
@@ -399,6 +471,9 @@ const SAME: std::ops::Range<usize> = 0x18..0x38;
 
 /// ... and what the CPU checks; bit 1: a shadow stack.
 const SHADOW_STACK: usize = 0x48;
+
+/// The resolver's options in its state, after two numbers.
+const RESOLVER_OPTIONS: usize = 8;
 
 /// The number of times that destructors are called which leave new values. As POSIX has it.
 const ROUNDS: usize = 4;
@@ -412,6 +487,25 @@ fn robust_list() -> Result<usize, Refusal> {
         0 => Ok(unsafe { head.assume_init() }),
         _ => Err("the kernel does not tell the list of robust mutexes"),
     }
+}
+
+/// Returns where the record has the texts that the library made up last: in this kernel thread, which frees them.
+fn texts(own: *mut u8, record: usize) -> Result<[usize; 2], Refusal> {
+    unsafe extern "C" {
+        fn strsignal(signal: c_int) -> *mut c_char;
+    }
+    // SAFETY: the texts stay until the next call.
+    let texts = unsafe { [libc::strerror(UNKNOWN), strsignal(UNKNOWN)] };
+    let find = |text: *mut c_char| {
+        // SAFETY: within the record of this thread.
+        let word = |offset: &usize| unsafe { own.add(*offset).cast::<*mut c_char>().read_volatile() };
+        (0..record).step_by(size_of::<usize>()).find(|offset| word(offset) == text && !text.is_null())
+    };
+    let found = texts.map(find);
+    let [Some(error), Some(signal)] = found else {
+        return Err("the C library keeps texts elsewhere than was expected");
+    };
+    Ok([error, signal])
 }
 
 /// Returns the offset of the area for restartable sequences.

@@ -98,9 +98,16 @@ impl Identity {
         unsafe { self.pointer().offset(crate::base::here::offset()).cast() }
     }
 
-    /// Copies the allocator's words from the present identity.
+    /// Returns the words that are borrowed. Nobody runs with the identity.
+    pub(super) fn shared(self, libc: &Libc) -> Vec<usize> {
+        let offsets = libc.shared[..libc.shares].iter();
+        // SAFETY: the words are in the identity.
+        offsets.map(|offset| unsafe { self.pointer().offset(*offset).cast::<usize>().read_volatile() }).collect()
+    }
+
+    /// Copies the words that are borrowed from the present identity.
     #[inline(always)]
-    pub(super) fn borrow_allocator(self, libc: &Libc) {
+    pub(super) fn borrow_shared(self, libc: &Libc) {
         let present = base::present();
         for offset in &libc.shared[..libc.shares] {
             // SAFETY: the words are among the thread-local variables of both. Nobody runs with this one.
@@ -127,14 +134,11 @@ pub(crate) struct Identities {
 }
 
 impl Identities {
-    /// Makes the pool of the calling processor.
+    /// Makes the pool of a processor, on its kernel thread.
     pub(crate) fn new(libc: &'static Libc) -> Identities {
-        // The C library's allocator makes what it keeps for the kernel thread, so that fibres can borrow it.
-        // SAFETY: what is allocated is freed.
-        unsafe { libc::free(std::hint::black_box(libc::malloc(1))) };
         static LAST: AtomicUsize = AtomicUsize::new(0);
-        let number = LAST.fetch_add(1, Relaxed) + 1;
-        Identities { libc, number, free: RefCell::new(Vec::new()) }
+        Libc::prepare_lender();
+        Identities { libc, number: LAST.fetch_add(1, Relaxed) + 1, free: RefCell::new(Vec::new()) }
     }
 
     #[inline(always)]

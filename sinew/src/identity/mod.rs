@@ -50,7 +50,7 @@ impl Identity {
         let (processor, thread) = (here::processor(), base::present().addr());
         // SAFETY: as in `lend_to`.
         unsafe { self.words().write(here::Words { processor, stack, thread, writer: pool.number() }) };
-        self.borrow_allocator(pool.libc());
+        self.borrow_shared(pool.libc());
     }
 }
 
