@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Learns what there is to know, and tries it.
 ///
 /// # Errors
-/// What is missing, or does not work.
+/// Says what is missing, or does not work.
 pub(super) fn learn() -> Result<Libc, Refusal> {
     if denied(Facility::OwnThreadLocals) {
         return Err("`SINEW_WITHOUT` forbids them");

@@ -1,4 +1,4 @@
-//! What is known of the C library: how it makes the identity of a thread, and where things are in it.
+//! Knowledge of the C library: how it makes the identity of a thread, and where things are in it.
 //!
 //! Nothing here is a number that somebody has looked up. The library exports functions for its own use, the offsets
 //! in its record of a thread for debuggers (`_thread_db_*`), and the place of the area for restartable sequences.
@@ -48,7 +48,7 @@ struct Value {
     value: *mut c_void,
 }
 
-/// What is known of the C library. Offsets are from the address of an identity, where the library's record begins.
+/// Knowledge of the C library. Offsets are from the address of an identity, where the library's record begins.
 pub(crate) struct Libc {
     allocate: unsafe extern "C" fn(*mut u8) -> *mut u8,
     initialise: unsafe extern "C" fn(*mut u8, bool) -> *mut u8,
@@ -116,7 +116,7 @@ impl Libc {
     /// Finds out what there is to know, in the calling kernel thread, which is not the first one of the process.
     ///
     /// # Errors
-    /// What is missing.
+    /// Says what is missing.
     pub(super) fn learn() -> Result<Libc, Refusal> {
         const FSGSBASE: u64 = 1 << 1;
         // SAFETY: always safe.
@@ -179,7 +179,7 @@ impl Libc {
         if !ends.iter().all(|end| *end < self.record) || self.record > self.size || !self.align.is_power_of_two() {
             return false;
         }
-        // What lies among the variables: the words of the allocator are searched for in the last of them.
+        // These places lie among the variables. The words of the allocator are searched for in the last one.
         let (first, length) = self.variables;
         let variables = [(self.resolver.0, 8), (self.sequences, 8), (first, length as isize)];
         let is_inside = |(start, length): &(isize, isize)| {
