@@ -238,7 +238,7 @@ fn ten_thousand_sleepers_wake_in_about_the_order_of_their_deadlines() {
     const ATTEMPTS: u32 = 10;
     everywhere(|rt, setup| {
         let out_of_order = || {
-            let woken: Arc<Mutex<Vec<(rustix::thread::Pid, Instant)>>> = Arc::default();
+            let woken: Arc<Mutex<Vec<(i32, Instant)>>> = Arc::default();
             let sleepers: Vec<_> = (0..SLEEPERS)
                 .map(|n| {
                     let woken = Arc::clone(&woken);
