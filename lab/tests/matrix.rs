@@ -28,7 +28,7 @@ const CANNOT: [(&str, &str); 10] = [
 ];
 
 /// Sinew's fibres, which some experiments are made for.
-const FIBRES: [&str; 4] = ["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"];
+const FIBRES: [&str; 5] = ["sinew/default", "sinew/fair", "sinew/threads", "sinew/inverted", "sinew/shared"];
 
 /// Peers that are servers only, and the experiments that have them.
 const SERVERS: [(&str, &[&str]); 19] = [
@@ -324,7 +324,7 @@ fn the_sinew_commands_servers_are_measured_where_they_are_built() {
 
 /// Variants that only some peers have, and that are not the first.
 const ONLY_SOME: [(&str, &str, &[&str]); 10] = [
-    ("cycle", "mixed", &["sinew/default", "sinew/fair", "sinew/inverted", "sinew/shared"]),
+    ("cycle", "mixed", &FIBRES),
     ("uncontended", "thread", &["sinew/default", "sinew/fair"]),
     ("memory", "bare", &["sinew/tasks", "tokio"]),
     ("waiters", "cancelled-50000", &["sinew/default", "sinew/fair", "sinew/tasks", "tokio"]),
