@@ -14,7 +14,7 @@ const DOUBTFUL: u64 = 64;
 /// The same in a process that stands still: the largest number of slots of an entry.
 const BEING_WRITTEN: u64 = 2;
 
-/// What a processor did, as its ring has it. Times are in cycles.
+/// An event of a processor, as its ring has it. Times are in cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The number of its slot. They are counted from the first one that was ever written.

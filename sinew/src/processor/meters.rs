@@ -1,4 +1,4 @@
-//! What a processor counts. The [essay](crate::processor) says why it is cheap.
+//! The counters of a processor. The [essay](crate::processor) says why it is cheap.
 
 use super::Processor;
 use super::drain::Tally;
@@ -209,7 +209,7 @@ fn bucket_of(us: u64) -> usize {
     ((u64::BITS - us.leading_zeros()) as usize).min(WAIT_BUCKETS - 1)
 }
 
-/// What a processor has counted since it last added up. Owner: the processor.
+/// The counts of a processor since it last added up. Owner: the processor.
 #[derive(Default)]
 pub(super) struct Pending {
     stops: Cell<u32>,

@@ -32,7 +32,7 @@ const SLOTS_PER_TIME: u64 = 128;
 /// "sinewrec", as a number.
 const MAGIC: u64 = u64::from_le_bytes(*b"sinewrec");
 
-/// What a processor did. The number stands in the low bits of a slot's first word, where the address of
+/// Something that a processor did. The number stands in the low bits of a slot's first word, where the address of
 /// a strand has zeros.
 ///
 /// Strands that gave up the processor have the numbers of [`After`], plus one.
@@ -229,7 +229,7 @@ impl Drop for RingPlace {
     }
 }
 
-/// What the loop of a processor records. The loop is compiled with an implementation.
+/// The part of a processor's loop that records. The loop is compiled with an implementation.
 pub(super) trait Recording: Copy {
     const IS_ON: bool;
 
@@ -635,7 +635,7 @@ mod tests {
             (first, Event::Finished),
         ];
         assert_eq!(told, expected);
-        // What a fibre waits for that joins another is that one.
+        // A fibre that joins another one waits for that one.
         let join = entries[6].3;
         assert_eq!(join & ((1 << 56) - 1), second as u64);
         assert_ne!(join >> 56, 0, "a reason");

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// The part of a runtime that its clusters share.
 pub(crate) struct RuntimeShared {
     migrating: bool,
-    /// What fibres need that have identities of their own, if they have.
+    /// The C library, if fibres have identities of their own.
     libc: Option<&'static Libc>,
     clusters: Mutex<Vec<Arc<ClusterShared>>>,
     drain: Drain,

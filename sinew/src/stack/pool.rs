@@ -206,7 +206,7 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 /// A processor's own pools.
 pub(crate) struct Stacks {
     pools: [Pool; CLASSES],
-    /// What it has told of those that it keeps.
+    /// The number of kept stacks that it has told.
     told: Cell<usize>,
 }
 
